@@ -1,0 +1,221 @@
+"""Reads the replies of the chat-completions protocol, whole or streamed, as servers really send them.
+
+A whole reply is read like a stream of one piece, so there is one reader. Servers differ in what they leave out: an
+index, an id, a finish reason, the usage; arguments come in pieces, at once, or as an object.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TypeAlias
+from uuid import uuid4
+
+from agentkit_prompts.messages import Message, ToolCall
+
+from agentkit.models.base import Reply, Usage
+
+__all__ = ["ProtocolError", "ReplyReader", "mend"]
+
+_Object: TypeAlias = dict[str, object]
+
+
+class ProtocolError(ValueError):
+    """What a server sent is not a chat completion."""
+
+
+class ReplyReader:
+    """Puts a reply together from what a server sends.
+
+    `add` takes each chunk (or the one whole completion) as decoded JSON and returns the text that is new in it, `end`
+    returns text that waited for more, `reply` what all of it amounts to.
+
+    Raises:
+        ProtocolError: What was sent is not a chat completion.
+    """
+
+    def __init__(self) -> None:
+        self.finish_reason: str | None = None
+        self.model = ""
+        self._usage = Usage()
+        self._text: list[str] = []
+        self._held = ""
+        self._refused = False
+        self.started = False
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(self._text)
+
+    def add(self, chunk: object) -> str:
+        """Take one chunk in, and return the text that it adds."""
+        data = _object(chunk, "the reply")
+        if data.get("error") and not data.get("choices"):
+            raise ProtocolError(f"the endpoint answered with an error: {_brief(data['error'])}")
+        if isinstance(model := data.get("model"), str) and model:
+            self.model = model
+        if data.get("usage"):
+            self._usage = _usage(_object(data["usage"], "usage"))
+        choices = data.get("choices") or []
+        if not isinstance(choices, list):
+            raise ProtocolError(f"choices: expected a list, got {_brief(choices)}")
+        new = ""
+        for item in choices:
+            choice = _object(item, "choices[0]")
+            if choice.get("index") in (0, None):
+                new += self._choose(choice)
+        return new
+
+    def end(self) -> str:
+        """Return the text that `add` held back."""
+        return self._take_text("", last=True)
+
+    def reply(self, model: str) -> Reply:
+        """Return the whole reply; `model` names it where the endpoint did not."""
+        if not self.started:
+            raise ProtocolError("the reply has no choices")
+        self.end()
+        seen: set[str] = set()
+        calls = tuple(call.read(position, seen) for position, call in enumerate(self._calls))
+        reason = self.finish_reason
+        if calls and reason in (None, "stop", "function_call"):
+            reason = "tool_calls"  # several servers say "stop" here
+        elif self._refused and reason in (None, "stop"):
+            reason = "refusal"
+        return Reply(Message("assistant", self.text, calls), self._usage, reason or "stop", self.model or model)
+
+    def _choose(self, choice: _Object) -> str:
+        self.started = True
+        reason = choice.get("finish_reason")
+        if isinstance(reason, str) and reason:
+            self.finish_reason = reason
+        delta = choice.get("delta") or choice.get("message")
+        if not delta:
+            return ""
+        delta = _object(delta, "the message")
+        text = _text_of(delta.get("content"))
+        refusal = delta.get("refusal")
+        if isinstance(refusal, str) and refusal:
+            self._refused = True
+            text += refusal
+        calls = delta.get("tool_calls") or []
+        if not isinstance(calls, list):
+            raise ProtocolError(f"tool_calls: expected a list, got {_brief(calls)}")
+        for call in calls:
+            self._add_call(_object(call, "tool_calls"))
+        return self._take_text(text)
+
+    def _take_text(self, text: str, *, last: bool = False) -> str:
+        """Keep `text`; a surrogate pair cut in two by the server waits for its other half."""
+        text = self._held + text
+        self._held = ""
+        if not last and text and "\ud800" <= text[-1] <= "\udbff":
+            text, self._held = text[:-1], text[-1]
+        text = mend(text)
+        if text:
+            self._text.append(text)
+        return text
+
+    def _add_call(self, data: _Object) -> None:
+        function = _object(data.get("function") or {}, "function")
+        index, id_, name = data.get("index"), data.get("id") or "", function.get("name") or ""
+        if not isinstance(id_, str) or not isinstance(name, str):
+            raise ProtocolError(f"tool_calls: expected a text id and name, got {_brief(data)}")
+        if isinstance(index, int):
+            call = self._by_index.get(index)
+        else:
+            call = next((known for known in self._calls if id_ and known.id == id_), None)
+            if call is None and self._calls and not name:
+                call = self._calls[-1]
+        if call is None or call.is_over(id_, name, function.get("arguments")):
+            call = _Call(id_)
+            self._calls.append(call)
+        if isinstance(index, int):
+            self._by_index[index] = call
+        call.add(id_, name, function.get("arguments"))
+
+
+class _Call:
+    __slots__ = ("_arguments", "id", "name")
+
+    def __init__(self, id_: str) -> None:
+        self.id = id_
+        self.name = ""
+        self._arguments: list[str] = []
+
+    def is_over(self, id_: str, name: str, arguments: object) -> bool:
+        """Whether this piece begins another call, for servers that give every call the index 0."""
+        if not name or (id_ and id_ == self.id):
+            return False
+        if id_ and self.id:
+            return True
+        return bool(self._arguments) and (name != self.name or bool(arguments and self._is_complete()))
+
+    def _is_complete(self) -> bool:
+        try:
+            json.loads("".join(self._arguments))
+        except (ValueError, RecursionError):
+            return False
+        return True
+
+    def add(self, id_: str, name: str, arguments: object) -> None:
+        self.id = self.id or id_
+        if name != self.name:  # some servers repeat the name in every piece, others send it in pieces
+            self.name += name
+        if isinstance(arguments, str):
+            if arguments:
+                self._arguments.append(arguments)
+        elif arguments is not None:
+            self._arguments.append(json.dumps(arguments, ensure_ascii=False))
+
+    def read(self, position: int, seen: set[str]) -> ToolCall:
+        if not self.name:
+            raise ProtocolError(f"tool_calls[{position}] has no function name")
+        id_ = mend(self.id)
+        if not id_ or id_ in seen:  # every call needs an id of its own: results are matched by it
+            id_ = f"call_{uuid4().hex[:24]}"
+        seen.add(id_)
+        return ToolCall(id_, mend(self.name), mend("".join(self._arguments)) or "{}")
+
+
+def mend(text: str) -> str:
+    """Return `text` with cut surrogate pairs rejoined and lone surrogates replaced by U+FFFD: text that can be sent."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+        return text
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _object(value: object, what: str) -> _Object:
+    if not isinstance(value, dict):
+        raise ProtocolError(f"{what}: expected a JSON object, got {_brief(value)}")
+    return value
+
+
+def _text_of(content: object) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    if isinstance(content, list):  # content parts, of which only text is ours to read
+        texts = [part.get("text") if isinstance(part, dict) else part for part in content]
+        return "".join(text for text in texts if isinstance(text, str))
+    raise ProtocolError(f"content: expected text, got {_brief(content)}")
+
+
+def _usage(data: _Object) -> Usage:
+    details = data.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
+    return Usage(*(_count(value) for value in (data.get("prompt_tokens"), data.get("completion_tokens"), cached)))
+
+
+def _count(value: object) -> int:
+    return int(value) if isinstance(value, int | float) and 0 <= value < 1 << 63 else 0
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."

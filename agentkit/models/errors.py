@@ -1,0 +1,94 @@
+"""Everything that can go wrong between us and a model.
+
+Each message names the model, where it was asked, what happened and what to do; none ever holds the API key.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ModelAuthError",
+    "ModelError",
+    "ModelInterrupted",
+    "ModelRateLimited",
+    "ModelReplyError",
+    "ModelRequestError",
+    "ModelUnavailable",
+    "ScriptExhausted",
+]
+
+
+class ModelError(Exception):
+    """Base of every error of a model.
+
+    Attributes:
+        model: Name of the model that was asked.
+        host: Host (and port) of the endpoint; empty for a model without one.
+        status: HTTP status of the answer, when there was one.
+    """
+
+    def __init__(self, message: str, *, model: str = "", host: str = "", status: int | None = None) -> None:
+        where = f"{model} at {host}" if model and host else model or host
+        super().__init__(f"{where}: {message}" if where else message)
+        self.model = model
+        self.host = host
+        self.status = status
+
+
+class ModelAuthError(ModelError):
+    """No API key, or one that the endpoint refuses (401, 403)."""
+
+
+class ModelRequestError(ModelError):
+    """A request the endpoint cannot accept (400, 404, 422 ...), or that could not be put on the wire."""
+
+
+class ModelRateLimited(ModelError):
+    """Too many requests, or the quota is used up (429).
+
+    Attributes:
+        retry_after: Seconds to wait, when the endpoint said so.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        model: str = "",
+        host: str = "",
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, model=model, host=host, status=status)
+        self.retry_after = retry_after
+
+
+class ModelUnavailable(ModelError):
+    """The endpoint cannot be reached, took too long or failed on its side (5xx)."""
+
+
+class ModelInterrupted(ModelError):
+    """The connection ended in the middle of a streamed reply.
+
+    Attributes:
+        text: The text received until then. Tool calls are not kept: half a call must not run.
+    """
+
+    def __init__(
+        self, message: str, *, model: str = "", host: str = "", status: int | None = None, text: str = ""
+    ) -> None:
+        super().__init__(message, model=model, host=host, status=status)
+        self.text = text
+
+    @classmethod
+    def after(cls, text: str, reason: str, *, model: str, host: str) -> ModelInterrupted:
+        """Return the error of a stream that broke off after `text`."""
+        message = f"the stream broke off after {len(text)} characters ({reason}); they are in .text, ask again"
+        return cls(message, model=model, host=host, text=text)
+
+
+class ModelReplyError(ModelError):
+    """A reply that does not follow the protocol."""
+
+
+class ScriptExhausted(ModelError):
+    """A scripted model was asked more often than it has replies."""

@@ -1,0 +1,131 @@
+"""What the `openai` SDK raises, told as our own errors."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+import openai
+
+from agentkit.models.chat_completions import ProtocolError
+from agentkit.models.errors import (
+    ModelAuthError,
+    ModelError,
+    ModelInterrupted,
+    ModelRateLimited,
+    ModelReplyError,
+    ModelRequestError,
+    ModelUnavailable,
+)
+
+__all__ = ["translate"]
+
+_LONGEST = 500
+_ADDRESS = "base_url (OPENAI_BASE_URL) ends where /chat/completions begins, often in /v1"
+_MALFORMED = (ProtocolError, json.JSONDecodeError, UnicodeDecodeError, RecursionError)
+
+
+def translate(error: Exception, *, model: str, host: str, key: str, received: str | None = None) -> ModelError | None:
+    """Return our error for one of the SDK, or None when it is none of the SDK's business.
+
+    `received` is the text that a stream has brought so far, None where nothing is streamed (yet); `key` is kept out
+    of the message.
+    """
+
+    def said(text: str) -> str:
+        text = text.replace(key, "***") if key else text
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+    def told(kind: type[ModelError], message: str) -> ModelError:
+        return kind(message, model=model, host=host)
+
+    if isinstance(error, openai.APIStatusError):
+        return _from_status(error, error.status_code, said(_message(error)), model, host)
+    if isinstance(error, openai.APIConnectionError):
+        reason = said(_reason(error))
+        if received is not None:
+            return ModelInterrupted.after(received, reason, model=model, host=host)
+        if isinstance(error, openai.APITimeoutError):
+            return told(ModelUnavailable, f"no answer in time ({reason}); ask again, or allow a longer timeout=")
+        return told(
+            ModelUnavailable, f"no connection ({reason}); is the server running, and base_url (OPENAI_BASE_URL) right?"
+        )
+    if isinstance(error, openai.APIError):  # an event of the stream that says what went wrong
+        if received:
+            return ModelInterrupted.after(received, said(error.message), model=model, host=host)
+        status = int(error.code) if error.code and error.code.isdecimal() else 500
+        return _from_status(error, status, said(error.message), model, host)
+    if isinstance(error, _MALFORMED):
+        what = "JSON nested too deep" if isinstance(error, RecursionError) else said(str(error))
+        return told(ModelReplyError, f"the reply is not a chat completion: {what}; check that {_ADDRESS}")
+    if isinstance(error, UnicodeEncodeError):
+        return told(
+            ModelRequestError,
+            "the prompt holds a lone surrogate, which UTF-8 cannot carry; clean the text where it comes in, with "
+            'text.encode("utf-8", "replace").decode()',
+        )
+    if isinstance(error, TypeError | ValueError):
+        return told(ModelRequestError, f"the request cannot be put on the wire: {said(str(error))}")
+    return None
+
+
+def _from_status(error: openai.APIError, status: int, said: str, model: str, host: str) -> ModelError:
+    make, hint = _refused(error, status)
+    message = f"{status}: {said}; {hint}"
+    if make is ModelRateLimited:
+        return ModelRateLimited(message, model=model, host=host, status=status, retry_after=_retry_after(error))
+    return make(message, model=model, host=host, status=status)
+
+
+def _refused(error: openai.APIError, status: int) -> tuple[type[ModelError], str]:
+    """Return the kind of a failure, and what to do about it."""
+    if status in (401, 403):
+        return ModelAuthError, "set OPENAI_API_KEY or api_key= to a key that may use this model"
+    if status == 429:
+        if error.code == "insufficient_quota":
+            return ModelRateLimited, "waiting will not help: the account has no quota left"
+        after = _retry_after(error)
+        return ModelRateLimited, "wait and ask again" if after is None else f"wait {after:g} s and ask again"
+    if status >= 500 or status in (408, 409):
+        return ModelUnavailable, "the endpoint failed: ask again later"
+    if status == 404:
+        return ModelRequestError, f"check the model name, and that {_ADDRESS}"
+    if status == 413 or error.code == "context_length_exceeded":
+        return ModelRequestError, "the prompt is too long for this model: compose it with a smaller budget"
+    return ModelRequestError, "the endpoint does not accept this request: mend what it names"
+
+
+def _message(error: openai.APIStatusError) -> str:
+    """Return what the endpoint says is wrong, from the several forms in which servers say it."""
+    body = error.body
+    if isinstance(body, dict):
+        said = body.get("message") or body.get("detail") or body
+        return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
+    if isinstance(body, str) and body.strip():
+        return " ".join(body.split())
+    return error.response.reason_phrase or "no explanation"
+
+
+def _reason(error: openai.APIError) -> str:
+    cause = error.__cause__
+    return f"{type(cause).__name__}: {cause}".rstrip(": ") if cause else error.message
+
+
+def _retry_after(error: openai.APIError) -> float | None:
+    """Return the seconds that the endpoint asks us to wait, given as milliseconds, seconds or a date."""
+    if not isinstance(error, openai.APIStatusError):
+        return None
+    headers = error.response.headers
+    for header, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
+        try:
+            seconds = float(headers.get(header, "")) / unit
+        except ValueError:
+            continue
+        return seconds if 0 <= seconds < math.inf else None
+    try:
+        until = parsedate_to_datetime(headers.get("retry-after", ""))
+        return max(0.0, (until - datetime.now(UTC)).total_seconds())
+    except (TypeError, ValueError):
+        return None

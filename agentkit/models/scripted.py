@@ -1,0 +1,92 @@
+"""A model whose replies are written in advance: for tests, examples and benchmarks."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+from agentkit_prompts.messages import Message
+
+from agentkit.models.base import Reply
+from agentkit.models.errors import ScriptExhausted
+
+if TYPE_CHECKING:
+    from agentkit_prompts.composition import Composition
+
+__all__ = ["Scripted", "ScriptedModel"]
+
+Scripted: TypeAlias = str | Message | Reply | Exception
+"""One reply: its text, its message, the whole reply, or the error to raise."""
+
+_WORD = re.compile(r"\s*\S+|\s+")
+
+
+class ScriptedModel:
+    """Answers with `replies`, one per request, in order.
+
+    A callable among them is given the composition and returns the reply. `requests` holds the compositions it was
+    sent, the last `keep` of them (all, when `keep` is None).
+
+    Raises:
+        ScriptExhausted: It is asked once more than it has replies.
+        TypeError: A reply is none of the above.
+    """
+
+    requests: deque[Composition]
+
+    def __init__(
+        self,
+        replies: Iterable[Scripted | Callable[[Composition], Scripted]],
+        *,
+        name: str = "scripted",
+        keep: int | None = None,
+    ) -> None:
+        if isinstance(replies, str):
+            raise TypeError("ScriptedModel: expected a list of replies, got one str; write ScriptedModel([...])")
+        # What can be made once is made here: a request must cost next to nothing.
+        self._replies: Iterator[Reply | Exception | Callable[[Composition], Scripted]] = iter(
+            [reply if callable(reply) else _ready(reply, name) for reply in replies]
+        )
+        self.name = name
+        self.requests = deque(maxlen=keep)
+
+    @classmethod
+    def repeat(
+        cls, *replies: Scripted | Callable[[Composition], Scripted], name: str = "scripted", keep: int | None = None
+    ) -> ScriptedModel:
+        """Return a model that goes through `replies` again and again."""
+        model = cls(replies, name=name, keep=keep)
+        model._replies = itertools.cycle(model._replies)
+        return model
+
+    async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
+        """Return the next reply, word by word when there is a listener."""
+        self.requests.append(composition)
+        reply = next(self._replies, None)
+        if type(reply) is not Reply:
+            if reply is None:
+                raise ScriptExhausted(
+                    "there are no replies left; give it one per request, or use ScriptedModel.repeat(...)",
+                    model=self.name,
+                )
+            if callable(reply):
+                reply = _ready(reply(composition), self.name)
+            if isinstance(reply, Exception):
+                raise reply
+        if on_text is not None:
+            for word in _WORD.findall(reply.message.text):
+                on_text(word)
+        return reply
+
+
+def _ready(reply: Scripted, name: str) -> Reply | Exception:
+    if isinstance(reply, Reply | Exception):
+        return reply
+    message = Message("assistant", reply) if isinstance(reply, str) else reply
+    if not isinstance(message, Message) or message.role != "assistant":
+        what = f"a {message.role} message" if isinstance(message, Message) else type(message).__name__
+        raise TypeError(f"ScriptedModel: expected a str, an assistant Message, a Reply or an Exception, got {what}")
+    return Reply(message, finish_reason="tool_calls" if message.tool_calls else "stop", model=name)
