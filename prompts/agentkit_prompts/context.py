@@ -1,0 +1,293 @@
+"""`PromptContext`: everything a prompt may be rendered from, in one frozen object."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PlainValidator
+
+from agentkit_prompts.conversation import Conversation
+from agentkit_prompts.frozen import FrozenDict, freeze
+from agentkit_prompts.messages import Message
+from agentkit_prompts.parts import Media, Part, Text
+
+__all__ = ["CONTEXT_NAMES", "Document", "Example", "Fact", "PromptContext", "ToolSpec", "Trust", "UserInput"]
+
+Trust: TypeAlias = Literal["trusted", "untrusted"]
+
+
+def _frozen_metadata(item: object, metadata: Mapping[str, Any]) -> None:
+    if type(metadata) is not FrozenDict:
+        object.__setattr__(item, "metadata", freeze(metadata))
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A recalled passage.
+
+    `score` is the recall score (higher is better), `source` the file or address it came from, `position` its index
+    among the chunks of that source. Text is untrusted unless `trust` says otherwise.
+    """
+
+    text: str
+    id: str = ""
+    title: str = ""
+    source: str = ""
+    score: float | None = None
+    position: int | None = None
+    metadata: Mapping[str, Any] = field(default_factory=FrozenDict, hash=False)
+    trust: Trust = "untrusted"
+
+    def __post_init__(self) -> None:
+        _frozen_metadata(self, self.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A piece of knowledge: one statement, with where it is from."""
+
+    text: str
+    id: str = ""
+    source: str = ""
+    score: float | None = None
+    metadata: Mapping[str, Any] = field(default_factory=FrozenDict, hash=False)
+    trust: Trust = "untrusted"
+
+    def __post_init__(self) -> None:
+        _frozen_metadata(self, self.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A worked example: what goes in and what should come out. Written by the developer, so trusted."""
+
+    input: str
+    output: str
+    id: str = ""
+    score: float | None = None
+    metadata: Mapping[str, Any] = field(default_factory=FrozenDict, hash=False)
+    trust: Trust = "trusted"
+
+    def __post_init__(self) -> None:
+        _frozen_metadata(self, self.metadata)
+
+    def scored(self, score: float) -> Example:
+        """Return the example with the score a selector gave it."""
+        return replace(self, score=score)
+
+
+class ToolSpec:
+    """What a model is told about a tool: name, description, and its parameters as a JSON Schema object."""
+
+    __slots__ = ("__dict__", "description", "name", "parameters", "strict")
+
+    name: str
+    description: str
+    parameters: FrozenDict
+    strict: bool
+
+    def __init__(
+        self,
+        name: str,
+        description: str = "",
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        strict: bool = False,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "name", name)
+        put(self, "description", description)
+        put(self, "parameters", freeze({"type": "object", "properties": {}} if parameters is None else parameters))
+        put(self, "strict", strict)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"ToolSpec is read-only: build a new one to change {name!r}")
+
+    @cached_property
+    def json(self) -> str:
+        """The spec as one line of canonical JSON."""
+        spec = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        return json.dumps(spec, ensure_ascii=False, separators=(", ", ": "))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ToolSpec) and (self.json, self.strict) == (other.json, other.strict)
+
+    def __hash__(self) -> int:
+        return hash(self.json)
+
+    def __repr__(self) -> str:
+        return f"ToolSpec({self.name!r})"
+
+
+def _tuple_of(kind: type, from_text: Callable[[str], Any] | None = None) -> PlainValidator:
+    """Validate a sequence into a tuple of `kind`; a tuple that is right already keeps its identity."""
+
+    def validate(value: Any) -> tuple[Any, ...]:
+        if type(value) is tuple:
+            for item in value:
+                if type(item) is not kind:
+                    break
+            else:
+                return value
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+            raise ValueError(f"expected a sequence of {kind.__name__}, got {type(value).__name__}")
+        return tuple(_one(item, index) for index, item in enumerate(value))
+
+    def _one(item: Any, index: int) -> Any:
+        if isinstance(item, kind):
+            return item
+        if isinstance(item, str) and from_text is not None:
+            return from_text(item)
+        if isinstance(item, Mapping):
+            try:
+                return kind(**item)
+            except TypeError as error:
+                raise ValueError(f"item {index}: {error}") from error
+        raise ValueError(f"item {index}: expected {kind.__name__}, got {type(item).__name__}")
+
+    return PlainValidator(validate)
+
+
+def _conversation(value: Any) -> Conversation:
+    if isinstance(value, Conversation):
+        return value
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise ValueError(f"expected a conversation or a list of messages, got {type(value).__name__}")
+    return Conversation(Message(**item) if isinstance(item, Mapping) else item for item in value)
+
+
+def _parts(value: Any) -> str | tuple[Part, ...]:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Text | Media):
+        return (value,)  # type: ignore[return-value]
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"expected text or a list of parts, got {type(value).__name__}")
+    parts: list[Any] = [Text(part) if isinstance(part, str) else part for part in value]
+    for index, part in enumerate(parts):
+        if not isinstance(part, Text | Media):
+            raise ValueError(f"part {index}: expected text or a content part, got {type(part).__name__}")
+    return tuple(parts)
+
+
+def _kwargs(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"expected a mapping of names to values, got {type(value).__name__}")
+    for name in value:
+        if not isinstance(name, str):
+            raise ValueError(f"names must be str, got {name!r}")
+    return MappingProxyType(dict(value))
+
+
+Kwargs: TypeAlias = Annotated[Mapping[str, Any], PlainValidator(_kwargs)]
+_NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
+
+
+class UserInput(BaseModel):
+    """What the user sent: text or content parts, and structured extras that prompts may require."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, populate_by_name=True)
+
+    input: Annotated[str | tuple[Part, ...], PlainValidator(_parts)]
+    """Text, or parts in the order the user gave them."""
+    additional_kwargs: Kwargs = Field(
+        default_factory=lambda: _NO_KWARGS, validation_alias=AliasChoices("additional_kwargs", "additional_info")
+    )
+    """Structured data that came with the input, such as a project root; read-only. See `additional_kwargs_schema`."""
+
+    def __init__(self, input: str | Iterable[str | Part] = "", /, **data: Any) -> None:  # noqa: A002
+        if "input" not in data:
+            data["input"] = input if isinstance(input, str | Text | Media) else list(input)
+        super().__init__(**data)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The input as parts."""
+        return (Text(self.input),) if isinstance(self.input, str) else self.input
+
+    @property
+    def text(self) -> str:
+        """The input as plain text, media as their alt text."""
+        return self.message.text
+
+    @property
+    def message(self) -> Message:
+        """The input as a user message, the form in which a conversation keeps it."""
+        return Message("user", self.input)
+
+    def __prompt__(self) -> str | tuple[Part, ...]:
+        return self.input
+
+
+def _user_input(value: Any) -> UserInput:
+    if isinstance(value, UserInput):
+        return value
+    if isinstance(value, Mapping):
+        return UserInput(**value)
+    return UserInput(value)
+
+
+class PromptContext(BaseModel):
+    """The one input of every prompt. Frozen; what it holds reaches templates as it is, never dumped or copied.
+
+    Raises:
+        pydantic.ValidationError: A field has the wrong type, or there is a field that no prompt could read.
+    """
+
+    __slots__ = ("_view",)
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, populate_by_name=True)
+
+    user_input: Annotated[UserInput, PlainValidator(_user_input)]
+    """What the user sent now. A str or a mapping is accepted."""
+    conversation: Annotated[Conversation, PlainValidator(_conversation)] = Conversation()
+    """Messages before this turn."""
+    documents: Annotated[tuple[Document, ...], _tuple_of(Document, Document)] = Field(
+        default=(), validation_alias=AliasChoices("documents", "elements")
+    )
+    """Passages recalled for this turn, best first."""
+    knowledge: Annotated[tuple[Fact, ...], _tuple_of(Fact, Fact)] = ()
+    """Facts recalled for this turn."""
+    tools: Annotated[tuple[ToolSpec, ...], _tuple_of(ToolSpec)] = ()
+    """Tools the model may call."""
+    examples: Annotated[tuple[Example, ...], _tuple_of(Example)] = ()
+    """Worked examples a selector may choose from."""
+    intermediate: Annotated[Conversation, PlainValidator(_conversation)] = Conversation()
+    """Tool calls and results of this turn so far."""
+    locale: str | None = None
+    """Language tag, such as `en` or `zh-CN`, that picks the text of a template."""
+    now: datetime | None = None
+    """The time of the turn. Injected: templates have no clock."""
+    extra: Kwargs = Field(default_factory=lambda: _NO_KWARGS)
+    """Anything else the developer wants in reach of templates; trusted."""
+
+    @property
+    def view(self) -> Mapping[str, Any]:
+        """Read-only mapping of the names a template can use to their values, built once."""
+        try:
+            return self._view  # type: ignore[no-any-return,has-type]
+        except AttributeError:
+            fields = self.__dict__
+            view = MappingProxyType({**fields, "additional_kwargs": fields["user_input"].additional_kwargs})
+            object.__setattr__(self, "_view", view)
+            return view
+
+    def evolve(self, **changes: Any) -> Self:
+        """Return a copy with some fields replaced by values that are valid already; nothing is checked or copied."""
+        put = object.__setattr__
+        other = type(self).__new__(type(self))
+        put(other, "__dict__", {**self.__dict__, **changes})
+        put(other, "__pydantic_fields_set__", self.__pydantic_fields_set__ | changes.keys())
+        put(other, "__pydantic_extra__", None)
+        put(other, "__pydantic_private__", None)
+        return other
+
+
+CONTEXT_NAMES: frozenset[str] = frozenset({*PromptContext.model_fields, "additional_kwargs"})
+"""The names every template can read."""

@@ -1,0 +1,138 @@
+"""A conversation as an immutable view (start, stop) of an append-only log.
+
+Appending costs what is new: views share the log, and whatever is derived from a message (its wire form, its token
+count) is derived once per log. Appending to an older view forks the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from threading import Lock
+from typing import Any, TypeVar, overload
+
+from agentkit_prompts.errors import MessageError
+from agentkit_prompts.messages import Message
+
+__all__ = ["Conversation"]
+
+T = TypeVar("T")
+
+
+class _Log:
+    __slots__ = ("derived", "lock", "messages", "totals")
+
+    def __init__(self, messages: list[Message]) -> None:
+        self.messages = messages
+        self.derived: dict[Any, list[Any]] = {}
+        self.totals: dict[Any, list[int]] = {}
+        self.lock = Lock()
+
+
+class Conversation(Sequence[Message]):
+    """An immutable sequence of messages.
+
+    Raises:
+        MessageError: An item is not a `Message`.
+    """
+
+    __slots__ = ("_log", "start", "stop")
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        items = list(messages)
+        for index, message in enumerate(items):
+            if not isinstance(message, Message):
+                raise MessageError(f"conversation[{index}]: expected a Message, got {type(message).__name__}")
+        self._log = _Log(items)
+        self.start = 0
+        self.stop = len(items)
+
+    @classmethod
+    def _view(cls, log: _Log, start: int, stop: int) -> Conversation:
+        view = cls.__new__(cls)
+        view._log = log
+        view.start = start
+        view.stop = stop
+        return view
+
+    def append(self, *messages: Message) -> Conversation:
+        """Return the conversation with `messages` at its end; this one stays as it is."""
+        log = self._log
+        with log.lock:
+            if self.stop == len(log.messages):
+                log.messages.extend(messages)
+                return Conversation._view(log, self.start, self.stop + len(messages))
+        return Conversation([*self, *messages])
+
+    def slice(self, start: int, stop: int) -> Conversation:
+        """Return messages `start` to `stop` of this view, sharing its log."""
+        size = len(self)
+        start, stop = max(0, min(start, size)), max(0, min(stop, size))
+        return Conversation._view(self._log, self.start + start, self.start + max(start, stop))
+
+    def derive(self, function: Callable[[Message], T]) -> list[T]:
+        """Return `function` of each message, computed once per message and log.
+
+        `function` is the cache key: pass the same object every time.
+        """
+        log = self._log
+        values = log.derived.get(function)
+        if values is None or len(values) < self.stop:
+            with log.lock:
+                values = log.derived.setdefault(function, [])
+                values.extend(map(function, log.messages[len(values) : self.stop]))
+        return values[self.start : self.stop]
+
+    def totals(self, count: Callable[[Message], int]) -> tuple[list[int], int]:
+        """Return running totals of `count` over the log, and the offset of this view in them.
+
+        The sum over messages i to j of the view is `totals[offset + j] - totals[offset + i]`.
+        """
+        log = self._log
+        totals = log.totals.get(count)
+        if totals is None or len(totals) <= self.stop:
+            with log.lock:
+                totals = log.totals.setdefault(count, [0])
+                running = totals[-1]
+                for message in log.messages[len(totals) - 1 : self.stop]:
+                    running += count(message)
+                    totals.append(running)
+        return totals, self.start
+
+    def total(self, count: Callable[[Message], int]) -> int:
+        """Return the sum of `count` over the messages of this view, counting each message once per log."""
+        totals, offset = self.totals(count)
+        return totals[offset + len(self)] - totals[offset]
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._log.messages[self.start : self.stop])
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Conversation: ...
+    def __getitem__(self, index: int | slice) -> Message | Conversation:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step == 1:
+                return self.slice(start, stop)
+            return Conversation([self[i] for i in range(start, stop, step)])
+        size = len(self)
+        if not -size <= index < size:
+            raise IndexError(f"conversation has {size} messages, no message {index}")
+        return self._log.messages[self.start + index % size]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Conversation):
+            return NotImplemented
+        if self._log is other._log and (self.start, self.stop) == (other.start, other.stop):
+            return True
+        return len(self) == len(other) and list(self) == list(other)
+
+    def __hash__(self) -> int:
+        return hash((len(self), self[-1].text if len(self) else ""))
+
+    def __repr__(self) -> str:
+        return f"Conversation({len(self)} messages)"

@@ -1,0 +1,83 @@
+"""Everything that can go wrong while a prompt is declared, rendered or composed.
+
+Every error says what went wrong, where, what was expected and what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["BudgetError", "KwargsError", "MediaError", "MessageError", "PromptError", "SchemaConflict", "TemplateError"]
+
+
+class PromptError(Exception):
+    """Base of every error of the prompt layer.
+
+    Attributes:
+        prompt: Path of the prompt in its tree, such as ``system[0].wrapped_prompts[1]``, when known.
+    """
+
+    prompt: str | None = None
+
+    def at(self, prompt: str) -> PromptError:
+        """Name the prompt the error happened in, unless an inner one was named already."""
+        if self.prompt is None:
+            self.prompt = prompt
+            self.args = (f"{prompt}: {self.args[0]}" if self.args else prompt, *self.args[1:])
+        return self
+
+
+class TemplateError(PromptError):
+    """A template that cannot be compiled, or that failed while it rendered.
+
+    Attributes:
+        file: Template file or name.
+        line: Line in that file, counted from 1, when known.
+        variable: The variable at fault, when there is one.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | None = None,
+        line: int | None = None,
+        variable: str | None = None,
+    ) -> None:
+        where = file or "<template>"
+        super().__init__(f"{where}:{line}: {message}" if line else f"{where}: {message}")
+        self.file = file
+        self.line = line
+        self.variable = variable
+
+
+class SchemaConflict(PromptError):
+    """Two prompts require the same additional kwarg with different schemas."""
+
+
+class MediaError(PromptError):
+    """A media part whose source cannot be read or told apart."""
+
+
+class MessageError(PromptError, ValueError):
+    """A message, part or conversation that no model could be sent."""
+
+
+class KwargsError(PromptError):
+    """Additional kwargs that prompts require are missing or invalid. Names all of them at once.
+
+    Attributes:
+        problems: Kwarg name -> (what is wrong, paths of the prompts that need it).
+    """
+
+    def __init__(self, problems: Mapping[str, tuple[str, tuple[str, ...]]]) -> None:
+        listed = "; ".join(
+            f"{name!r}: {what} (needed by {', '.join(paths)})" if paths else f"{name!r}: {what}"
+            for name, (what, paths) in problems.items()
+        )
+        super().__init__(f"additional_kwargs of the user input are not what the prompts need: {listed}")
+        self.problems = dict(problems)
+
+
+class BudgetError(PromptError):
+    """The least that must be sent does not fit the budget."""

@@ -1,0 +1,220 @@
+"""Content parts: text, and media that live in a path, behind a URL or in bytes.
+
+In rendered text a media part is one marker, `<|media:KIND:ID|>`, whose id is the hash of its content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mimetypes
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from pydantic import AnyUrl
+
+from agentkit_prompts.errors import MediaError
+
+__all__ = [
+    "MARKER",
+    "Audio",
+    "File",
+    "Image",
+    "Media",
+    "MediaKind",
+    "Part",
+    "Source",
+    "Text",
+    "Url",
+    "Video",
+    "neutralise_markers",
+    "replace_markers",
+]
+
+Url = AnyUrl
+Source: TypeAlias = Path | Url | bytes
+MediaKind = Literal["image", "audio", "video", "file"]
+
+MARKER = re.compile(r"<\|media:(image|audio|video|file):([0-9a-f]{32})\|>")
+_OPENING = "<|media:"
+_DEFUSED = "<\u200b|media:"
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//|[^\\/])")
+_DIGEST = 16
+_SAFE_NAME = re.compile(r"[^\w .@+-]+")
+
+
+def neutralise_markers(text: str) -> str:
+    """Return `text` with every `<|media:` broken by a zero-width space, so that no value can pose as media."""
+    return text.replace(_OPENING, _DEFUSED) if _OPENING in text else text
+
+
+def replace_markers(text: str, mapping: Mapping[str, str]) -> str:
+    """Return `text` with each media marker replaced by `mapping[id]`; markers of unknown ids stay."""
+    return MARKER.sub(lambda found: mapping.get(found[2], found[0]), text)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of text inside a multimodal message."""
+
+    text: str
+    kind: Literal["text"] = field(default="text", kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise MediaError(f"Text: expected str, got {type(self.text).__name__}")
+
+    def __prompt__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """Base of image, audio, video and file parts.
+
+    `source` takes a path, a URL or bytes; a str is a URL when it opens with a scheme (`https://`, `data:`) and a
+    path otherwise. `media_type` is guessed from the name where it is not given.
+    """
+
+    source: Source
+    media_type: str | None = None
+    name: str | None = None
+    kind: MediaKind = field(default="file", kw_only=True)
+    _id: str | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        source = self.source
+        if isinstance(source, str):
+            is_url = _URL.match(source) is not None and not Path(source).drive
+            object.__setattr__(self, "source", Url(source) if is_url else Path(source))
+        elif isinstance(source, PathLike) and not isinstance(source, Path):
+            object.__setattr__(self, "source", Path(source))
+        elif isinstance(source, bytearray | memoryview):
+            object.__setattr__(self, "source", bytes(source))
+        elif not isinstance(source, Path | AnyUrl | bytes):
+            raise MediaError(f"{type(self).__name__}: expected a Path, a Url or bytes, got {type(source).__name__}")
+
+    @property
+    def id(self) -> str:
+        """32 hex digits: the BLAKE2b hash of the content (of the address, for a URL).
+
+        Raises:
+            MediaError: The file cannot be read.
+        """
+        if isinstance(self.source, Path):
+            return _digest_of_file(self.source)
+        known = self._id
+        if known is None:
+            known = _digest(self.source if isinstance(self.source, bytes) else str(self.source).encode("utf-8", "replace"))
+            object.__setattr__(self, "_id", known)
+        return known
+
+    @property
+    def label(self) -> str:
+        """A short name without characters that could end a marker or an alt text."""
+        name = self.name
+        if name is None and isinstance(self.source, Path):
+            name = self.source.name
+        if name is None and isinstance(self.source, AnyUrl) and self.source.scheme != "data":
+            name = (self.source.path or "").rsplit("/", 1)[-1] or self.source.host
+        return _SAFE_NAME.sub("_", name)[:80] if name else self.id[:12]
+
+    @property
+    def marker(self) -> str:
+        """What stands for this part in multimodal text."""
+        return f"<|media:{self.kind}:{self.id}|>"
+
+    @property
+    def alt(self) -> str:
+        """What stands for this part in plain text."""
+        return f"[{self.kind}: {self.label}]"
+
+    @property
+    def mime(self) -> str:
+        """The media type, guessed from the name where it was not given."""
+        if self.media_type:
+            return self.media_type
+        name = self.name or (str(self.source) if not isinstance(self.source, bytes) else "")
+        return mimetypes.guess_type(name)[0] or _DEFAULT_MIME[self.kind]
+
+    def read(self) -> bytes:
+        """Return the bytes of a path or bytes source.
+
+        Raises:
+            MediaError: The source is a URL, or the file cannot be read.
+        """
+        if isinstance(self.source, bytes):
+            return self.source
+        if isinstance(self.source, Path):
+            try:
+                return self.source.read_bytes()
+            except OSError as error:
+                raise _unreadable(self.source, error) from error
+        raise MediaError(f"{self.kind} {self.source}: a URL is passed on, not downloaded")
+
+
+@dataclass(frozen=True, slots=True)
+class Image(Media):
+    """An image part."""
+
+    kind: Literal["image"] = field(default="image", kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Audio(Media):
+    """An audio part."""
+
+    kind: Literal["audio"] = field(default="audio", kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Video(Media):
+    """A video part."""
+
+    kind: Literal["video"] = field(default="video", kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class File(Media):
+    """Any other file part, such as a PDF."""
+
+    kind: Literal["file"] = field(default="file", kw_only=True)
+
+
+Part: TypeAlias = Text | Image | Audio | Video | File
+
+_DEFAULT_MIME: dict[str, str] = {
+    "image": "image/png",
+    "audio": "audio/wav",
+    "video": "video/mp4",
+    "file": "application/octet-stream",
+}
+_FILE_DIGESTS: dict[tuple[str, int, int], str] = {}
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=_DIGEST).hexdigest()
+
+
+def _digest_of_file(path: Path) -> str:
+    """Hash a file once per (path, size, mtime)."""
+    try:
+        status = path.stat()
+        key = (str(path), status.st_size, status.st_mtime_ns)
+        digest = _FILE_DIGESTS.get(key)
+        if digest is None:
+            with path.open("rb") as stream:
+                digest = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=_DIGEST)).hexdigest()
+            if len(_FILE_DIGESTS) >= 4096:
+                _FILE_DIGESTS.clear()
+            _FILE_DIGESTS[key] = digest
+        return digest
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> MediaError:
+    return MediaError(f"{path}: cannot be read ({error}); give a readable file, a URL or bytes")
