@@ -1,0 +1,90 @@
+"""agentkit: tool-calling agents whose prompt is a typed, layered, inspectable tree."""
+
+from agentkit_prompts.composition import Composition
+from agentkit_prompts.context import Document, Example, Fact, PromptContext, ToolSpec, UserInput
+from agentkit_prompts.conversation import Conversation
+from agentkit_prompts.layers import Layers
+from agentkit_prompts.messages import Message, ToolCall
+from agentkit_tools.context import ToolContext
+from agentkit_tools.result import ToolResult
+from agentkit_tools.tool import Tool, tool
+
+from agentkit.agent import Agent
+from agentkit.chain import Chain
+from agentkit.drivers.aio import Approver, Recaller
+from agentkit.errors import AgentError, LimitExceeded, OutputError
+from agentkit.events import (
+    Event,
+    ModelReplied,
+    PromptComposed,
+    Recalled,
+    RunFinished,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+)
+from agentkit.loop import Limits, RunResult
+from agentkit.models.base import Model, Reply, Usage
+from agentkit.models.errors import (
+    ModelAuthError,
+    ModelError,
+    ModelInterrupted,
+    ModelRateLimited,
+    ModelReplyError,
+    ModelRequestError,
+    ModelUnavailable,
+)
+from agentkit.models.openai import OpenAIModel
+from agentkit.models.scripted import ScriptedModel
+from agentkit.session import InMemorySession, Session
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Agent",
+    "AgentError",
+    "Approver",
+    "Chain",
+    "Composition",
+    "Conversation",
+    "Document",
+    "Event",
+    "Example",
+    "Fact",
+    "InMemorySession",
+    "Layers",
+    "LimitExceeded",
+    "Limits",
+    "Message",
+    "Model",
+    "ModelAuthError",
+    "ModelError",
+    "ModelInterrupted",
+    "ModelRateLimited",
+    "ModelReplied",
+    "ModelReplyError",
+    "ModelRequestError",
+    "ModelUnavailable",
+    "OpenAIModel",
+    "OutputError",
+    "PromptComposed",
+    "PromptContext",
+    "Recalled",
+    "Recaller",
+    "Reply",
+    "RunFinished",
+    "RunResult",
+    "ScriptedModel",
+    "Session",
+    "TextDelta",
+    "Tool",
+    "ToolCall",
+    "ToolContext",
+    "ToolFinished",
+    "ToolResult",
+    "ToolSpec",
+    "ToolStarted",
+    "Usage",
+    "UserInput",
+    "tool",
+]

@@ -1,0 +1,128 @@
+"""`Chain`: layers, a model, and the type of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Generic, cast
+
+from agentkit_prompts.compose import Memo, compose
+from agentkit_prompts.composition import Composition
+from agentkit_prompts.context import PromptContext, UserInput
+from agentkit_prompts.layers import Layers
+from agentkit_prompts.leaves import TextPrompt
+from agentkit_prompts.schema import JsonSchema
+from agentkit_prompts.tokens import TokenCounter
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypeVar
+
+from agentkit.errors import OutputError
+from agentkit.models.base import Model, Reply
+
+__all__ = ["Chain"]
+
+Output = TypeVar("Output", default=str)
+
+
+class Chain(Generic[Output]):
+    """A prompt bound to a model: one composition in, one answer out.
+
+    Args:
+        model: Where the composition is sent.
+        layers: The prompts, placed; a str is the one prompt of `system`.
+        output: The type of the answer: `str`, or anything pydantic validates, read from the reply as JSON.
+        tokenizer: Counts tokens; a fast estimate when not given.
+    """
+
+    __slots__ = ("_output", "layers", "model", "output", "tokenizer")
+
+    def __init__(
+        self,
+        model: Model,
+        layers: Layers | TextPrompt | str = "",
+        *,
+        output: type[Output] = cast(Any, str),
+        tokenizer: TokenCounter | None = None,
+    ) -> None:
+        self.model = model
+        self.layers = layers if isinstance(layers, Layers) else _layers(layers)
+        self.output: type[Output] = output
+        self.tokenizer = tokenizer
+        self._output: TypeAdapter[Output] | None = None if output is str else _adapter(output)
+
+    @property
+    def additional_kwargs_schema(self) -> JsonSchema | None:
+        """What the prompts require of the user's `additional_kwargs`, with `x-required-by` per property."""
+        return self.layers.additional_kwargs_schema
+
+    @property
+    def output_schema(self) -> JsonSchema | None:
+        """JSON Schema of the answer; None for text."""
+        return self._output.json_schema() if self._output is not None else None
+
+    def preflight(self, user_input: UserInput | str | Mapping[str, Any]) -> None:
+        """Check that the input carries every additional kwarg the prompts need, before anything is recalled or sent.
+
+        Raises:
+            KwargsError: Names all missing and invalid kwargs at once, with the prompts that need them.
+        """
+        if isinstance(user_input, Mapping):
+            user_input = UserInput(**user_input)
+        kwargs = user_input.additional_kwargs if isinstance(user_input, UserInput) else {}
+        self.layers.check_kwargs(kwargs)
+
+    def compose(self, ctx: PromptContext, *, memo: Memo | None = None) -> Composition:
+        """Return everything that would be sent for `ctx`, without sending it."""
+        return compose(self.layers, ctx, tokenizer=self.tokenizer, memo=memo, output_schema=self.output_schema)
+
+    async def run(
+        self, ctx: PromptContext | UserInput | str, *, on_text: Callable[[str], None] | None = None
+    ) -> Output:
+        """Compose, send once, and return the answer.
+
+        Raises:
+            PromptError: The prompt cannot be rendered, or kwargs are missing.
+            ModelError: There is no reply.
+            OutputError: The answer is not the output type.
+        """
+        if not isinstance(ctx, PromptContext):
+            ctx = PromptContext(user_input=cast(UserInput, ctx))
+        self.preflight(ctx.user_input)
+        return self.parse(await self.model.request(self.compose(ctx), on_text=on_text))
+
+    def parse(self, reply: Reply) -> Output:
+        """Return the answer of a reply as the output type.
+
+        Raises:
+            OutputError: It is not; says why.
+        """
+        text = reply.message.text
+        if self._output is None:
+            return cast(Output, text)
+        try:
+            return self._output.validate_json(_without_fence(text))
+        except ValidationError as error:
+            problems = "; ".join(
+                f"{'.'.join(map(str, item['loc'])) or 'answer'}: {item['msg']}"
+                for item in error.errors(include_url=False, include_context=False)
+            )
+            raise OutputError(getattr(self.output, "__name__", str(self.output)), text, problems) from error
+
+
+@lru_cache(maxsize=256)
+def _layers(system: TextPrompt | str) -> Layers:
+    """Share the layers of the same text: they are immutable."""
+    return Layers(system) if system else Layers()
+
+
+@lru_cache(maxsize=256)
+def _adapter(output: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(output)
+
+
+def _without_fence(text: str) -> str:
+    """Models like to put JSON in a code fence."""
+    text = text.strip()
+    if text.startswith("```") and text.endswith("```"):
+        return text[3:-3].removeprefix("json").strip()
+    return text

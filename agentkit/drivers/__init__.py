@@ -1,0 +1,1 @@
+"""Drivers: they perform the effects of the loop. One short file each."""

@@ -1,0 +1,74 @@
+"""Events: what a run tells those who listen. None is made when nobody does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from agentkit_prompts.composition import Composition
+from agentkit_prompts.context import Document
+from agentkit_prompts.messages import ToolCall
+from agentkit_tools.result import ToolResult
+
+from agentkit.loop import RunResult
+from agentkit.models.base import Reply
+
+__all__ = ["Event", "ModelReplied", "PromptComposed", "Recalled", "RunFinished", "TextDelta", "ToolFinished", "ToolStarted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """Memory answered."""
+
+    query: str
+    documents: tuple[Document, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptComposed:
+    """This is about to be sent."""
+
+    step: int
+    composition: Composition
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the answer arrived."""
+
+    step: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReplied:
+    """The model answered, with text, tool calls or both."""
+
+    step: int
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """A tool call is about to run."""
+
+    step: int
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    """A tool call ended, one way or another."""
+
+    step: int
+    result: ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished:
+    """The run ended with an answer. Always the last event."""
+
+    result: RunResult[Any]
+
+
+Event: TypeAlias = Recalled | PromptComposed | TextDelta | ModelReplied | ToolStarted | ToolFinished | RunFinished

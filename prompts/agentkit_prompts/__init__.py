@@ -1,0 +1,91 @@
+"""Layer 1 of agentkit: the prompt as a typed, layered, inspectable tree. Import it as `agentkit.prompts`."""
+
+from agentkit_prompts.additional_info import AdditionalInfoPrompt
+from agentkit_prompts.base import BasePrompt
+from agentkit_prompts.compose import Memo, compose
+from agentkit_prompts.composition import Composition, LayerRow
+from agentkit_prompts.context import Document, Example, Fact, PromptContext, ToolSpec, Trust, UserInput
+from agentkit_prompts.conversation import Conversation
+from agentkit_prompts.engine import Trusted
+from agentkit_prompts.errors import (
+    BudgetError,
+    KwargsError,
+    MediaError,
+    MessageError,
+    PromptError,
+    SchemaConflict,
+    TemplateError,
+)
+from agentkit_prompts.examples import ExampleSelector, ExamplesPrompt, StaticSelector
+from agentkit_prompts.layers import Layers
+from agentkit_prompts.leaves import (
+    ConversationPrompt,
+    KnowledgePrompt,
+    MemoPrompt,
+    TextPrompt,
+    ToolPrompt,
+    UserInputPrompt,
+)
+from agentkit_prompts.messages import Message, Role, ToolCall
+from agentkit_prompts.parts import Audio, File, Image, Media, Part, Text, Url, Video, replace_markers
+from agentkit_prompts.rendered import Rendered, Span
+from agentkit_prompts.schema import JsonSchema, ParamsSchema, merge_schemas
+from agentkit_prompts.template import Template
+from agentkit_prompts.tokens import EstimateCounter, TokenCounter
+from agentkit_prompts.wrap import WrapPrompt
+
+__all__ = [
+    "AdditionalInfoPrompt",
+    "Audio",
+    "BasePrompt",
+    "BudgetError",
+    "Composition",
+    "Conversation",
+    "ConversationPrompt",
+    "Document",
+    "EstimateCounter",
+    "Example",
+    "ExampleSelector",
+    "ExamplesPrompt",
+    "Fact",
+    "File",
+    "Image",
+    "JsonSchema",
+    "KnowledgePrompt",
+    "KwargsError",
+    "LayerRow",
+    "Layers",
+    "Media",
+    "MediaError",
+    "Memo",
+    "MemoPrompt",
+    "Message",
+    "MessageError",
+    "ParamsSchema",
+    "Part",
+    "PromptContext",
+    "PromptError",
+    "Rendered",
+    "Role",
+    "SchemaConflict",
+    "Span",
+    "StaticSelector",
+    "Template",
+    "TemplateError",
+    "Text",
+    "TextPrompt",
+    "TokenCounter",
+    "ToolCall",
+    "ToolPrompt",
+    "ToolSpec",
+    "Trust",
+    "Trusted",
+    "Url",
+    "UserInput",
+    "UserInputPrompt",
+    "Video",
+    "WrapPrompt",
+    "compose",
+    "merge_schemas",
+    "replace_markers",
+]

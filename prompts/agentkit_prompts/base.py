@@ -1,0 +1,146 @@
+"""`BasePrompt`: the contract of every prompt, after the TFRobot document.
+
+A prompt renders one `PromptContext`. Subclasses usually only choose a default template; those that need more override
+`values` (what the template sees) or `render` itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+from abc import ABC
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from agentkit_prompts.context import CONTEXT_NAMES, PromptContext
+from agentkit_prompts.errors import PromptError, TemplateError
+from agentkit_prompts.rendered import Rendered
+from agentkit_prompts.schema import JsonSchema, Problem, check_params_schema, params_checker
+from agentkit_prompts.template import MediaTable, Template, media_table
+
+__all__ = ["BasePrompt"]
+
+
+class BasePrompt(BaseModel, ABC):
+    """Renders a context to text and media.
+
+    Raises:
+        PromptError: Something about the prompt can never render: a template error, a name the context cannot supply,
+            a params schema that would refuse the context.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    supplies: ClassVar[frozenset[str]] = frozenset()
+    """Names that `values` adds to those of the context."""
+
+    template: Template
+    """The text, with the names of the context as variables. A str is accepted."""
+    name: str | None = None
+    """A name for tables and error messages; the class name when not given."""
+
+    def __init__(self, template: Template | str | Mapping[str, str] | None = None, /, **data: Any) -> None:
+        if template is not None:
+            data["template"] = template
+        super().__init__(**data)
+
+    @model_validator(mode="after")
+    def validate_prompt(self) -> Self:
+        """Refuse what could never render, when the prompt is made instead of when it is used."""
+        if self.template.params_schema is not None:
+            check_params_schema(self.template.params_schema)
+        self._check_names()
+        return self
+
+    def _check_names(self) -> None:
+        known = CONTEXT_NAMES | self.supplies | self._declared()
+        unknown = {name: line for name, line in self.template.names.items() if name not in known}
+        if not unknown:
+            return
+        first = next(iter(unknown))
+        listed = ", ".join(
+            f"{name!r} (line {line}{_near(name, known)})" for name, line in sorted(unknown.items(), key=lambda i: i[1])
+        )
+        raise TemplateError(
+            f"{self.label}: the context cannot supply {listed}; there are {', '.join(sorted(known))}. Data that comes "
+            "with the user's input is additional_kwargs.NAME",
+            file=self.template.file,
+            line=unknown[first],
+            variable=first,
+        )
+
+    def _declared(self) -> frozenset[str]:
+        """Names the params schema can fill in with a default."""
+        schema = self.template.json_schema if self.template.params_schema is not None else None
+        properties = (schema or {}).get("properties", {})
+        return frozenset(name for name, item in properties.items() if isinstance(item, Mapping) and "default" in item)
+
+    @property
+    def label(self) -> str:
+        """The name shown in tables and errors."""
+        return self.name or type(self).__name__
+
+    @property
+    def additional_kwargs_schema(self) -> JsonSchema | None:
+        """JSON Schema of what this prompt requires of the user's `additional_kwargs`; None when it requires nothing.
+
+        Inferred from what the template reads as `additional_kwargs.NAME`.
+        """
+        return self.template.kwargs_schema
+
+    def kwargs_problems(self, kwargs: Mapping[str, Any]) -> list[Problem]:
+        """Return every missing or invalid additional kwarg of this prompt alone, as (name, what is wrong)."""
+        schema = self.additional_kwargs_schema
+        return params_checker(schema)(kwargs)[1] if schema is not None else []
+
+    @property
+    def children(self) -> tuple[tuple[str, BasePrompt], ...]:
+        """The prompts inside this one, each with the path segment that leads to it."""
+        return ()
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        """The context names the rendering depends on; None when that cannot be known, as for an own `render`.
+
+        As long as these values are the same objects the rendering is reused. An override of `render` or `values` is
+        not looked into: override `reads` too to have it memoised.
+        """
+        kind = type(self)
+        if kind.render is not BasePrompt.render or kind.values is not BasePrompt.values:
+            return None
+        if self.template.params_schema is not None:
+            return CONTEXT_NAMES
+        return frozenset(self.template.names) | {"locale"}
+
+    def values(self, ctx: PromptContext) -> Mapping[str, Any]:
+        """Return what the template sees: the context by default."""
+        return ctx.view
+
+    def render(self, ctx: PromptContext) -> Rendered:
+        """Render the context: text, media, and the origin of every character.
+
+        Raises:
+            PromptError: A value is missing or cannot be shown; names prompt, file, line and variable.
+        """
+        return self.template.run(self.values(ctx), locale=ctx.locale)
+
+    def format_2_str(self, ctx: PromptContext) -> str:
+        """Render to plain text; a media part is its alt text, `[KIND: NAME]`."""
+        return self._rendered(ctx).plain
+
+    def format_2_multimodal(self, ctx: PromptContext) -> tuple[str, MediaTable]:
+        """Render to text with one marker per use of a media part, and the media: kind -> id -> payload."""
+        rendered = self._rendered(ctx)
+        return rendered.text, media_table(rendered.media)
+
+    def _rendered(self, ctx: PromptContext) -> Rendered:
+        try:
+            return self.render(ctx)
+        except PromptError as error:
+            raise error.at(self.label) from error.__cause__
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f", did you mean {close[0]!r}?" if close else ""

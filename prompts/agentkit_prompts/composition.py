@@ -1,0 +1,253 @@
+"""`Composition`: everything one model call would be sent, and where each character of it came from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agentkit_prompts.base import BasePrompt
+from agentkit_prompts.context import PromptContext, ToolSpec
+from agentkit_prompts.conversation import Conversation
+from agentkit_prompts.messages import Message
+from agentkit_prompts.parts import Media, Part, Text
+from agentkit_prompts.rendered import Rendered, Segment, Span, tile
+from agentkit_prompts.schema import JsonSchema
+from agentkit_prompts.targets.openai import openai_payload
+from agentkit_prompts.targets.text import plain_text
+from agentkit_prompts.template import MediaTable, media_table
+from agentkit_prompts.tokens import MESSAGE_OVERHEAD, TokenCounter, media_tokens, message_tokens
+
+if TYPE_CHECKING:
+    from agentkit_prompts.layers import Layers
+
+__all__ = ["Composition", "LayerRow"]
+
+
+SEPARATOR = "\n\n"
+"""What stands between the prompts of one message."""
+
+
+class Fragment(NamedTuple):
+    """The rendering of one prompt of a place, and the inputs it was rendered from."""
+
+    path: str
+    prompt: BasePrompt
+    rendered: Rendered
+    inputs: tuple[Any, ...] | None
+
+
+class Section(NamedTuple):
+    """The fragments of one place, and their joined text."""
+
+    fragments: tuple[Fragment, ...]
+    joined: Rendered
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRow:
+    """One line of the layer table."""
+
+    layer: str
+    """Path of the prompt, or `conversation`, `intermediate`, `tools`, `overhead`."""
+    prompt: str
+    """Name of the prompt or of what the layer holds."""
+    source: str
+    """Where the text is from: the template file, the context names it reads, or both."""
+    tokens: int
+    share: float
+    """Part of all tokens, 0 to 1."""
+
+
+class Composition:
+    """What will be sent, without sending it. Made by `compose`; read-only.
+
+    Attributes:
+        context: The context it was rendered from.
+        layers: The layers it was rendered with.
+        counter: What counted the tokens.
+        conversation: The history messages that are sent.
+        intermediate: The tool traffic of this turn.
+        output_schema: JSON Schema the answer must follow; None for text.
+    """
+
+    __slots__ = ("_messages", "_sections", "_user", "context", "conversation", "counter", "intermediate", "layers", "output_schema")
+
+    def __init__(
+        self,
+        context: PromptContext,
+        layers: Layers,
+        sections: Sequence[Section],
+        counter: TokenCounter,
+        output_schema: JsonSchema | None = None,
+    ) -> None:
+        self.context = context
+        self.layers = layers
+        self.counter = counter
+        self.output_schema = output_schema
+        self.conversation: Conversation = context.conversation if layers.conversation else Conversation()
+        self.intermediate: Conversation = context.intermediate
+        self._sections = sections
+        self._messages: tuple[Message, ...] | None = None
+        self._user: Rendered | None = None
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """The tools the model may call."""
+        return self.context.tools
+
+    @property
+    def system(self) -> Rendered:
+        """The system message; empty text when there is none."""
+        return self._sections[0].joined
+
+    @property
+    def user(self) -> Rendered:
+        """The user message: what stands before the input, the input, and what stands after it."""
+        if self._user is None:
+            shown = [section.joined for section in self._sections[1:4] if section.joined.text]
+            self._user = shown[0] if len(shown) == 1 else Rendered.join(SEPARATOR, [("", part) for part in shown])
+        return self._user
+
+    @property
+    def closing(self) -> Rendered:
+        """The message after the tool traffic; empty when there is no traffic."""
+        return self._sections[4].joined if len(self.intermediate) else Rendered.from_text("")
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """Every message, in the order it is sent."""
+        if self._messages is None:
+            self._messages = tuple(message for message, _ in self._walk())
+        return self._messages
+
+    @property
+    def text(self) -> str:
+        """Everything as one plain string, each message headed by its role."""
+        return plain_text(self)
+
+    @property
+    def media(self) -> MediaTable:
+        """The media of every message: kind -> id -> payload."""
+        parts = [part for message in self.messages for part in message.parts if isinstance(part, Media)]
+        return media_table(parts)
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Where every character of every message came from; the spans of a message tile its marked text exactly."""
+        return tuple(
+            span for index, (_, segments) in enumerate(self._walk()) for span in tile(segments, index)
+        )
+
+    def marked_text(self, message: int) -> str:
+        """Return the text of a message with a marker per media use: the text that spans count in."""
+        return "".join(
+            part.text if isinstance(part, Text) else part.marker for part in self.messages[message].parts
+        )
+
+    def _walk(self) -> Iterator[tuple[Message, Sequence[Segment]]]:
+        if self.system.text:
+            yield _message("system", self.system), list(self.system.segments())
+        for index, message in enumerate(self.conversation):
+            yield message, _message_segments(message, f"conversation[{index}]")
+        user = self.user
+        if user.text:
+            yield _message("user", user), list(user.segments())
+        for index, message in enumerate(self.intermediate):
+            yield message, _message_segments(message, f"intermediate[{index}]")
+        closing = self.closing
+        if closing.text:
+            yield _message("user", closing), list(closing.segments())
+
+    @property
+    def tokens(self) -> int:
+        """All tokens that would be sent, as counted by `counter`: text, media, tools and message overhead."""
+        return sum(row.tokens for row in self.explain())
+
+    def explain(self) -> tuple[LayerRow, ...]:
+        """Return the layer table: what each layer costs and where it is from, in the order it is sent."""
+        count = self.counter.count
+        rows: list[tuple[str, str, str, int]] = []
+
+        def fragments(section: Section) -> None:
+            for path, prompt, rendered, _ in section.fragments:
+                source = prompt.template.file or ", ".join(sorted(set(prompt.template.names))) or "text"
+                rows.append((path, prompt.label, source, count(rendered.plain) + media_tokens(rendered.media)))
+
+        per_message = message_tokens(self.counter)
+        overhead = MESSAGE_OVERHEAD * sum(
+            1 for part in (self.system, self.user, self.closing) if part.text
+        )
+        fragments(self._sections[0])
+        if len(self.conversation):
+            rows.append(
+                ("conversation", f"{len(self.conversation)} messages", "conversation", self.conversation.total(per_message))
+            )
+        for section in self._sections[1:4]:
+            fragments(section)
+        if len(self.intermediate):
+            rows.append(
+                ("intermediate", f"{len(self.intermediate)} messages", "intermediate", self.intermediate.total(per_message))
+            )
+            fragments(self._sections[4])
+        if self.tools:
+            rows.append(("tools", f"{len(self.tools)} tools", "tools", sum(count(tool.json) for tool in self.tools)))
+        if overhead:
+            rows.append(("overhead", "message framing", "", overhead))
+        total = sum(row[3] for row in rows) or 1
+        return tuple(LayerRow(*row, row[3] / total) for row in rows)
+
+    @property
+    def prefix_hash(self) -> str:
+        """BLAKE2b hash of the tools and the system message: what a provider can keep cached between turns."""
+        state = hashlib.blake2b(digest_size=16)
+        for tool in self.tools:
+            state.update(tool.json.encode("utf-8", "surrogatepass"))
+        state.update(self.system.text.encode("utf-8", "surrogatepass"))
+        return state.hexdigest()
+
+    def to_openai(self) -> dict[str, Any]:
+        """Return the payload of a chat-completions request: `messages`, and `tools` where there are any."""
+        return openai_payload(self)
+
+    def to_text(self) -> str:
+        """Return everything as one string with plain roles."""
+        return plain_text(self)
+
+    def __repr__(self) -> str:
+        return f"Composition({len(self.messages)} messages, {self.tokens} tokens by {self.counter.name})"
+
+
+def _message(role: Any, rendered: Rendered) -> Message:
+    return Message(role, to_parts(rendered) if rendered.media else rendered.text)
+
+
+def to_parts(rendered: Rendered) -> tuple[Part, ...]:
+    """Cut a rendering at its markers into text and media parts."""
+    parts: list[Any] = []
+    buffer: list[str] = []
+    for segment in rendered.segments():
+        if segment.media is None:
+            buffer.append(segment.text)
+            continue
+        if text := "".join(buffer):
+            parts.append(Text(text))
+        buffer.clear()
+        parts.append(segment.media)
+    if text := "".join(buffer):
+        parts.append(Text(text))
+    return tuple(parts)
+
+
+def _message_segments(message: Message, pointer: str) -> list[Segment]:
+    """A stored message is one span per part; the developer did not write it, so it is untrusted."""
+    prompt = pointer.split("[")[0]
+    if isinstance(message.content, str):
+        return [Segment(message.content, prompt, None, f"{pointer}.content", "untrusted")]
+    return [
+        Segment(part.text, prompt, None, f"{pointer}.content[{index}]", "untrusted")
+        if isinstance(part, Text)
+        else Segment(part.marker, prompt, None, f"{pointer}.content[{index}]", "untrusted", part)
+        for index, part in enumerate(message.content)
+    ]

@@ -1,0 +1,124 @@
+"""`Layers`: which prompts go where in a chat turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from agentkit_prompts.base import BasePrompt
+from agentkit_prompts.errors import KwargsError, PromptError
+from agentkit_prompts.leaves import TextPrompt, UserInputPrompt
+from agentkit_prompts.schema import JsonSchema, merge_schemas
+from agentkit_prompts.template import Template
+
+__all__ = ["PLACES", "Layers", "Place"]
+
+Place: TypeAlias = Literal["system", "before_input", "input", "after_input", "after_intermediate"]
+PLACES: tuple[Place, ...] = get_args(Place)
+
+
+def _prompts(value: Any) -> tuple[Any, ...]:
+    """Accept one prompt or many; text and templates stand for a `TextPrompt`."""
+    if isinstance(value, str | Template | BasePrompt):
+        value = (value,)
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"expected a prompt, text, or a list of them, got {type(value).__name__}")
+    return tuple(TextPrompt(item) if isinstance(item, str | Template) else item for item in value)
+
+
+Prompts: TypeAlias = Annotated[tuple[BasePrompt, ...], BeforeValidator(_prompts)]
+
+
+@lru_cache(maxsize=1)
+def _user_input() -> UserInputPrompt:
+    return UserInputPrompt()
+
+
+class Layers(BaseModel):
+    """Places prompts where a chat turn has room for them.
+
+    The turn is: a system message (`system`), the conversation, one user message (`before_input`, `input`,
+    `after_input`), the tool traffic of this turn, and, when there is any, a closing user message
+    (`after_intermediate`). Prompts of one place are joined with a blank line; those that render to nothing vanish.
+
+    Raises:
+        SchemaConflict: Two prompts require the same additional kwarg with different schemas.
+        PromptError: A prompt contains itself.
+    """
+
+    __slots__ = ("_plan",)
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    system: Prompts = ()
+    conversation: bool = True
+    """Whether the conversation of the context is sent as messages."""
+    before_input: Prompts = ()
+    input: Prompts = Field(default_factory=lambda: (_user_input(),))
+    after_input: Prompts = ()
+    after_intermediate: Prompts = ()
+
+    def __init__(self, system: Any = (), /, **data: Any) -> None:
+        if system != ():
+            data["system"] = system
+        super().__init__(**data)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for path, prompt in self.prompts():
+            _refuse_cycles(path, prompt, ())
+        merge = self.additional_kwargs_schema
+        del merge
+        return self
+
+    def prompts(self) -> Iterator[tuple[str, BasePrompt]]:
+        """Yield the outermost prompts in the order they are sent, each with its path, such as `system[0]`."""
+        for place in PLACES:
+            for index, prompt in enumerate(getattr(self, place)):
+                yield f"{place}[{index}]", prompt
+
+    def walk(self) -> Iterator[tuple[str, BasePrompt]]:
+        """Yield every prompt of the tree with its path."""
+        stack = list(self.prompts())[::-1]
+        while stack:
+            path, prompt = stack.pop()
+            yield path, prompt
+            stack.extend((f"{path}.{name}", child) for name, child in reversed(prompt.children))
+
+    @property
+    def additional_kwargs_schema(self) -> JsonSchema | None:
+        """What all prompts together require of `additional_kwargs`; `x-required-by` lists the prompts per property."""
+        return merge_schemas((path, prompt.additional_kwargs_schema) for path, prompt in self.prompts())
+
+    def check_kwargs(self, kwargs: Mapping[str, Any]) -> None:
+        """Check additional kwargs against every prompt.
+
+        Raises:
+            KwargsError: Names all missing and invalid kwargs at once, with the prompts that need them.
+        """
+        problems: dict[str, tuple[str, tuple[str, ...]]] = {}
+        for path, prompt in self.walk():
+            if prompt.children and type(prompt).kwargs_problems is BasePrompt.kwargs_problems:
+                own = prompt.template.kwargs_schema  # children answer for themselves
+                found = prompt.kwargs_problems(kwargs) if own is not None else []
+                names = set((own or {}).get("properties", {}))
+                found = [(name, what) for name, what in found if name.split(".")[0] in names]
+            else:
+                found = prompt.kwargs_problems(kwargs)
+            for name, what in found:
+                known = problems.get(name, (what, ()))
+                problems[name] = (known[0], (*known[1], path))
+        if problems:
+            raise KwargsError(problems)
+
+
+def _refuse_cycles(path: str, prompt: BasePrompt, above: tuple[int, ...]) -> None:
+    if id(prompt) in above:
+        raise PromptError(f"{path}: {prompt.label} contains itself")
+    for name, child in prompt.children:
+        _refuse_cycles(f"{path}.{name}", child, (*above, id(prompt)))
+
+

@@ -1,0 +1,70 @@
+"""The leaf prompts: one per kind of thing a context holds, each with a default template of its own."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from pydantic import Field
+
+from agentkit_prompts.base import BasePrompt
+from agentkit_prompts.template import Template
+
+__all__ = ["ConversationPrompt", "KnowledgePrompt", "MemoPrompt", "TextPrompt", "ToolPrompt", "UserInputPrompt"]
+
+
+@lru_cache(maxsize=None)
+def default_template(text: str) -> Template:
+    """Compile a default template when it is first used, not at import."""
+    return Template(text)
+
+
+class TextPrompt(BasePrompt):
+    """Text of the developer, with the whole context in reach."""
+
+
+class UserInputPrompt(BasePrompt):
+    """What the user sent: text and media, in order."""
+
+    template: Template = Field(default_factory=lambda: default_template("{{ user_input }}"))
+
+
+class ConversationPrompt(BasePrompt):
+    """The recalled conversation as text. To send it as messages, leave it to `Layers.conversation`."""
+
+    template: Template = Field(
+        default_factory=lambda: default_template(
+            "{% for message in conversation %}{% if not loop.first %}\n{% endif %}"
+            "{{ message.role }}: {{ message }}{% endfor %}"
+        )
+    )
+
+
+class MemoPrompt(BasePrompt):
+    """The recalled documents, numbered from 1, each with its title or source."""
+
+    template: Template = Field(
+        default_factory=lambda: default_template(
+            "{% for document in documents %}{% if not loop.first %}\n\n{% endif %}"
+            "[{{ loop.index }}] {{ document.title or document.source or document.id }}\n{{ document.text }}{% endfor %}"
+        )
+    )
+
+
+class KnowledgePrompt(BasePrompt):
+    """The recalled facts, one a line."""
+
+    template: Template = Field(
+        default_factory=lambda: default_template(
+            "{% for fact in knowledge %}{% if not loop.first %}\n{% endif %}- {{ fact.text }}{% endfor %}"
+        )
+    )
+
+
+class ToolPrompt(BasePrompt):
+    """The tools as text, one JSON object a line, for models that are not told of tools in any other way."""
+
+    template: Template = Field(
+        default_factory=lambda: default_template(
+            "{% for tool in tools %}{% if not loop.first %}\n{% endif %}{{ tool.json }}{% endfor %}"
+        )
+    )

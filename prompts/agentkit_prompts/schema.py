@@ -1,0 +1,334 @@
+"""Schemas of template parameters and of additional kwargs: what is refused, how they merge, how values are checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias, Union, get_args, get_origin, is_typeddict
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
+
+from agentkit_prompts.errors import PromptError, SchemaConflict
+
+__all__ = ["JsonSchema", "ParamsSchema", "Problem", "check_params_schema", "merge_schemas", "params_checker", "to_json_schema"]
+
+JsonSchema: TypeAlias = dict[str, Any]
+ParamsSchema: TypeAlias = TypeAdapter[Any] | type | Mapping[str, Any]
+"""A TypeAdapter, a model, dataclass or TypedDict class, or a JSON Schema object."""
+Problem: TypeAlias = tuple[str, str]
+"""Name of the value (dotted) and what is wrong with it."""
+
+REQUIRED_BY = "x-required-by"
+"""Schema keyword that lists the prompts a property is needed by."""
+
+
+def as_adapter(schema: ParamsSchema) -> TypeAdapter[Any] | None:
+    """Return the TypeAdapter of a schema, or None for a JSON Schema object.
+
+    Raises:
+        PromptError: pydantic cannot make a validator of it.
+    """
+    if isinstance(schema, TypeAdapter):
+        return schema
+    if isinstance(schema, Mapping):
+        return None
+    try:
+        return TypeAdapter(schema)
+    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        raise PromptError(
+            f"params_schema {_named(schema)}: {str(error).splitlines()[0]}; "
+            "allow it with model_config = ConfigDict(arbitrary_types_allowed=True)"
+        ) from error
+
+
+def to_json_schema(schema: ParamsSchema) -> JsonSchema:
+    """Return the JSON Schema of a params schema.
+
+    Raises:
+        PromptError: A type in it has no JSON Schema.
+    """
+    if isinstance(schema, Mapping):
+        return dict(schema)
+    adapter = as_adapter(schema)
+    assert adapter is not None
+    try:
+        return adapter.json_schema()
+    except PydanticInvalidForJsonSchema as error:
+        raise PromptError(f"params_schema {_named(schema)}: no JSON Schema for it ({str(error).splitlines()[0]})") from error
+
+
+def check_params_schema(schema: ParamsSchema) -> None:
+    """Refuse a schema that would refuse the context: one that forbids extras, or a model without arbitrary types.
+
+    The rule is that of the TFRobot document; it is applied through Optional, Union, Annotated, TypedDict and dataclass
+    as well, and to `additionalProperties: false`.
+
+    Raises:
+        PromptError: Names every offender at once.
+    """
+    if isinstance(schema, Mapping):
+        faults = list(_json_faults(schema, schema))
+    else:
+        adapter = as_adapter(schema)
+        assert adapter is not None
+        faults = list(_type_faults(adapter._type, set()))
+    if faults:
+        raise PromptError(f"params_schema cannot be used by a prompt: {'; '.join(dict.fromkeys(faults))}")
+
+
+def _type_faults(kind: Any, seen: set[int]) -> Iterator[str]:
+    """Walk the alternatives of a top-level type; what its fields hold is their own business."""
+    if id(kind) in seen:
+        return
+    seen.add(id(kind))
+    if hasattr(kind, "__value__"):  # `type X = ...`
+        yield from _type_faults(kind.__value__, seen)
+        return
+    if get_origin(kind) is not None and not inspect.isclass(kind):
+        arguments = get_args(kind)
+        is_union = get_origin(kind) is Union or type(kind).__name__ == "UnionType"
+        for argument in arguments if is_union else arguments[:1]:
+            yield from _type_faults(argument, seen)
+        return
+    if not inspect.isclass(kind):
+        return
+    if issubclass(kind, BaseModel):
+        config: Mapping[str, Any] = kind.model_config
+    elif dataclasses.is_dataclass(kind) or is_typeddict(kind):
+        config = getattr(kind, "__pydantic_config__", None) or {}
+    else:
+        return
+    if config.get("extra") == "forbid":
+        yield f'{kind.__name__} forbids extra fields, but a prompt passes the whole context: use extra="ignore"'
+    if issubclass(kind, BaseModel) and not config.get("arbitrary_types_allowed"):
+        yield f"{kind.__name__} must set arbitrary_types_allowed=True: context values are not JSON types"
+
+
+def _json_faults(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
+    if schema.get("additionalProperties") is False or schema.get("unevaluatedProperties") is False:
+        title = schema.get("title", "the JSON Schema")
+        yield f"{title} sets additionalProperties to false, but a prompt passes the whole context: leave it out"
+    if depth > 32:
+        return
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        for option in schema.get(keyword, ()):
+            yield from _json_faults(option, root, depth + 1)
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#/"):
+        yield from _json_faults(_resolve(reference, root), root, depth + 1)
+
+
+def _named(schema: object) -> str:
+    return getattr(schema, "__name__", None) or getattr(getattr(schema, "_type", None), "__name__", repr(schema))
+
+
+def params_checker(schema: ParamsSchema) -> Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], list[Problem]]]:
+    """Return a function that checks values, giving them with defaults filled in, and every problem at once."""
+    adapter = as_adapter(schema)
+    if adapter is None:
+        document = to_json_schema(schema)
+        return lambda values: (_with_defaults(document, values), list(_json_problems(document, values, document, "")))
+    validate = adapter.validate_python
+
+    def check(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Problem]]:
+        try:
+            checked = validate(dict(values))
+        except ValidationError as error:
+            return values, [
+                (".".join(map(str, item["loc"])) or "(value)", item["msg"]) for item in error.errors(include_url=False)
+            ]
+        return {**values, **_fields(checked)}, []
+
+    return check
+
+
+def _fields(value: Any) -> Mapping[str, Any]:
+    """Return the fields of a validated object without dumping it."""
+    if isinstance(value, BaseModel):
+        return {**value.__dict__, **(value.__pydantic_extra__ or {})}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
+    return value if isinstance(value, Mapping) else {}
+
+
+_JSON_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list, tuple),
+    "object": (Mapping, BaseModel),
+    "null": (type(None),),
+}
+
+
+def _with_defaults(schema: Mapping[str, Any], values: Mapping[str, Any]) -> Mapping[str, Any]:
+    defaults = {
+        name: item["default"]
+        for name, item in schema.get("properties", {}).items()
+        if name not in values and isinstance(item, Mapping) and "default" in item
+    }
+    return {**values, **defaults} if defaults else values
+
+
+def _json_problems(
+    schema: Mapping[str, Any], value: Any, root: Mapping[str, Any], where: str, depth: int = 0
+) -> Iterator[Problem]:
+    """Check the keywords that matter for kwargs: type, enum, const, required, properties, items, anyOf, $ref."""
+    if depth > 64:
+        yield where, "is nested more than 64 levels deep"
+        return
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#/"):
+        yield from _json_problems(_resolve(reference, root), value, root, where, depth + 1)
+        return
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if options and not any(not list(_json_problems(option, value, root, where, depth + 1)) for option in options):
+        yield where, "matches none of the allowed schemas"
+        return
+    expected = schema.get("type")
+    names = [expected] if isinstance(expected, str) else list(expected or ())
+    if names and not any(_is_json(value, name) for name in names):
+        yield where or "(value)", f"should be {' or '.join(names)}, got {type(value).__name__}"
+        return
+    if "enum" in schema and value not in schema["enum"]:
+        yield where, f"should be one of {schema['enum']!r}"
+    if "const" in schema and value != schema["const"]:
+        yield where, f"should be {schema['const']!r}"
+    if isinstance(value, Mapping):
+        prefix = f"{where}." if where else ""
+        for name in schema.get("required", ()):
+            if name not in value:
+                yield f"{prefix}{name}", "Field required"
+        for name, item in schema.get("properties", {}).items():
+            if name in value and isinstance(item, Mapping):
+                yield from _json_problems(item, value[name], root, f"{prefix}{name}", depth + 1)
+    items = schema.get("items")
+    if isinstance(items, Mapping) and isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _json_problems(items, item, root, f"{where}[{index}]", depth + 1)
+
+
+def _is_json(value: Any, name: str) -> bool:
+    if isinstance(value, bool):
+        return name == "boolean"
+    return isinstance(value, _JSON_TYPES.get(name, (object,)))
+
+
+def _resolve(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Any = root
+    for step in reference[2:].split("/"):
+        found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchema | None:
+    """Merge the additional-kwargs schemas of several prompts, each given with its prompt path.
+
+    None merges with anything; equal properties unify (titles and descriptions do not count); a property lists the
+    prompts that need it under `x-required-by`; `$defs` of the same name but another meaning are kept apart.
+
+    Raises:
+        SchemaConflict: Two prompts want the same property with different schemas; names both paths.
+    """
+    merged: JsonSchema | None = None
+    origin: dict[str, tuple[str, str]] = {}
+    required: dict[str, None] = {}
+    for path, schema in schemas:
+        if schema is None:
+            continue
+        if merged is None:
+            merged = {"type": "object", "properties": {}}
+        root = _flatten(schema)
+        renamed = _adopt_defs(root, merged)
+        for name, item in root.get("properties", {}).items():
+            meaning = _meaning(item, root)
+            owners = item.get(REQUIRED_BY) if isinstance(item, Mapping) else None
+            owners = [_under(path, owner) for owner in owners] if owners else [path]
+            known = origin.get(name)
+            if known is None:
+                origin[name] = (owners[0], meaning)
+                adopted = _rename(item, renamed)
+                merged["properties"][name] = {**(adopted if isinstance(adopted, dict) else {}), REQUIRED_BY: owners}
+            elif known[1] != meaning:
+                raise SchemaConflict(
+                    f"additional kwarg {name!r}: {known[0]} wants {known[1]}, {owners[0]} wants {meaning}; "
+                    "rename one of them or give both the same schema"
+                )
+            else:
+                listed = merged["properties"][name][REQUIRED_BY]
+                listed.extend(owner for owner in owners if owner not in listed)
+        required.update(dict.fromkeys(root.get("required", ())))
+    if merged is not None and required:
+        merged["required"] = list(required)
+    return merged
+
+
+def _under(path: str, owner: str) -> str:
+    return f"{path}.{owner}" if path and owner else path or owner
+
+
+def _flatten(schema: JsonSchema) -> JsonSchema:
+    """Resolve a top-level `$ref`, as pydantic writes for recursive models."""
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#/"):
+        return {**_resolve(reference, schema), "$defs": schema.get("$defs", {})}
+    return schema
+
+
+def _adopt_defs(schema: JsonSchema, merged: JsonSchema) -> dict[str, str]:
+    """Copy the definitions of `schema` into `merged` under names that do not collide; return old name -> new name."""
+    renamed: dict[str, str] = {}
+    ours = merged.get("$defs", {})
+    for name in schema.get("$defs", {}):
+        meaning = _meaning({"$ref": f"#/$defs/{name}"}, schema)
+        candidate, number = name, 1
+        while candidate in ours and _meaning({"$ref": f"#/$defs/{candidate}"}, merged) != meaning:
+            number += 1
+            candidate = f"{name}__{number}"
+        renamed[name] = candidate
+    fresh = {new: _rename(schema["$defs"][old], renamed) for old, new in renamed.items() if new not in ours}
+    if fresh:
+        merged["$defs"] = {**ours, **fresh}
+    return renamed
+
+
+def _rename(node: Any, renamed: Mapping[str, str]) -> Any:
+    if isinstance(node, Mapping):
+        return {
+            key: f"#/$defs/{renamed.get(value[8:], value[8:])}"
+            if key == "$ref" and isinstance(value, str) and value.startswith("#/$defs/")
+            else _rename(value, renamed)
+            for key, value in node.items()
+        }
+    return [_rename(item, renamed) for item in node] if isinstance(node, list | tuple) else node
+
+
+_ANNOTATIONS = frozenset({"title", "description", "examples", "$defs", REQUIRED_BY})
+
+
+def _meaning(node: Any, root: JsonSchema) -> str:
+    """Return canonical JSON of a schema with references resolved, annotations left out and cycles cut."""
+
+    def expand(item: Any, path: tuple[str, ...], as_names: bool) -> Any:
+        if isinstance(item, Mapping):
+            reference = item.get("$ref")
+            if isinstance(reference, str) and not as_names:
+                if reference in path:
+                    return {"$cycle": len(path) - path.index(reference)}
+                return expand(_resolve(reference, root), (*path, reference), False)
+            return {
+                key: sorted(value, key=str)
+                if key == "required" and not as_names
+                else expand(value, path, not as_names and key in ("properties", "patternProperties"))
+                for key, value in item.items()
+                if as_names or key not in _ANNOTATIONS
+            }
+        if isinstance(item, list | tuple):
+            return [expand(value, path, False) for value in item]
+        return item
+
+    return json.dumps(expand(node, (), False), sort_keys=True, ensure_ascii=False, default=str)

@@ -1,0 +1,1 @@
+"""Where a composition goes: one file per target."""

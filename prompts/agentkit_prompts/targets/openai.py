@@ -1,0 +1,100 @@
+"""The payload of an OpenAI-compatible chat-completions request."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from agentkit_prompts.context import ToolSpec
+from agentkit_prompts.errors import MediaError
+from agentkit_prompts.frozen import FrozenDict, FrozenList, freeze
+from agentkit_prompts.messages import Message
+from agentkit_prompts.parts import Media, Part, Text
+
+if TYPE_CHECKING:
+    from agentkit_prompts.composition import Composition
+    from agentkit_prompts.rendered import Rendered
+
+__all__ = ["openai_message", "openai_payload", "openai_tool"]
+
+
+def openai_payload(composition: Composition) -> dict[str, Any]:
+    """Return `{"messages": [...], "tools": [...]}`; no `tools` when there are none. What is inside is read-only.
+
+    An output schema becomes `response_format`.
+    """
+    messages: list[FrozenDict] = []
+    system = composition.system
+    if system.text:
+        messages.append(_rendered("system", system))
+    if len(composition.conversation):
+        messages += composition.conversation.derive(openai_message)
+    user = composition.user
+    if user.text:
+        messages.append(_rendered("user", user))
+    if len(composition.intermediate):
+        messages += composition.intermediate.derive(openai_message)
+        closing = composition.closing
+        if closing.text:
+            messages.append(_rendered("user", closing))
+    payload: dict[str, Any] = {"messages": messages}
+    if composition.tools:
+        payload["tools"] = [openai_tool(tool) for tool in composition.tools]
+    if composition.output_schema is not None:
+        schema = {"name": "answer", "schema": composition.output_schema}
+        payload["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return payload
+
+
+def _rendered(role: str, rendered: Rendered) -> FrozenDict:
+    if not rendered.media:
+        return FrozenDict(role=role, content=rendered.text)
+    from agentkit_prompts.composition import to_parts
+
+    return FrozenDict(role=role, content=FrozenList(_part(part) for part in to_parts(rendered)))
+
+
+def openai_message(message: Message) -> FrozenDict:
+    """Return the wire form of one message."""
+    content: Any = message.content
+    if not isinstance(content, str):
+        content = message.text if message.role == "tool" else FrozenList(_part(part) for part in content)
+    if message.role == "assistant" and message.tool_calls:
+        calls = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.tool_calls
+        ]
+        return FrozenDict(role="assistant", content=content or None, tool_calls=freeze(calls))
+    if message.role == "tool":
+        return FrozenDict(role="tool", tool_call_id=message.tool_call_id, content=content)
+    if message.name:
+        return FrozenDict(role=message.role, name=message.name, content=content)
+    return FrozenDict(role=message.role, content=content)
+
+
+def openai_tool(tool: ToolSpec) -> FrozenDict:
+    """Return the wire form of one tool."""
+    function: dict[str, Any] = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    if tool.strict:
+        function["strict"] = True
+    return FrozenDict(type="function", function=FrozenDict(function))
+
+
+def _part(part: Part) -> FrozenDict:
+    if isinstance(part, Text):
+        return FrozenDict(type="text", text=part.text)
+    if part.kind == "image":
+        return FrozenDict(type="image_url", image_url=FrozenDict(url=data_url(part)))
+    if part.kind == "audio":
+        audio = FrozenDict(data=base64.b64encode(part.read()).decode("ascii"), format=part.mime.rsplit("/", 1)[-1])
+        return FrozenDict(type="input_audio", input_audio=audio)
+    if part.kind == "file":
+        return FrozenDict(type="file", file=FrozenDict(filename=part.label, file_data=data_url(part)))
+    raise MediaError(f"{part.alt}: an OpenAI chat request cannot carry {part.kind}; describe it in text instead")
+
+
+def data_url(part: Media) -> str:
+    """Return the address of a URL part, or the content of any other as a `data:` URL."""
+    if not isinstance(part.source, bytes) and not hasattr(part.source, "read_bytes"):
+        return str(part.source)
+    return f"data:{part.mime};base64,{base64.b64encode(part.read()).decode('ascii')}"

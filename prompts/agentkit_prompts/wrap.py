@@ -1,0 +1,82 @@
+"""`WrapPrompt`: prompts inside a prompt, after the TFRobot document, keeping their media and where they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from agentkit_prompts.base import BasePrompt
+from agentkit_prompts.context import PromptContext
+from agentkit_prompts.errors import PromptError
+from agentkit_prompts.leaves import default_template
+from agentkit_prompts.rendered import Rendered
+from agentkit_prompts.schema import JsonSchema, merge_schemas
+from agentkit_prompts.template import Template
+
+__all__ = ["WrapPrompt"]
+
+
+class WrapPrompt(BasePrompt):
+    """Renders the wrapped prompts, joins them with a line break, and hands the result to its own template as
+    `wrapped_str`. What was rendered is data: it is never compiled again.
+
+    Raises:
+        SchemaConflict: Two prompts of the tree require the same kwarg with different schemas.
+    """
+
+    supplies: ClassVar[frozenset[str]] = frozenset({"wrapped_str"})
+
+    wrapped_prompts: tuple[BasePrompt, ...]
+    """The prompts inside, in order."""
+    template: Template = Field(default_factory=lambda: default_template("{{ wrapped_str }}"))
+
+    @model_validator(mode="after")
+    def validate_prompt(self) -> Self:
+        """Merge the schemas of the tree, which finds a conflict now rather than later."""
+        super().validate_prompt()
+        merge = self.additional_kwargs_schema
+        del merge
+        return self
+
+    @property
+    def children(self) -> tuple[tuple[str, BasePrompt], ...]:
+        """The wrapped prompts."""
+        return tuple((f"wrapped_prompts[{index}]", prompt) for index, prompt in enumerate(self.wrapped_prompts))
+
+    @property
+    def additional_kwargs_schema(self) -> JsonSchema | None:
+        """What the tree requires: the merged schema of this prompt and those it wraps."""
+        inner = [(path, prompt.additional_kwargs_schema) for path, prompt in self.children]
+        own = super().additional_kwargs_schema
+        if all(schema is None for _, schema in inner):
+            return own
+        return merge_schemas([("", own), *inner])
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        """What the template and the wrapped prompts read."""
+        if type(self).render is not WrapPrompt.render or type(self).values is not BasePrompt.values:
+            return None
+        reads = frozenset(self.template.names) - self.supplies | {"locale"}
+        for prompt in self.wrapped_prompts:
+            inner = prompt.reads
+            if inner is None:
+                return None
+            reads |= inner
+        return reads
+
+    def render(self, ctx: PromptContext) -> Rendered:
+        """Render the wrapped prompts, then the template around them."""
+        rendered: list[tuple[str, Rendered]] = []
+        for path, prompt in self.children:
+            try:
+                rendered.append((path, prompt.render(ctx)))
+            except PromptError as error:
+                raise error.at(f"{path} ({prompt.label})") from error.__cause__
+            except RecursionError:
+                raise PromptError(f"{path} ({prompt.label}): prompts wrap each other without end") from None
+        wrapped = Rendered.join("\n", rendered)
+        values: Mapping[str, Any] = {**self.values(ctx), "wrapped_str": wrapped.as_wrapped}
+        return self.template.run(values, locale=ctx.locale)
