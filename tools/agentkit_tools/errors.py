@@ -1,0 +1,55 @@
+"""Everything that can go wrong while a tool is declared, or when a model calls one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["ArgumentProblem", "ToolArgumentError", "ToolDefinitionError", "ToolError"]
+
+_MOST_PROBLEMS = 50
+
+
+class ToolError(Exception):
+    """Base of every error of the tools layer. A tool may raise it: its message goes to the model."""
+
+
+class ToolDefinitionError(ToolError):
+    """A tool that cannot be offered to a model: its signature, schema, name or policy is at fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentProblem:
+    """One thing that is wrong with the arguments of a call.
+
+    `path` is where, such as `person.others[2].zip` (empty: the arguments as a whole), `expected` what the tool
+    wanted there, `got` a short form of what the model sent ("" when it sent nothing).
+    """
+
+    path: str
+    expected: str
+    got: str = ""
+
+    def __str__(self) -> str:
+        got = f", got {self.got}" if self.got else ""
+        return f"{self.path or 'arguments'}: {self.expected}{got}"
+
+
+class ToolArgumentError(ToolError, ValueError):
+    """Arguments that a tool cannot be called with. The message names every problem and is written for the model.
+
+    Attributes:
+        tool: Name of the tool.
+        problems: Every problem that was found.
+    """
+
+    def __init__(self, tool: str, problems: Sequence[ArgumentProblem]) -> None:
+        self.tool = tool
+        self.problems = tuple(problems)
+        shown = [f"- {problem}" for problem in self.problems[:_MOST_PROBLEMS]]
+        if len(self.problems) > _MOST_PROBLEMS:
+            shown.append(f"- and {len(self.problems) - _MOST_PROBLEMS} more")
+        count = "a problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+        lines = "\n".join(shown)
+        opening = f"{tool} was not called: {count} with the arguments."
+        super().__init__(f"{opening}\n{lines}\nCorrect this and call it again.")

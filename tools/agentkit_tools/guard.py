@@ -1,0 +1,79 @@
+"""What a policy asks for around a call: approval, a limit on calls, a limit on concurrency, retries."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from inspect import isawaitable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from agentkit_prompts.messages import ToolCall
+from agentkit_tools.context import ToolContext
+from agentkit_tools.policy import ToolPolicy
+from agentkit_tools.result import ToolResult, describe_error
+from agentkit_tools.signature import Arguments
+
+__all__ = ["Gates", "guarded", "needs_approval"]
+
+_LONGEST_PAUSE = 30.0
+
+Gates = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]
+"""One semaphore per event loop: a tool may be shared by agents in several threads."""
+
+
+async def needs_approval(policy: ToolPolicy, arguments: Arguments, context: ToolContext[Any]) -> bool:
+    """Return whether a person must agree to this call first."""
+    approval = policy.approval
+    if not callable(approval):
+        return approval == "always"
+    verdict = approval(arguments, context)
+    return bool(await verdict if isawaitable(verdict) else verdict)
+
+
+async def guarded(
+    policy: ToolPolicy,
+    gates: Gates,
+    call: ToolCall,
+    context: ToolContext[Any],
+    read: Callable[[], Arguments],
+    attempt: Callable[[Arguments, ToolContext[Any]], Awaitable[ToolResult]],
+) -> ToolResult:
+    """Answer a call the way its policy says.
+
+    `read` makes fresh arguments for every attempt, because a tool may change what it is given.
+    """
+    if policy.approval != "never" and not context.approved:
+        try:
+            ask = await needs_approval(policy, read(), context)
+        except Exception as error:
+            return _denied(call, f"whether it needs approval could not be decided: {describe_error(error)}", error)
+        if ask:
+            return _denied(call, "it needs the approval of a person, and there is none.")
+    if policy.max_calls is not None and context.calls is not None:
+        made = context.calls.get(call.name, 0)
+        if made >= policy.max_calls:
+            return _denied(call, f"it may be called at most {policy.max_calls} times in one run. Go on without it.")
+        context.calls[call.name] = made + 1
+    async with _gate(policy, gates) or nullcontext():
+        while True:
+            result = await attempt(read(), context)
+            if context.attempt > policy.retries or not isinstance(result.error, policy.retry_on):
+                return result
+            await asyncio.sleep(min(policy.backoff * 2 ** (context.attempt - 1), _LONGEST_PAUSE))
+            context = context.again()
+
+
+def _gate(policy: ToolPolicy, gates: Gates) -> asyncio.Semaphore | None:
+    if policy.concurrency is None:
+        return None
+    loop = asyncio.get_running_loop()
+    gate = gates.get(loop)
+    if gate is None:
+        gate = gates[loop] = asyncio.Semaphore(policy.concurrency)
+    return gate
+
+
+def _denied(call: ToolCall, why: str, error: BaseException | None = None) -> ToolResult:
+    return ToolResult(call.id, call.name, f"{call.name} was not called: {why}", "denied", error=error)

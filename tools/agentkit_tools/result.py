@@ -1,0 +1,142 @@
+"""`ToolResult`: how a call ended, and how any value a tool returns becomes content a model can read."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from agentkit_prompts.messages import Message, ToolCall
+from agentkit_prompts.parts import File, Media, Part, Text
+
+__all__ = ["Content", "ToolResult", "ToolStatus", "describe_error", "to_content"]
+
+ToolStatus = Literal["success", "error", "timeout", "denied", "cancelled", "too_large"]
+Content: TypeAlias = str | tuple[Part, ...]
+
+_LONGEST_ERROR = 2_000
+
+
+@dataclass(slots=True)
+class ToolResult:
+    """How a tool call ended. Not frozen because that makes it five times slower to build; treat it as if it were.
+
+    A tool may return one itself, to choose status and content.
+    """
+
+    call_id: str
+    name: str
+    content: Content
+    """What the model reads."""
+    status: ToolStatus = "success"
+    value: Any = None
+    """What the function returned, when it ended with success."""
+    error: BaseException | None = None
+    """What was raised, when something was."""
+    whole: str | None = None
+    """The uncut text, when `status` is `too_large`."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the function ran to its end."""
+        return self.status in ("success", "too_large")
+
+    @property
+    def message(self) -> Message:
+        """The tool message that answers the call."""
+        return Message("tool", self.content, tool_call_id=self.call_id, name=self.name)
+
+    def answering(self, call: ToolCall) -> ToolResult:
+        """Return the result as the answer to `call`."""
+        return replace(self, call_id=call.id, name=call.name)
+
+
+def to_content(value: Any, *, nothing: str = "null") -> Content:
+    """Return what a tool returned as text or parts.
+
+    Text, media parts and lists that hold media stay what they are; `None` becomes `nothing`; models, dataclasses and
+    other data become JSON (sets sorted, so that the same value gives the same bytes in any process).
+
+    Raises:
+        TypeError, ValueError: The value cannot be written as JSON.
+        RecursionError: It is nested too deeply.
+    """
+    kind = type(value)
+    if kind is str:
+        return _clean(value)
+    if value is None:
+        return nothing
+    if isinstance(value, Media | Text):
+        return (value,)  # type: ignore[return-value]
+    if isinstance(value, str):
+        return _clean(str.__str__(value))
+    if isinstance(value, list | tuple) and any(isinstance(item, Media | Text) for item in value):
+        return tuple(_part(item) for item in value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        data = bytes(value)
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return (File(data),)
+    return _clean(_json(value))
+
+
+def _plain(value: Any) -> Any:
+    """What `json` cannot write by itself, one level at a time."""
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=lambda item: json.dumps(item, default=_plain, sort_keys=True))
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    return to_jsonable_python(value)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_plain).encode
+
+
+def describe_error(error: BaseException) -> str:
+    """Return an exception as one short text: its type and message, never a traceback."""
+    name = type(error).__name__
+    try:
+        text = str(error).strip()
+        if isinstance(error, BaseExceptionGroup):
+            text = "; ".join([text, *(describe_error(inner) for inner in error.exceptions[:5])])
+    except BaseException:
+        text = ""
+    if len(text) > _LONGEST_ERROR:
+        text = text[:_LONGEST_ERROR] + "..."
+    return _clean(f"{name}: {text}" if text else name)
+
+
+def _clean(text: str) -> str:
+    """Lone surrogates cannot be sent to any model: replace them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _part(item: Any) -> Any:
+    if isinstance(item, Media | Text):
+        return item
+    content = to_content(item)
+    return Text(content) if isinstance(content, str) else content[0]
+
+
+def _json(value: Any) -> str:
+    try:
+        return _encode(value)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ValueError) and "ircular" in str(error):
+            raise
+    # Keys that are not text, and numbers that JSON does not have.
+    return json.dumps(to_jsonable_python(value, inf_nan_mode="strings"), ensure_ascii=False, default=_plain)

@@ -1,0 +1,296 @@
+"""`Tool`: a function a model can call, with its description, its validator and its policy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from inspect import isawaitable
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, overload
+
+from pydantic import ValidationError
+
+from agentkit_prompts.context import ToolSpec
+from agentkit_prompts.messages import ToolCall
+from agentkit_tools.context import ToolContext
+from agentkit_tools.deadline import with_deadline
+from agentkit_tools.docstring import read_docstring
+from agentkit_tools.errors import ArgumentProblem, ToolArgumentError
+from agentkit_tools.functions import (
+    Mode,
+    as_coroutine,
+    collect,
+    gather,
+    inner_function,
+    is_unbound_method,
+    mode_of,
+    name_of,
+    raw,
+)
+from agentkit_tools.guard import Gates, guarded, needs_approval
+from agentkit_tools.policy import PolicyOptions, ToolPolicy
+from agentkit_tools.problems import find_problems
+from agentkit_tools.result import ToolResult, describe_error, to_content
+from agentkit_tools.signature import Arguments, read_signature
+from agentkit_tools.threads import DeadlineError, run_in_thread
+
+__all__ = ["Tool", "tool"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_PLAIN = ToolPolicy()
+
+
+class Tool(Generic[P, R]):
+    """A function a model can call. Call it like the function, or through `call` the way an agent does.
+
+    Make one with `@tool`, `Tool.from_function` or `Tool.from_json_schema`. Immutable: `but` returns a changed copy.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_bind",
+        "_gates",
+        "_mode",
+        "_nothing",
+        "_validator",
+        "function",
+        "policy",
+        "spec",
+    )
+
+    spec: ToolSpec
+    """What the model is told."""
+    policy: ToolPolicy
+    """How it is run."""
+    function: Callable[P, R]
+    """What it runs."""
+
+    def __init__(
+        self,
+        spec: ToolSpec,
+        function: Callable[P, R],
+        validator: Callable[[str], Arguments],
+        policy: ToolPolicy,
+        *,
+        bind: Callable[[Arguments, ToolContext[Any]], tuple[tuple[Any, ...], Arguments]] | None,
+        mode: Mode,
+        nothing: str,
+    ) -> None:
+        self.spec = spec
+        self.function = function
+        self._validator = validator
+        self._bind = bind
+        self._mode: Mode = mode
+        self._nothing = nothing
+        self._adopt(policy)
+
+    def _adopt(self, policy: ToolPolicy) -> None:
+        self.policy = policy
+        self._gates = None if policy.is_plain else Gates()
+
+    @classmethod
+    def from_function(
+        cls,
+        function: Callable[P, R],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        **policy: Unpack[PolicyOptions],
+    ) -> Tool[P, R]:
+        """Make a tool from a function, a method or any callable: its parameters, types and docstring say the rest.
+
+        Args:
+            function: Sync or async; a generator's items are collected. A parameter annotated `ToolContext` receives
+                the context of the call and is not shown to the model.
+            name: Name for the model; the name of the function if None.
+            description: Text for the model; the prose of the docstring if None.
+            **policy: Fields of `ToolPolicy`.
+
+        Raises:
+            ToolDefinitionError: The signature cannot be described to a model, or the policy makes no sense.
+        """
+        inner = inner_function(function)
+        name = name or name_of(function)
+        text = read_docstring(inner.__doc__ if hasattr(inner, "__code__") else function.__doc__)
+        takes = read_signature(raw(function), text.parameters, tool=name, skip_first=is_unbound_method(function))
+        returns = getattr(inner, "__annotations__", {}).get("return")
+        return cls(
+            ToolSpec(name, text.text if description is None else description, takes.parameters),
+            function,
+            takes.validator.validate_json,
+            ToolPolicy(**policy) if policy else _PLAIN,
+            bind=takes.bind if takes.needs_binding else None,
+            mode=mode_of(inner),
+            nothing="done" if returns in (None, "None") else "null",
+        )
+
+    def but(
+        self, *, name: str | None = None, description: str | None = None, **policy: Unpack[PolicyOptions]
+    ) -> Tool[P, R]:
+        """Return the tool under another name, with another description or another policy."""
+        other = self._copy()
+        if name is not None or description is not None:
+            spec = self.spec
+            text = spec.description if description is None else description
+            other.spec = ToolSpec(name or spec.name, text, spec.parameters, strict=spec.strict)
+        if policy:
+            other._adopt(self.policy.but(**policy))
+        return other
+
+    def _copy(self) -> Tool[P, R]:
+        other = self.__class__.__new__(self.__class__)
+        for slot in Tool.__slots__:
+            if slot != "__weakref__":
+                setattr(other, slot, getattr(self, slot))
+        return other
+
+    @property
+    def name(self) -> str:
+        """The name the model calls it by."""
+        return self.spec.name
+
+    @property
+    def description(self) -> str:
+        """What the model is told it does."""
+        return self.spec.description
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself: no validation, no policy."""
+        return self.function(*args, **kwargs)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Tool[..., R]:
+        """Return the tool bound to `instance`, when it was made from a method in a class body."""
+        function: Any = self.function
+        bound = function.__get__(instance, owner) if hasattr(function, "__get__") else function
+        if bound is function:
+            return self
+        other = cast(Tool[..., R], self._copy())
+        other.function = bound
+        return other
+
+    def validate(self, arguments: str) -> Arguments:
+        """Return the arguments of a call, validated from its JSON text.
+
+        Raises:
+            ToolArgumentError: They cannot be used; the message names every problem.
+        """
+        try:
+            return self._validator(arguments or "{}")
+        except Exception as error:
+            raise self._argument_error(arguments, error) from None
+
+    def _argument_error(self, arguments: str, error: BaseException) -> ToolArgumentError:
+        if isinstance(error, ValidationError):
+            problems = find_problems(error, arguments or "{}", self.spec.parameters)
+        else:
+            problems = [ArgumentProblem("", f"cannot be read ({describe_error(error)})")]
+        return ToolArgumentError(self.name, problems)
+
+    async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
+        """Answer a model's call. Whatever happens, it ends in a result the model can read.
+
+        Raises:
+            asyncio.CancelledError: The task that awaits the call was cancelled.
+            KeyboardInterrupt: The user interrupted the process.
+        """
+        try:
+            arguments = self._validator(call.arguments or "{}")
+        except Exception as error:
+            problem = self._argument_error(call.arguments, error)
+            return ToolResult(call.id, call.name, str(problem), "error", error=problem)
+        if self._gates is None:
+            return await self._attempt(call, arguments, context)
+        read = partial(self._validator, call.arguments or "{}")
+        return await guarded(self.policy, self._gates, call, context, read, partial(self._attempt, call))
+
+    async def needs_approval(self, call: ToolCall, context: ToolContext[Any]) -> bool:
+        """Return whether a person must agree to `call` first; a call whose arguments are wrong needs no approval.
+
+        When someone agreed, set `approved` in the context of the call: without it `call` answers "denied".
+        """
+        if self.policy.approval == "never" or context.approved:
+            return False
+        try:
+            return await needs_approval(self.policy, self._validator(call.arguments or "{}"), context)
+        except ValidationError:
+            return False
+        except Exception:
+            return True  # the predicate failed: better to ask
+
+    async def _attempt(self, call: ToolCall, arguments: Arguments, context: ToolContext[Any]) -> ToolResult:
+        task = asyncio.current_task()
+        cancelled_before = task.cancelling() if task is not None else 0
+        bind, timeout = self._bind, self.policy.timeout
+        function: Any = self.function
+        try:
+            args, kwargs = bind(arguments, context) if bind is not None else ((), arguments)
+            if self._mode == "async":
+                work = function(*args, **kwargs)
+                value = await (work if timeout is None else with_deadline(as_coroutine(work), timeout))
+            elif self._mode == "async_items":
+                work = collect(function(*args, **kwargs), self.policy.max_result_chars)
+                value = await (work if timeout is None else with_deadline(work, timeout))
+            else:
+                run = partial(function, *args, **kwargs)
+                if self._mode == "sync_items":
+                    run = partial(gather, run, self.policy.max_result_chars)
+                value, error = await run_in_thread(run, timeout)
+                if error is not None:
+                    return self._failed(call, error)
+                if isawaitable(value):
+                    work = as_coroutine(value)
+                    value = await (work if timeout is None else with_deadline(work, timeout))
+        except asyncio.CancelledError as error:
+            if task is not None and task.cancelling() > cancelled_before:
+                raise
+            return self._failed(call, error)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit ends the tool, not the agent
+            return self._failed(call, error)
+        if task is not None and task.cancelling() > cancelled_before:
+            raise asyncio.CancelledError  # the tool swallowed it; the one who cancelled still means it
+        return self._finish(call, value)
+
+    def _failed(self, call: ToolCall, error: BaseException) -> ToolResult:
+        if isinstance(error, DeadlineError):
+            text = f"{self.name} did not end within {self.policy.timeout:g} seconds. It may still have had an effect."
+            return ToolResult(call.id, call.name, text, "timeout", error=TimeoutError(text))
+        if isinstance(error, asyncio.CancelledError):
+            return ToolResult(call.id, call.name, f"{self.name} was cancelled.", "cancelled", error=error)
+        return ToolResult(call.id, call.name, f"{self.name} failed: {describe_error(error)}", "error", error=error)
+
+    def _finish(self, call: ToolCall, value: Any) -> ToolResult:
+        if isinstance(value, ToolResult):
+            return value.answering(call)
+        if isinstance(value, BaseException):
+            return self._failed(call, value)
+        try:
+            content = to_content(value, nothing=self._nothing)
+        except Exception as error:
+            text = f"{self.name} ran, but its result ({type(value).__name__}) cannot be shown: {describe_error(error)}"
+            return ToolResult(call.id, call.name, text, "error", value, error)
+        limit = self.policy.max_result_chars
+        if limit is not None and isinstance(content, str) and len(content) > limit:
+            note = f"[The result has {len(content):,} characters; only the first {limit:,} are shown.]"
+            text = f"{content[:limit]}\n{note}"
+            return ToolResult(call.id, call.name, text, "too_large", value, None, content)
+        return ToolResult(call.id, call.name, content, "success", value)
+
+    def __repr__(self) -> str:
+        return f"Tool({', '.join([self.name, *self.spec.parameters.get('properties', ())])})"
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(
+    *, name: str | None = None, description: str | None = None, **policy: Unpack[PolicyOptions]
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a function a tool: `@tool`, or `@tool(name=..., timeout=...)`. See `Tool.from_function`."""
+    if function is None:
+        return partial(Tool.from_function, **options)
+    return Tool.from_function(function, **options)
