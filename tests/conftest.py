@@ -1,0 +1,31 @@
+"""What every test gets: no real model within reach, and hypothesis without a clock."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True, database=None)
+settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
+
+ENDPOINT_VARIABLES = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "OPENAI_MODEL",
+    "OPENAI_ORG_ID",
+    "OPENAI_PROJECT_ID",
+)
+
+
+@pytest.fixture(autouse=True)
+def no_real_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A developer's own keys never reach a test; a loopback server is never asked for through a proxy."""
+    for name in ENDPOINT_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NO_PROXY", "localhost,127.0.0.1,::1")
+    monkeypatch.setenv("no_proxy", "localhost,127.0.0.1,::1")

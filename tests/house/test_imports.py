@@ -1,0 +1,95 @@
+"""What importing agentkit costs, and which way imports point."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions, requires
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LAYERS = {
+    "agentkit_prompts": set[str](),
+    "agentkit_tools": {"agentkit_prompts"},
+    "agentkit_memory": {"agentkit_prompts"},
+}
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Top-level modules that a fresh interpreter holds after running the statement."""
+    code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted({{name.split('.')[0] for name in sys.modules}})))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout))
+
+
+def names(requirements: list[str]) -> set[str]:
+    found = {re.split(r"[^\w.-]", requirement)[0] for requirement in requirements}
+    return {re.sub(r"[-_.]+", "-", name).lower() for name in found}
+
+
+def modules_of_extras() -> set[str]:
+    """Modules of every distribution that an extra brings, directly or not, and the base install does not."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    base, extra = names(project["dependencies"]), set[str]()
+    for requirements in project["optional-dependencies"].values():
+        extra |= names(requirements)
+    modules = packages_distributions()
+    base, extra = closure(base), closure(extra - {project["name"]})
+    owned = {module: names(owners) for module, owners in modules.items() if not module.startswith("_")}
+    return {module for module, owners in owned.items() if owners <= extra - base}
+
+
+def closure(wanted: set[str]) -> set[str]:
+    seen, todo = set[str](), list(wanted)
+    while todo:
+        name = todo.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            todo += names([line for line in requires(name) or [] if "extra ==" not in line])
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return seen
+
+
+def test_the_names_of_the_front_door_load_no_extra_no_database_and_no_docstring_parser() -> None:
+    loaded = loaded_by("from agentkit import Agent, Chain, PromptContext, tool")
+    heavy = modules_of_extras() | {"alembic", "griffe", "mako", "sqlalchemy"}
+    assert {"mcp", "openai", "qdrant_client", "rich", "typer"} <= heavy
+    assert not loaded & heavy
+
+
+@pytest.mark.parametrize("layer", ["agentkit.prompts", "agentkit.tools", "agentkit.memory"])
+def test_importing_a_layer_loads_no_extra_and_no_database(layer: str) -> None:
+    assert not loaded_by(f"import {layer}") & (modules_of_extras() | {"alembic", "sqlalchemy"})
+
+
+@pytest.mark.parametrize("package", LAYERS)
+def test_a_layer_loads_only_what_is_below_it(package: str) -> None:
+    ours = {name for name in loaded_by(f"import {package}") if name.startswith("agentkit")}
+    assert ours <= LAYERS[package] | {package}
+
+
+@pytest.mark.parametrize("layer", ["prompts", "tools", "memory"])
+def test_every_public_name_of_a_layer_is_importable_from_agentkit(layer: str) -> None:
+    door = importlib.import_module(f"agentkit.{layer}")
+    inside = importlib.import_module(f"agentkit_{layer}")
+    assert inside.__all__
+    assert {name: getattr(door, name) for name in door.__all__} == {
+        name: getattr(inside, name) for name in inside.__all__
+    }
+
+
+def test_the_layering_contract_is_kept(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 kept, 0 broken" in done.stdout
