@@ -10,9 +10,8 @@ import json
 from typing import TypeAlias
 from uuid import uuid4
 
-from agentkit_prompts.messages import Message, ToolCall
-
 from agentkit.models.base import Reply, Usage
+from agentkit_prompts.messages import Message, ToolCall
 
 __all__ = ["ProtocolError", "ReplyReader", "mend"]
 

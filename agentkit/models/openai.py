@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -15,9 +16,12 @@ from agentkit.models.chat_completions import ReplyReader
 from agentkit.models.errors import ModelAuthError, ModelError, ModelInterrupted, ModelRequestError
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition import Composition
+    from ssl import SSLContext
+
     from openai import AsyncOpenAI, AsyncStream
     from pydantic import JsonValue
+
+    from agentkit_prompts.composition import Composition
 
 __all__ = ["OpenAIModel"]
 
@@ -75,7 +79,7 @@ class OpenAIModel:
         self._clients: dict[asyncio.AbstractEventLoop, tuple[AsyncOpenAI, AsyncGenerator[None]]] = {}
         self._asks_for_usage = True
         if base_url is not None:
-            self._check(base_url)
+            _check(base_url, model)
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.name!r}, host={self.host!r})"
@@ -189,14 +193,15 @@ class OpenAIModel:
 
     def _new_client(self) -> AsyncOpenAI:
         try:
-            from openai import AsyncOpenAI, Timeout
+            from openai import AsyncOpenAI, DefaultAsyncHttpx2Client, Timeout
         except ImportError as error:
             raise ModelError("needs the openai SDK: pip install openai", model=self.name) from error
         return AsyncOpenAI(
             api_key=self._key(),
-            base_url=self._endpoint(),
+            base_url=_check(self._endpoint(), self.name),
             timeout=Timeout(self._timeout, connect=min(self._timeout, _CONNECT_SECONDS)),
             max_retries=self._max_retries,
+            http_client=DefaultAsyncHttpx2Client(verify=_certificates()),
         )
 
     def _endpoint(self) -> str:
@@ -220,13 +225,6 @@ class OpenAIModel:
             )
         return key or _NO_KEY
 
-    def _check(self, base_url: str) -> None:
-        if urlsplit(base_url).scheme not in ("http", "https") or not urlsplit(base_url).hostname:
-            raise ModelRequestError(
-                f"base_url (OPENAI_BASE_URL) must be an address such as http://localhost:8000/v1, got {base_url!r}",
-                model=self.name,
-            )
-
 
 async def _close_with_loop(client: AsyncOpenAI, forget: Callable[[], object]) -> AsyncGenerator[None]:
     """Close `client` when it is told to, or when its event loop ends: loops finish the generators begun in them."""
@@ -237,5 +235,26 @@ async def _close_with_loop(client: AsyncOpenAI, forget: Callable[[], object]) ->
         await client.close()
 
 
+@lru_cache(maxsize=1)
+def _certificates() -> SSLContext:
+    """Read the certificates once: it is nearly all that a client costs, and `run_sync` needs one per call."""
+    from httpx2 import create_ssl_context
+
+    return create_ssl_context()
+
+
+def _check(url: str, model: str) -> str:
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1):
+            return url
+    except ValueError:
+        pass  # an unfinished IPv6 address, or a port that is no number
+    raise ModelRequestError(
+        f"base_url (OPENAI_BASE_URL) must be an address such as http://localhost:8000/v1, got {url.rpartition('@')[2]!r}",
+        model=model,
+    )
+
+
 def _host(url: str) -> str:
-    return urlsplit(url).netloc.rpartition("@")[2]
+    return url.partition("://")[2].partition("/")[0].rpartition("@")[2]

@@ -8,10 +8,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from agentkit_prompts.messages import Message
-
 from agentkit.models.base import Reply
 from agentkit.models.errors import ScriptExhausted
+from agentkit_prompts.messages import Message
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition import Composition

@@ -1,0 +1,21 @@
+"""One chat server for all tests of the models, and no keys of the machine they run on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers import ChatServer, serve
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[ChatServer]:
+    with serve() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS"):
+        monkeypatch.delenv(name, raising=False)

@@ -1,0 +1,88 @@
+"""The scripted model: what tests and examples lean on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkit.models import ModelUnavailable, Reply, ScriptedModel, ScriptExhausted, Usage
+from agentkit_prompts import Composition, Layers, Message, PromptContext, ToolCall, compose
+
+
+def composed(text: str = "Hi") -> Composition:
+    return compose(Layers(), PromptContext(user_input=text))
+
+
+def ask(model: ScriptedModel, composition: Composition | None = None, **listening: Any) -> Reply:
+    return asyncio.run(model.request(composition or composed(), **listening))
+
+
+def test_replies_come_in_order_in_any_of_their_forms() -> None:
+    calling = Message("assistant", tool_calls=(ToolCall("1", "add", "{}"),))
+    whole = Reply(Message("assistant", "whole"), Usage(1, 2), "length", "other")
+    model = ScriptedModel(["text", calling, whole, lambda sent: sent.context.user_input.text.upper()], name="script")
+    replies = [ask(model) for _ in range(4)]
+    assert replies[0] == Reply(Message("assistant", "text"), finish_reason="stop", model="script")
+    assert replies[1] == Reply(calling, finish_reason="tool_calls", model="script")
+    assert replies[2] is whole
+    assert replies[3].message.text == "HI"
+
+
+def test_an_exception_among_the_replies_is_raised() -> None:
+    model = ScriptedModel([ModelUnavailable("down"), lambda sent: ModelUnavailable("down again"), "up"])
+    with pytest.raises(ModelUnavailable, match="down"):
+        ask(model)
+    with pytest.raises(ModelUnavailable, match="down again"):
+        ask(model)
+    assert ask(model).message.text == "up"
+
+
+def test_running_out_of_replies_says_so() -> None:
+    model = ScriptedModel(["one"])
+    ask(model)
+    with pytest.raises(ScriptExhausted, match=r"ScriptedModel\.repeat"):
+        ask(model)
+
+
+def test_repeat_goes_on_for_ever() -> None:
+    model = ScriptedModel.repeat("a", "b")
+    assert "".join(ask(model).message.text for _ in range(5)) == "ababa"
+
+
+def test_requests_are_kept_all_or_the_last_few() -> None:
+    sent = [composed(str(i)) for i in range(3)]
+    for keep, kept in ((None, sent), (2, sent[1:]), (0, [])):
+        model = ScriptedModel.repeat("a", keep=keep)
+        for composition in sent:
+            ask(model, composition)
+        assert list(model.requests) == kept
+
+
+@given(st.text())
+def test_words_heard_are_the_text(text: str) -> None:
+    heard: list[str] = []
+    reply = ask(ScriptedModel([text]), on_text=heard.append)
+    assert "".join(heard) == reply.message.text == text
+
+
+def test_words_are_heard_one_by_one() -> None:
+    heard: list[str] = []
+    ask(ScriptedModel(["Hello there, you."]), on_text=heard.append)
+    assert heard == ["Hello", " there,", " you."]
+
+
+@pytest.mark.parametrize("reply", [1, None, b"bytes", ["a"], Message("user", "not a reply")])
+def test_what_is_no_reply_is_refused(reply: Any) -> None:
+    with pytest.raises(TypeError, match="expected a str, an assistant Message"):
+        ScriptedModel([reply])
+    with pytest.raises(TypeError, match="expected a str, an assistant Message"):
+        ask(ScriptedModel([lambda sent: reply]))
+
+
+def test_one_text_in_place_of_a_list_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"ScriptedModel\(\[\.\.\.\]\)"):
+        ScriptedModel("hello")

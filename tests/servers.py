@@ -1,0 +1,294 @@
+"""Servers on loopback that tests talk to: real sockets, real HTTP, and every way an endpoint can go wrong.
+
+`ChatServer` speaks the chat-completions protocol. What it does is chosen by the model name of a request: a test puts
+a handler under a name (`server.on("cut", streams(..., cut=True))`) and asks a model of that name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from jsonschema import Draft202012Validator, SchemaError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+__all__ = ["ChatServer", "calls", "chunk", "completion", "hangs", "in_turn", "says", "sends", "serve", "streams"]
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_WORDS = re.compile(r"\s*\S+|\s+")
+
+
+@dataclass
+class Asked:
+    """One request as the server saw it."""
+
+    model: str
+    body: dict[str, Any]
+    headers: Mapping[str, str]
+    cut: Callable[[bytes], None] = field(repr=False)
+    """Write raw bytes to the socket, then reset the connection."""
+
+
+Handler = Callable[[Asked], Response]
+
+
+class ChatServer:
+    """A chat-completions endpoint on 127.0.0.1, in a thread of its own.
+
+    Attributes:
+        url: The base URL, ending in /v1.
+        asked: The requests, in the order they came.
+        finished: How many streams were read to their end.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[Asked] = []
+        self.finished = 0
+        self.dropped = 0
+        self._handlers: dict[str, Handler] = {}
+        app = Starlette(routes=[Route("/v1/chat/completions", self._chat, methods=["POST"])])
+        config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", lifespan="off", ws="none")
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+
+    def start(self) -> ChatServer:
+        """Listen, and return once requests are answered."""
+        self._thread.start()
+        deadline = time.monotonic() + 10
+        while not self._server.started:
+            if time.monotonic() > deadline or not self._thread.is_alive():
+                raise RuntimeError("the test server did not start")
+            time.sleep(0.005)
+        host, port = self._server.servers[0].sockets[0].getsockname()[:2]
+        self.host = f"{host}:{port}"
+        self.url = f"http://{self.host}/v1"
+        return self
+
+    def stop(self) -> None:
+        """Stop listening and end the thread."""
+        self._server.should_exit = self._server.force_exit = True
+        self._thread.join(10)
+
+    def on(self, model: str, handler: Handler) -> str:
+        """Answer requests for `model` with `handler`; return the name."""
+        self._handlers[model] = handler
+        return model
+
+    def to(self, model: str) -> list[Asked]:
+        """Return the requests for one model."""
+        return [asked for asked in self.asked if asked.model == model]
+
+    async def _chat(self, request: Request) -> Response:
+        try:
+            body = json.loads(await request.body())
+        except ValueError as error:
+            return _refusal(f"the body is not JSON: {error}")
+        scope = request.scope
+
+        def cut(raw: bytes) -> None:
+            for protocol in list(self._server.server_state.connections):
+                if getattr(protocol, "scope", None) is scope:
+                    protocol.transport.write(raw)
+                    protocol.transport.close()
+
+        if problem := next(problems(body), None):
+            return _refusal(problem)
+        asked = Asked(body["model"], body, dict(request.headers), cut)
+        self.asked.append(asked)
+        handler = self._handlers.get(asked.model)
+        if handler is None:
+            error = {"message": f"The model `{asked.model}` does not exist", "code": "model_not_found"}
+            return JSONResponse({"error": error}, 404)
+        response = handler(asked)
+        if isinstance(response, StreamingResponse):
+            response.body_iterator = self._counted(response.body_iterator)
+        return response
+
+    async def _counted(self, pieces: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        try:
+            async for piece in pieces:
+                yield piece
+        except BaseException:
+            self.dropped += 1
+            raise
+        self.finished += 1
+
+
+@contextmanager
+def serve() -> Iterator[ChatServer]:
+    """Run a `ChatServer` while the block runs."""
+    server = ChatServer().start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def problems(body: Any) -> Iterator[str]:
+    """Yield what a strict endpoint would refuse about a request body."""
+    if not isinstance(body, dict) or not isinstance(body.get("model"), str):
+        yield "the body must be an object with a model"
+        return
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        yield "messages: expected a list with at least one message"
+        return
+    open_calls: set[str] = set()
+    for index, message in enumerate(messages):
+        where = f"messages[{index}]"
+        role, content = message.get("role"), message.get("content")
+        if role not in ("system", "user", "assistant", "tool"):
+            yield f"{where}.role: {role!r}"
+        if role == "tool":
+            if message.get("tool_call_id") not in open_calls:
+                yield f"{where}: answers no tool call before it"
+            open_calls.discard(message.get("tool_call_id"))
+        elif open_calls:
+            yield f"{where}: tool calls {sorted(open_calls)} were not answered"
+        if not isinstance(content, str | list) and not (role == "assistant" and message.get("tool_calls")):
+            yield f"{where}.content: {content!r}"
+        for part in content if isinstance(content, list) else ():
+            if part.get("type") not in ("text", "image_url", "input_audio", "file"):
+                yield f"{where}.content: part of type {part.get('type')!r}"
+        for call in message.get("tool_calls", ()):
+            if call["type"] != "function" or not _NAME.fullmatch(call["function"]["name"]):
+                yield f"{where}.tool_calls: {call!r}"
+            open_calls.add(call["id"])
+    if open_calls:
+        yield f"tool calls {sorted(open_calls)} were not answered"
+    if "tools" in body and not body["tools"]:
+        yield "tools: an empty list"
+    for tool in body.get("tools", ()):
+        if tool.get("type") != "function" or not _NAME.fullmatch(tool["function"]["name"]):
+            yield f"tools: {tool!r}"
+        try:
+            Draft202012Validator.check_schema(tool["function"].get("parameters", {}))
+        except SchemaError as error:
+            yield f"tools: {error.message}"
+
+
+def _refusal(problem: str) -> Response:
+    return JSONResponse({"error": {"message": problem, "type": "invalid_request_error", "code": None}}, 400)
+
+
+USAGE = {"prompt_tokens": 12, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 8}}
+
+
+def completion(
+    content: Any = None, tool_calls: Any = None, finish_reason: str | None = "stop", usage: Any = USAGE, **message: Any
+) -> dict[str, Any]:
+    """Return the body of a whole reply."""
+    said = {"role": "assistant", "content": content, "tool_calls": tool_calls, **message}
+    choice = {"index": 0, "message": said, "finish_reason": finish_reason}
+    return {"id": "c1", "object": "chat.completion", "model": "served", "choices": [choice], "usage": usage}
+
+
+def chunk(finish_reason: str | None = None, **delta: Any) -> dict[str, Any]:
+    """Return one chunk of a streamed reply."""
+    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+    return {"id": "c1", "object": "chat.completion.chunk", "model": "served", "choices": [choice]}
+
+
+def calls(*named: tuple[str, str, str]) -> list[dict[str, Any]]:
+    """Return whole tool calls from (id, name, arguments)."""
+    return [
+        {"id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
+        for id_, name, arguments in named
+    ]
+
+
+def says(text: str = "", *named: tuple[str, str, str]) -> Handler:
+    """Answer with text and tool calls, whole or streamed, as the request wants it."""
+
+    def handler(asked: Asked) -> Response:
+        reason = "tool_calls" if named else "stop"
+        if not asked.body.get("stream"):
+            return JSONResponse(completion(text or None, calls(*named) or None, reason))
+        pieces = [chunk(content=word) for word in _WORDS.findall(text)]
+        for index, call in enumerate(calls(*named)):
+            arguments = call["function"]["arguments"]
+            half = len(arguments) // 2
+            opening = {**call, "index": index, "function": {**call["function"], "arguments": arguments[:half]}}
+            pieces += [
+                chunk(tool_calls=[opening]),
+                chunk(tool_calls=[{"index": index, "function": {"arguments": arguments[half:]}}]),
+            ]
+        pieces.append(chunk(reason))
+        if asked.body.get("stream_options", {}).get("include_usage"):
+            pieces.append({**chunk(), "choices": [], "usage": USAGE})
+        return streams(*pieces)(asked)
+
+    return handler
+
+
+def sends(
+    body: Any, status: int = 200, *, headers: Mapping[str, str] | None = None, media_type: str = "application/json"
+) -> Handler:
+    """Answer with any body: bytes and text as they are, anything else as JSON."""
+    content = body if isinstance(body, bytes | str) else json.dumps(body)
+
+    def handler(asked: Asked) -> Response:
+        return Response(content, status, dict(headers or {}), media_type)
+
+    return handler
+
+
+def streams(*pieces: Any, cut: bytes | None = None, pause: float = 0.0, done: bool = True) -> Handler:
+    """Answer with a stream: bytes as they are, anything else as one event.
+
+    `cut` is written raw after the pieces and the connection closed then; `pause` is waited before each piece.
+    """
+
+    def handler(asked: Asked) -> Response:
+        async def events() -> AsyncIterator[bytes]:
+            for piece in _endless(pieces):
+                await asyncio.sleep(pause)
+                yield piece if isinstance(piece, bytes) else b"data: %s\n\n" % json.dumps(piece).encode()
+            if cut is not None:
+                await asyncio.sleep(0.02)  # let what was written leave first
+                asked.cut(cut)
+            elif done:
+                yield b"data: [DONE]\n\n"
+
+        return StreamingResponse(events(), media_type="text/event-stream")
+
+    return handler
+
+
+def _endless(pieces: tuple[Any, ...]) -> Iterable[Any]:
+    """Return the pieces, or what the one function among them yields."""
+    return pieces[0]() if len(pieces) == 1 and callable(pieces[0]) else pieces
+
+
+def in_turn(*handlers: Handler) -> Handler:
+    """Answer each request with the next handler; the last one stays."""
+    left = list(handlers)
+
+    def handler(asked: Asked) -> Response:
+        return (left.pop(0) if len(left) > 1 else left[0])(asked)
+
+    return handler
+
+
+def hangs(seconds: float) -> Handler:
+    """Answer after `seconds`."""
+
+    def handler(asked: Asked) -> Response:
+        async def late() -> AsyncIterator[bytes]:
+            await asyncio.sleep(seconds)
+            yield json.dumps(completion("late")).encode()
+
+        return StreamingResponse(late(), media_type="application/json")
+
+    return handler
