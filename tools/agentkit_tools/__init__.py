@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from agentkit_tools.context import ToolContext
-from agentkit_tools.dispatch import by_name, call_tools, unknown_tool
 from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, ToolDefinitionError, ToolError
 from agentkit_tools.policy import Approval, PolicyOptions, ToolPolicy
 from agentkit_tools.result import Content, ToolResult, ToolStatus
 from agentkit_tools.signature import Arguments
 from agentkit_tools.threads import abandoned_threads
-from agentkit_tools.tool import Tool, tool
+from agentkit_tools.tool import Tool, tool, unknown_tool
+from agentkit_tools.toolset import by_name
 
 __all__ = [
     "Approval",
@@ -27,7 +27,6 @@ __all__ = [
     "ToolStatus",
     "abandoned_threads",
     "by_name",
-    "call_tools",
     "tool",
     "unknown_tool",
 ]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Generic, TypeVar
+from typing import Any, Generic
+
+from typing_extensions import TypeVar
 
 __all__ = ["ToolContext"]
 
-Deps = TypeVar("Deps")
+Deps = TypeVar("Deps", default=Any)
 
 
 class ToolContext(Generic[Deps]):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from functools import partial
 from inspect import isawaitable
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, overload
+from typing import Any, Generic, Unpack, cast, overload
 
 from pydantic import ValidationError
+from typing_extensions import ParamSpec, TypeVar  # with defaults: a bare `Tool` is a tool of any function
 
 from agentkit_prompts.context import ToolSpec
 from agentkit_prompts.messages import ToolCall
@@ -34,10 +36,10 @@ from agentkit_tools.result import ToolResult, describe_error, to_content
 from agentkit_tools.signature import Arguments, read_signature
 from agentkit_tools.threads import DeadlineError, run_in_thread
 
-__all__ = ["Tool", "tool"]
+__all__ = ["Tool", "tool", "unknown_tool"]
 
-P = ParamSpec("P")
-R = TypeVar("R")
+P = ParamSpec("P", default=...)
+R = TypeVar("R", default=Any)
 
 _PLAIN = ToolPolicy()
 
@@ -294,3 +296,17 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     if function is None:
         return partial(Tool.from_function, **options)
     return Tool.from_function(function, **options)
+
+
+def unknown_tool(call: ToolCall, names: Iterable[str]) -> ToolResult:
+    """Return the answer to a call of a tool that does not exist."""
+    known = list(names)
+    near = get_close_matches(call.name, known, n=3, cutoff=0.4)
+    if near:
+        hint = f"Did you mean {' or '.join(near)}?"
+    elif known:
+        hint = f"The tools are: {', '.join(known[:30])}{', ...' if len(known) > 30 else ''}."
+    else:
+        hint = "There are no tools."
+    name = call.name.encode("utf-8", "replace").decode()[:100]
+    return ToolResult(call.id, call.name, f"There is no tool named {name!r}. {hint}", "error")
