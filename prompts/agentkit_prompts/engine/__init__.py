@@ -1,0 +1,20 @@
+"""The template engine: Jinja's language compiled to code that is bounded, sandboxed and says where each value is from."""
+
+from __future__ import annotations
+
+from agentkit_prompts.engine.meter import DEFAULT, Limits
+from agentkit_prompts.engine.program import Program, Syntax, compile_program
+from agentkit_prompts.engine.sites import Site
+from agentkit_prompts.engine.values import Piece, RenderedText, Trusted
+
+__all__ = [
+    "DEFAULT",
+    "Limits",
+    "Piece",
+    "Program",
+    "RenderedText",
+    "Site",
+    "Syntax",
+    "Trusted",
+    "compile_program",
+]

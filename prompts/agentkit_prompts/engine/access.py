@@ -1,0 +1,147 @@
+"""Attributes, elements and names of values: what a template may read, by an allow-list per type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time, timedelta
+from functools import cached_property
+from types import MappingProxyType, MemberDescriptorType
+from typing import Any
+
+from pydantic import BaseModel
+
+from agentkit_prompts.engine.objects import Joiner, Loop, Namespace
+from agentkit_prompts.engine.values import Fault, Undefined
+from agentkit_prompts.frozen import FrozenDict
+
+__all__ = ["READABLE", "attribute", "element", "readable"]
+
+READABLE: dict[str, set[type]] = {}
+"""Attribute name -> the types from which generated code reads it directly, learnt as templates run."""
+
+_MOST_TYPES = 1000
+_MAPPINGS = frozenset({dict, FrozenDict, MappingProxyType})
+_DATE = frozenset({"year", "month", "day"})
+_TIME = frozenset({"hour", "minute", "second", "microsecond"})
+_BUILTIN: dict[type, frozenset[str]] = {
+    date: _DATE,
+    time: _TIME,
+    datetime: _DATE | _TIME,
+    timedelta: frozenset({"days", "seconds", "microseconds"}),
+    range: frozenset({"start", "stop", "step"}),
+    Loop: Loop.FIELDS,
+    Joiner: frozenset(),
+}
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the class was made by a class statement
+
+
+def readable(name: str) -> set[type]:
+    """Return the growing set of types from which `name` can be read directly."""
+    return READABLE.setdefault(name, set())
+
+
+def attribute(value: Any, name: str) -> Any:
+    """Return `value.name` as templates see it: a key of a mapping, a field, a property; never a method."""
+    kind = type(value)
+    if kind in _MAPPINGS:
+        try:
+            return value[name]
+        except KeyError:
+            return Undefined(name, value)
+    if kind is Undefined:
+        value.fail()
+    if name[:1] == "_":
+        raise Fault(f"{name[:80]!r} is private: templates read public names only", name[:80])
+    if kind is Namespace:
+        return value.names[name] if name in value.names else Undefined(name, value)
+    if isinstance(value, Mapping):
+        return value[name] if name in value else Undefined(name, value)
+    if _is_readable(kind, name):
+        _learn(kind, name)
+        return getattr(value, name)
+    held = getattr(value, "__dict__", None)
+    if type(held) is dict and name in held and kind.__flags__ & _HEAP_TYPE:
+        return held[name]
+    if isinstance(value, BaseModel) and name in (value.__pydantic_extra__ or ()):
+        return value.__pydantic_extra__[name]  # type: ignore[index]
+    if callable(getattr(kind, name, None)):
+        return Undefined(name, value, f"{kind.__name__}.{name} is a method: templates read fields and do not call methods")
+    return Undefined(name, value)
+
+
+def element(value: Any, key: Any) -> Any:
+    """Return `value[key]` as templates see it; a text key that is no element is read as an attribute."""
+    kind = type(value)
+    if kind in _MAPPINGS:
+        try:
+            return value[key]
+        except KeyError:
+            return Undefined(key, value)
+        except TypeError:
+            raise Fault(f"a {type(key).__name__} cannot be a key") from None
+    if kind is Undefined:
+        value.fail()
+    if type(key) is Undefined:
+        key.fail()
+    if isinstance(value, Mapping):
+        return value[key] if key in value else Undefined(key, value)
+    if isinstance(key, str):
+        return attribute(value, str.__str__(key))
+    if type(key) is int and (isinstance(value, list | tuple | str | range) or _has_own_elements(kind)):
+        try:
+            return value[key]
+        except LookupError:
+            return Undefined(key, value)
+    raise Fault(f"{kind.__name__} has no elements that a {type(key).__name__} could name")
+
+
+def slice_of(value: Any, part: slice) -> Any:
+    """Return `value[start:stop:step]`."""
+    if type(value) is Undefined:
+        value.fail()
+    if isinstance(value, list | tuple | str | range):
+        return value[part]
+    if _has_own_elements(type(value)) and not isinstance(value, Mapping):
+        return value[part]
+    raise Fault(f"{type(value).__name__} cannot be sliced: expected text, a list or a tuple")
+
+
+def _has_own_elements(kind: type) -> bool:
+    return bool(kind.__flags__ & _HEAP_TYPE) and hasattr(kind, "__getitem__") and not issubclass(kind, type)
+
+
+def _is_readable(kind: type, name: str) -> bool:
+    """Tell whether `name` is a field or property of `kind`, so that reading it runs nothing else."""
+    known = _BUILTIN.get(kind)
+    if known is not None:
+        return name in known
+    if issubclass(kind, datetime | date | time | timedelta):
+        return name in _DATE | _TIME
+    if not kind.__flags__ & _HEAP_TYPE or issubclass(kind, type | BaseException):
+        return False
+    if issubclass(kind, BaseModel):
+        if name in kind.model_fields:
+            return True
+        if name.startswith("model_"):
+            return False
+    elif is_dataclass(kind) and any(field.name == name for field in fields(kind)):
+        return True
+    for base in kind.__mro__:
+        if name in base.__dict__:
+            found = base.__dict__[name]
+            if isinstance(found, property | cached_property | MemberDescriptorType):
+                return True
+            if type(found).__name__ == "_tuplegetter":
+                return True
+            return not callable(found) and not hasattr(type(found), "__get__")
+    return False
+
+
+def _learn(kind: type, name: str) -> None:
+    if kind.__getattribute__ is not object.__getattribute__:
+        return
+    known = readable(name)
+    if len(known) >= _MOST_TYPES:
+        known.clear()
+    known.add(kind)

@@ -1,0 +1,679 @@
+"""Turns the syntax tree of a template into one Python function that appends pieces to a list.
+
+Scopes are Jinja's own (its symbol tables are used as they are). Everything a template can do goes through the
+functions in `_RUNTIME`, and every name in the code made is one of theirs, a local, or a number: text of the template
+gets into the code as `repr` only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from jinja2 import nodes
+from jinja2.idtracking import Symbols
+from jinja2.visitor import NodeVisitor
+
+from agentkit_prompts.engine import access, finalise, methods, operators
+from agentkit_prompts.engine.filters import FILTERS
+from agentkit_prompts.engine.objects import GLOBALS, UNSET, Loop, Macro, Namespace
+from agentkit_prompts.engine.sites import Analysis
+from agentkit_prompts.engine.tests import TESTS
+from agentkit_prompts.engine.values import Fault, Undefined
+from agentkit_prompts.errors import TemplateError
+
+__all__ = ["Code", "generate"]
+
+_COUNTERS = {
+    "depth": "1",
+    "depth0": "0",
+    "first": "({i} == 0)",
+    "index": "({i} + 1)",
+    "index0": "{i}",
+    "last": "({i} == {n} - 1)",
+    "length": "{n}",
+    "revindex": "({n} - {i})",
+    "revindex0": "({n} - {i} - 1)",
+}
+_SPECIAL = ("caller", "kwargs", "varargs")
+
+
+class Code:
+    """The function made of a template, and the template line of each of its lines."""
+
+    __slots__ = ("filename", "lines", "run")
+
+    def __init__(self, run: Callable[..., None], filename: str, lines: list[int]) -> None:
+        self.run = run
+        self.filename = filename
+        self.lines = lines
+
+
+class _Symbols(Symbols):
+    """Jinja's symbol table, with identifiers that Python does not fold together."""
+
+    def _define_ref(self, name: str, load: tuple[str, str | None] | None = None) -> str:
+        ident = f"l_{self.level}_{name if name.isascii() else name.encode('utf-8').hex() + '_u'}"
+        self.refs[name] = ident
+        if load is not None:
+            self.loads[ident] = load
+        return ident
+
+
+class _Frame:
+    __slots__ = ("buffer", "indices", "loop", "symbols")
+
+    def __init__(
+        self,
+        symbols: _Symbols,
+        buffer: str | None = None,
+        indices: tuple[str, ...] = (),
+        loop: tuple[str, str] | None = None,
+    ) -> None:
+        self.symbols = symbols
+        self.buffer = buffer
+        """Name of the list that takes text; None where pieces are collected."""
+        self.indices = indices
+        """Names of the index variables of the loops around."""
+        self.loop = loop
+        """Names of index and length of the loop whose counters stand for `loop`, when there is no loop object."""
+
+    def inner(self, buffer: str | None = None) -> _Frame:
+        return _Frame(_Symbols(parent=self.symbols), buffer or self.buffer, self.indices, self.loop)
+
+
+def generate(tree: nodes.Template, analysis: Analysis, file: str | None, first_line: int) -> Code:
+    """Compile a checked template.
+
+    Raises:
+        TemplateError: Python refuses the code, for example because too many loops are nested in each other.
+    """
+    maker = _Generator(analysis)
+    maker.template(tree)
+    filename = f"<template {file or ''}>"
+    space: dict[str, Any] = maker.constants
+    try:
+        exec(compile("\n".join(maker.code), filename, "exec"), space)  # noqa: S102
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        raise TemplateError(f"the template cannot be compiled: {error}", file=file, line=first_line) from error
+    return Code(space["root"], filename, [line + first_line - 1 for line in maker.lines])
+
+
+class _Generator(NodeVisitor):
+    def __init__(self, analysis: Analysis) -> None:
+        self.numbers = analysis.numbers
+        self.code: list[str] = []
+        self.lines: list[int] = []
+        self.level = 0
+        self.line = 1
+        self.count = 0
+        self.outside: dict[str, str] = {}
+        self.literals: set[str] = set()
+        self.constants: dict[str, Any] = {**_RUNTIME, "__builtins__": _BUILTINS, "undefined": Undefined}
+
+    # writing
+
+    def write(self, text: str, node: nodes.Node | None = None) -> None:
+        """Write one line of code that belongs to the line of a node."""
+        if node is not None:
+            self.line = node.lineno
+        self.code.append("    " * self.level + text)
+        self.lines.append(self.line)
+
+    def fresh(self, prefix: str) -> str:
+        self.count += 1
+        return f"{prefix}_{self.count}"
+
+    def constant(self, prefix: str, value: Any) -> str:
+        name = self.fresh(prefix)
+        self.constants[name] = value
+        return name
+
+    def block(self, body: Iterable[nodes.Node], frame: _Frame) -> None:
+        before = len(self.code)
+        for node in body:
+            self.visit(node, frame)
+        if len(self.code) == before:
+            self.write("pass")
+
+    # frames
+
+    def template(self, tree: nodes.Template) -> None:
+        frame = _Frame(_Symbols())
+        frame.symbols.analyze_node(tree)
+        self.write("def root(get, out, meter):")
+        self.level += 1
+        self.write("add = out.append")
+        self.write("extend = out.extend")
+        start = len(self.code)
+        self.enter(frame)
+        self.block(tree.body, frame)
+        head = [f"    {ident} = get({name!r}, {self.constant('u', Undefined(name))})" for name, ident in self.outside.items()]
+        self.code[start:start] = head
+        self.lines[start:start] = [1] * len(head)
+        self.constants["literals"] = frozenset(self.literals)
+
+    def enter(self, frame: _Frame) -> None:
+        """Write the loads of a frame: what its names are when it starts."""
+        for ident, (action, name) in frame.symbols.loads.items():
+            if action == "param":
+                continue
+            if action == "alias":
+                self.write(f"{ident} = {name}")
+            elif action == "resolve":
+                self.write(f"{ident} = {self.resolve(name)}")
+            else:
+                name = next(key for key, value in frame.symbols.refs.items() if value == ident)
+                self.write(f"{ident} = {self.constant('u', Undefined(name))}")
+
+    def resolve(self, name: str) -> str:
+        """Return the variable that holds a name from outside."""
+        if name in GLOBALS:
+            return f"g_{name}"
+        if name not in self.outside:
+            self.outside[name] = f"c_{len(self.outside)}"
+        return self.outside[name]
+
+    # statements
+
+    def index(self, frame: _Frame) -> str:
+        if not frame.indices:
+            return "None"
+        return frame.indices[0] if len(frame.indices) == 1 else f"({', '.join(frame.indices)})"
+
+    def visit_Output(self, node: nodes.Output, frame: _Frame) -> None:
+        items: list[str | nodes.Node] = []
+        for item in node.nodes:
+            if not isinstance(item, nodes.TemplateData):
+                items.append(item)
+            elif items and isinstance(items[-1], str):
+                items[-1] += item.data
+            elif item.data:
+                items.append(item.data)
+        self.output([(item, None) if isinstance(item, str) else (item, self.expression(item, frame)) for item in items], frame)
+
+    def output(self, items: list[tuple[str | nodes.Node, str | None]], frame: _Frame) -> None:
+        """Write literals (text, None) and expressions (node, code) out."""
+        if frame.buffer is not None:
+            self.write(f"{frame.buffer}.extend((")
+            for item, code in items:
+                if isinstance(item, str):
+                    self.literals.add(item)
+                    self.write(f"{item!r},")
+                else:
+                    temp = self.fresh("t")
+                    self.write(f"{temp} if type({temp} := {code}) is str else text_kept(meter, {temp}),", item)
+            self.write("))")
+            return
+        if len(items) == 1 and isinstance(items[0][0], str):
+            self.write(f"add({items[0][0]!r})")
+            return
+        temps: list[str] = []
+        self.write("group = (")
+        for item, code in items:
+            if isinstance(item, str):
+                self.write(f"{item!r},")
+            else:
+                temps.append(self.fresh("t"))
+                self.write(f"({self.numbers[id(item)]}, {self.index(frame)}, ({temps[-1]} := {code})),", item)
+        self.write(")")
+        self.write(f"if {' and '.join(f'type({temp}) is str' for temp in temps)}: extend(group)")
+        self.write("else: emit(meter, out, group)")
+
+    def visit_Assign(self, node: nodes.Assign, frame: _Frame) -> None:
+        self.line = node.lineno
+        self.store(node.target, self.expression(node.node, frame), frame)
+
+    def store(self, target: nodes.Node, code: str, frame: _Frame) -> None:
+        if isinstance(target, nodes.Name):
+            self.write(f"{frame.symbols.ref(target.name)} = {code}")
+        elif isinstance(target, nodes.NSRef):
+            self.write(f"set_name({self.name(target.name, frame)}, {target.attr!r}, {code})")
+        elif isinstance(target, nodes.Tuple):
+            temps = [self.fresh("p") for _ in target.items]
+            self.write(f"({', '.join(temps)},) = unpack(meter, {code}, {len(temps)})")
+            for item, temp in zip(target.items, temps, strict=True):
+                self.store(item, temp, frame)
+        else:
+            raise AssertionError(type(target))
+
+    def visit_AssignBlock(self, node: nodes.AssignBlock, frame: _Frame) -> None:
+        inner = frame.inner(self.fresh("b"))
+        inner.symbols.analyze_node(node)
+        self.enter(inner)
+        self.write(f"{inner.buffer} = []", node)
+        self.block(node.body, inner)
+        code = f"concat(meter, literals, {inner.buffer})"
+        if node.filter is not None:
+            code = self.filtered(node.filter, code, inner)
+        self.store(node.target, code, frame)
+
+    def visit_FilterBlock(self, node: nodes.FilterBlock, frame: _Frame) -> None:
+        inner = frame.inner(self.fresh("b"))
+        inner.symbols.analyze_node(node)
+        self.enter(inner)
+        self.write(f"{inner.buffer} = []", node)
+        self.block(node.body, inner)
+        self.output([(node, self.filtered(node.filter, f"concat(meter, literals, {inner.buffer})", inner))], frame)
+
+    def filtered(self, node: nodes.Filter, buffer: str, frame: _Frame) -> str:
+        """Return the code of a filter chain whose innermost value is a buffer."""
+        inner = buffer if node.node is None else self.filtered(node.node, buffer, frame)  # type: ignore[arg-type]
+        return f"{self.function('f', node.name, FILTERS)}(meter, {inner}{self.arguments(node, frame)})"
+
+    def visit_If(self, node: nodes.If, frame: _Frame) -> None:
+        self.line = node.lineno
+        self.write(f"if {self.expression(node.test, frame)}:")
+        self.nested(node.body, frame)
+        for one in node.elif_:
+            self.line = one.lineno
+            self.write(f"elif {self.expression(one.test, frame)}:")
+            self.nested(one.body, frame)
+        if node.else_:
+            self.write("else:")
+            self.nested(node.else_, frame)
+
+    def nested(self, body: Iterable[nodes.Node], frame: _Frame) -> None:
+        self.level += 1
+        self.block(body, frame)
+        self.level -= 1
+
+    def visit_With(self, node: nodes.With, frame: _Frame) -> None:
+        inner = frame.inner()
+        inner.symbols.analyze_node(node)
+        codes = [self.expression(value, frame) for value in node.values]
+        self.enter(inner)
+        for target, code in zip(node.targets, codes, strict=True):
+            self.store(target, code, inner)
+        self.block(node.body, inner)
+
+    def visit_ExprStmt(self, node: nodes.ExprStmt, frame: _Frame) -> None:
+        self.write(self.expression(node.node, frame), node)
+
+    def visit_For(self, node: nodes.For, frame: _Frame) -> None:
+        self.line = node.lineno
+        for name in node.find_all(nodes.Name):
+            if name.ctx == "store" and name.name == "loop":
+                raise nodes_error("`loop` cannot be assigned to", name.lineno)
+        uses = _uses_of_loop(node.body)
+        counters = not node.recursive and all(use in _COUNTERS for use in uses)
+        weight = 1 + sum(map(_size, node.body)) + (_size(node.test) if node.test is not None else 0)
+        items, index, length = self.fresh("s"), self.fresh("i"), self.fresh("n")
+        inner = frame.inner()
+        inner.loop = (index, length) if counters else None
+        source = None if node.recursive else self.expression(node.iter, frame)
+        if not counters:
+            inner.symbols.declare_parameter("loop")
+        inner.symbols.analyze_node(node, for_branch="body")
+        recursion = self.fresh("r")
+        if node.recursive:
+            inner.buffer = self.fresh("b")
+            inner.indices = ()
+            self.write(f"def {recursion}(source, depth):", node)
+            self.level += 1
+            self.write(f"{inner.buffer} = []")
+            source = "source"
+        self.write(f"{items} = meter.items({source}, {weight})", node)
+        original = index
+        if node.test is not None:
+            original = self.filter_items(node, frame, items)
+        if uses or not counters:
+            self.write(f"{length} = len({items})")
+        if not counters:
+            recurse = recursion if node.recursive else "None"
+            depth = "depth" if node.recursive else "0"
+            listed = items if node.test is None else f"[item for at, item in {items}]"
+            self.write(f"{inner.symbols.ref('loop')} = Loop({listed}, {recurse}, {depth})")
+        if inner.buffer is None:
+            inner.indices = (*frame.indices, original)
+        target, unpack = self.target(node.target, inner)
+        if node.test is not None:
+            target = f"({original}, {target})"
+        if index == original and inner.buffer is not None and not uses and counters:
+            self.write(f"for {target} in {items}:")
+        else:
+            self.write(f"for {index}, {target} in enumerate({items}):")
+        self.level += 1
+        if not counters:
+            self.write(f"{inner.symbols.ref('loop')}.index0 = {index}")
+        for temp, pattern in unpack:
+            self.store(pattern, temp, inner)
+        self.enter(inner)
+        self.block(node.body, inner)
+        self.level -= 1
+        if node.else_:
+            other = frame.inner(inner.buffer)
+            other.indices = () if node.recursive else frame.indices
+            other.symbols.analyze_node(node, for_branch="else")
+            self.write(f"if not {items}:")
+            self.level += 1
+            self.enter(other)
+            self.block(node.else_, other)
+            self.level -= 1
+        if node.recursive:
+            self.write(f"return concat(meter, literals, {inner.buffer})")
+            self.level -= 1
+            self.output([(node, f"{recursion}({self.expression(node.iter, frame)}, 0)")], frame)
+
+    def target(self, target: nodes.Node, frame: _Frame) -> tuple[str, list[tuple[str, nodes.Node]]]:
+        """Return what a for loop assigns to, and what is unpacked from it inside."""
+        if isinstance(target, nodes.Name):
+            return frame.symbols.ref(target.name), []
+        temp = self.fresh("p")
+        return temp, [(temp, target)]
+
+    def filter_items(self, node: nodes.For, frame: _Frame, items: str) -> str:
+        """Write the loop that keeps (index, item) where the test of a for loop holds; return an index name."""
+        assert node.test is not None
+        test = frame.inner()
+        test.symbols.analyze_node(node, for_branch="test")
+        kept, at = self.fresh("k"), self.fresh("o")
+        self.write(f"{kept} = []")
+        target, unpack = self.target(node.target, test)
+        self.write(f"for {at}, {target} in enumerate({items}):")
+        self.level += 1
+        for temp, pattern in unpack:
+            self.store(pattern, temp, test)
+        self.enter(test)
+        self.write(f"if {self.expression(node.test, test)}: {kept}.append(({at}, {target}))")
+        self.level -= 1
+        self.write(f"{items} = {kept}")
+        return at
+
+    def visit_Macro(self, node: nodes.Macro, frame: _Frame) -> None:
+        self.write(f"{frame.symbols.ref(node.name)} = {self.macro(node, node.name, frame)}", node)
+
+    def visit_CallBlock(self, node: nodes.CallBlock, frame: _Frame) -> None:
+        macro = self.macro(node, "caller", frame)
+        self.output([(node, self.called(node.call, frame, macro))], frame)
+
+    def macro(self, node: nodes.Macro | nodes.CallBlock, name: str, frame: _Frame) -> str:
+        """Write the function of a macro; return the code that makes the macro of it."""
+        inner = frame.inner(self.fresh("b"))
+        inner.indices = ()
+        inner.loop = None
+        inner.symbols.analyze_node(node)
+        params = [inner.symbols.ref(argument.name) for argument in node.args]
+        names = tuple(argument.name for argument in node.args)
+        used = {found.name for found in node.find_all(nodes.Name) if found.ctx == "load"}
+        takes = [special in used and special not in names for special in _SPECIAL]
+        if "caller" in names and len(node.defaults) < len(names) - names.index("caller"):
+            raise nodes_error("the argument `caller` of a macro needs a default", node.lineno)
+        extra = [inner.symbols.declare_parameter(special) for special, take in zip(_SPECIAL, takes, strict=True) if take]
+        inner.symbols.analyze_node(node)
+        function = self.fresh("m")
+        self.write(f"def {function}({', '.join([*params, *extra])}):", node)
+        self.level += 1
+        self.write(f"meter.charge({1 + sum(map(_size, node.body))})")
+        self.write(f"{inner.buffer} = []")
+        self.enter(inner)
+        first = len(names) - len(node.defaults)
+        for at, param in enumerate(params):
+            if at < first:
+                missing = Undefined(names[at], hint=f"the argument {names[at]!r} of macro {name!r} was not given")
+                code = self.constant("u", missing)
+            else:
+                code = self.expression(node.defaults[at - first], inner)
+            self.write(f"if {param} is UNSET: {param} = {code}")
+        self.block(node.body, inner)
+        self.write(f"return concat(meter, literals, {inner.buffer})")
+        self.level -= 1
+        takes_caller, takes_kwargs, takes_varargs = takes
+        return f"Macro({function}, {name!r}, {names!r}, {takes_caller}, {takes_kwargs}, {takes_varargs})"
+
+    # expressions
+
+    def expression(self, node: nodes.Node, frame: _Frame) -> str:
+        code: str = self.visit(node, frame)
+        return code
+
+    def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
+        """Refuse what nobody thought of."""
+        raise nodes_error(f"{type(node).__name__} is not part of prompt templates", node.lineno)
+
+    def name(self, name: str, frame: _Frame) -> str:
+        return frame.symbols.ref(name)
+
+    def visit_Name(self, node: nodes.Name, frame: _Frame) -> str:
+        return self.name(node.name, frame)
+
+    def visit_Const(self, node: nodes.Const, frame: _Frame) -> str:
+        value = node.value
+        if type(value) is float and (value != value or value in (float("inf"), float("-inf"))):
+            return self.constant("k", value)
+        return repr(value)
+
+    def visit_TemplateData(self, node: nodes.TemplateData, frame: _Frame) -> str:
+        return repr(node.data)
+
+    def visit_Tuple(self, node: nodes.Tuple, frame: _Frame) -> str:
+        return f"({''.join(self.expression(item, frame) + ', ' for item in node.items)})"
+
+    def visit_List(self, node: nodes.List, frame: _Frame) -> str:
+        return f"[{', '.join(self.expression(item, frame) for item in node.items)}]"
+
+    def visit_Dict(self, node: nodes.Dict, frame: _Frame) -> str:
+        pairs = [f"({self.expression(item.key, frame)}, {self.expression(item.value, frame)})" for item in node.items]
+        return f"mapping(meter, ({''.join(pair + ', ' for pair in pairs)}))"
+
+    def visit_Getattr(self, node: nodes.Getattr, frame: _Frame) -> str:
+        source = node.node
+        if isinstance(source, nodes.Name) and source.name == "loop" and frame.loop and node.attr in _COUNTERS:
+            return _COUNTERS[node.attr].format(i=frame.loop[0], n=frame.loop[1])
+        code = self.expression(source, frame)
+        name = node.attr
+        if not name.isascii() or name in _PYTHON_KEYWORDS:
+            return f"attribute({code}, {name!r})"
+        known = f"a_{name}"
+        self.constants[known] = access.readable(name)
+        temp = code
+        if not isinstance(source, nodes.Name):
+            temp = self.fresh("t")
+            code = f"({temp} := {code})"
+        return f"({temp}.{name} if type({code}) in {known} else attribute({temp}, {name!r}))"
+
+    def visit_Getitem(self, node: nodes.Getitem, frame: _Frame) -> str:
+        source = self.expression(node.node, frame)
+        if isinstance(node.arg, nodes.Slice):
+            part = node.arg
+            bounds = [self.expression(item, frame) if item else "None" for item in (part.start, part.stop, part.step)]
+            return f"slice_of(meter, {source}, {', '.join(bounds)})"
+        return f"element({source}, {self.expression(node.arg, frame)})"
+
+    def function(self, prefix: str, name: str, table: dict[str, Callable[..., Any]]) -> str:
+        ident = f"{prefix}_{list(table).index(name)}"
+        self.constants[ident] = table[name]
+        return ident
+
+    def visit_Filter(self, node: nodes.Filter, frame: _Frame) -> str:
+        assert node.node is not None
+        value = self.expression(node.node, frame)
+        return f"{self.function('f', node.name, FILTERS)}(meter, {value}{self.arguments(node, frame)})"
+
+    def visit_Test(self, node: nodes.Test, frame: _Frame) -> str:
+        value = self.expression(node.node, frame)
+        if node.name == "defined":
+            return f"(type({value}) is not undefined)"
+        return f"{self.function('q', node.name, TESTS)}(meter, {value}{self.arguments(node, frame)})"
+
+    def arguments(self, node: nodes.Filter | nodes.Test, frame: _Frame) -> str:
+        args, kwargs = self.given(node, frame)
+        return (f", *{args}" if args != "()" else "") + (f", **{kwargs}" if kwargs != "{}" else "")
+
+    def given(self, node: nodes.Filter | nodes.Test | nodes.Call, frame: _Frame, caller: str | None = None) -> tuple[str, str]:
+        """Return the code of the tuple and the dict of arguments."""
+        args = "".join(self.expression(item, frame) + ", " for item in node.args)
+        if node.dyn_args is not None:
+            args += f"*meter.items({self.expression(node.dyn_args, frame)}), "
+        pairs = [f"{pair.key!r}: {self.expression(pair.value, frame)}" for pair in node.kwargs]
+        if caller is not None:
+            pairs.append(f"'caller': {caller}")
+        if node.dyn_kwargs is not None:
+            pairs.append(f"**keywords(meter, {self.expression(node.dyn_kwargs, frame)})")
+        return f"({args})", f"{{{', '.join(pairs)}}}"
+
+    def visit_Call(self, node: nodes.Call, frame: _Frame) -> str:
+        return self.called(node, frame, None)
+
+    def called(self, node: nodes.Call, frame: _Frame, caller: str | None) -> str:
+        args, kwargs = self.given(node, frame, caller)
+        if isinstance(node.node, nodes.Getattr):
+            target = self.expression(node.node.node, frame)
+            return f"call_method(meter, {target}, {node.node.attr!r}, {args}, {kwargs})"
+        return f"call(meter, {self.expression(node.node, frame)}, {args}, {kwargs})"
+
+    def visit_Concat(self, node: nodes.Concat, frame: _Frame) -> str:
+        return f"join(meter, {', '.join(self.expression(item, frame) for item in node.nodes)})"
+
+    def visit_Compare(self, node: nodes.Compare, frame: _Frame) -> str:
+        left = self.expression(node.expr, frame)
+        parts: list[str] = []
+        for at, one in enumerate(node.ops):
+            right = self.expression(one.expr, frame)
+            kept = right
+            if at + 1 < len(node.ops):
+                kept = self.fresh("t")
+                right = f"({kept} := {right})"
+            if one.op == "notin":
+                parts.append(f"(not compare_in(meter, {left}, {right}))")
+            elif one.op in ("eq", "ne") and isinstance(one.expr, nodes.Const):
+                parts.append(f"({left} {'==' if one.op == 'eq' else '!='} {right})")
+            else:
+                parts.append(f"compare_{one.op}(meter, {left}, {right})")
+            left = kept
+        return parts[0] if len(parts) == 1 else f"({' and '.join(parts)})"
+
+    def visit_CondExpr(self, node: nodes.CondExpr, frame: _Frame) -> str:
+        if node.expr2 is not None:
+            other = self.expression(node.expr2, frame)
+        else:
+            hint = "the inline if was false and has no else"
+            other = self.constant("u", Undefined("else", hint=hint))
+        return f"({self.expression(node.expr1, frame)} if {self.expression(node.test, frame)} else {other})"
+
+    def visit_And(self, node: nodes.And, frame: _Frame) -> str:
+        return f"({self.expression(node.left, frame)} and {self.expression(node.right, frame)})"
+
+    def visit_Or(self, node: nodes.Or, frame: _Frame) -> str:
+        return f"({self.expression(node.left, frame)} or {self.expression(node.right, frame)})"
+
+    def visit_Not(self, node: nodes.Not, frame: _Frame) -> str:
+        return f"(not {self.expression(node.node, frame)})"
+
+    def visit_Neg(self, node: nodes.Neg, frame: _Frame) -> str:
+        return f"negative(meter, {self.expression(node.node, frame)})"
+
+    def visit_Pos(self, node: nodes.Pos, frame: _Frame) -> str:
+        return f"positive(meter, {self.expression(node.node, frame)})"
+
+    def binary(self, node: nodes.BinExpr, frame: _Frame) -> str:
+        number = list(operators.BINARY).index(node.operator)
+        return f"binary_{number}(meter, {self.expression(node.left, frame)}, {self.expression(node.right, frame)})"
+
+    visit_Add = visit_Sub = visit_Mul = visit_Div = visit_FloorDiv = visit_Mod = visit_Pow = binary
+
+
+class nodes_error(Exception):  # noqa: N801, N818
+    """A mistake found while code is made."""
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def _uses_of_loop(body: Iterable[nodes.Node]) -> set[str]:
+    """Return the attributes read off `loop` in a loop's body; an empty name for any other use."""
+    uses: set[str] = set()
+    stack: list[nodes.Node] = list(body)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, nodes.Getattr) and isinstance(node.node, nodes.Name) and node.node.name == "loop":
+            uses.add(node.attr)
+        elif isinstance(node, nodes.Name) and node.name == "loop":
+            uses.add("")
+        elif isinstance(node, nodes.For):
+            stack += [node.iter, *node.else_]
+        elif isinstance(node, nodes.Macro | nodes.CallBlock) and any(n.name == "loop" for n in node.find_all(nodes.Name)):
+            uses.add("")
+        else:
+            stack.extend(node.iter_child_nodes())
+    return uses
+
+
+def _size(node: nodes.Node) -> int:
+    """Return the number of nodes under and including one."""
+    count = 0
+    stack = [node]
+    while stack:
+        count += 1
+        stack.extend(stack.pop().iter_child_nodes())
+    return count
+
+
+def _set_name(target: Any, name: str, value: Any) -> None:
+    if type(target) is not Namespace:
+        if isinstance(target, Undefined):
+            target.fail()
+        raise Fault(f"only a namespace can be assigned to, not {type(target).__name__}")
+    if name[:1] == "_":
+        raise Fault(f"{name[:80]!r} is private: templates use public names only", name[:80])
+    target.names[name] = value
+
+
+def _unpack(meter: Any, value: Any, count: int) -> Any:
+    items = meter.items(value)
+    if len(items) != count:
+        raise Fault(f"{type(value).__name__} has {len(items)} items where {count} are unpacked")
+    return items
+
+
+def _mapping(meter: Any, pairs: tuple[tuple[Any, Any], ...]) -> dict[Any, Any]:
+    made: dict[Any, Any] = {}
+    for key, value in pairs:
+        if not isinstance(key, str):
+            meter.measure(key)
+        made[key] = value
+    return made
+
+
+def _keywords(meter: Any, value: Any) -> dict[str, Any]:
+    if isinstance(value, Undefined):
+        value.fail()
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise Fault("** takes a mapping whose keys are text")
+    meter.charge(len(value))
+    return value
+
+
+def _slice_of(meter: Any, value: Any, start: Any, stop: Any, step: Any) -> Any:
+    made = access.slice_of(value, slice(start, stop, step))
+    meter.charge(1 + (len(made) // 16 if isinstance(made, str) else len(made)))
+    return made
+
+
+_BUILTINS = {"enumerate": enumerate, "len": len, "type": type}
+_PYTHON_KEYWORDS = frozenset(__import__("keyword").kwlist)
+_RUNTIME: dict[str, Any] = {
+    "Loop": Loop,
+    "Macro": Macro,
+    "UNSET": UNSET,
+    "attribute": access.attribute,
+    "call": methods.call,
+    "call_method": methods.call_method,
+    "concat": finalise.concat,
+    "element": access.element,
+    "emit": finalise.emit,
+    "join": operators.join,
+    "keywords": _keywords,
+    "mapping": _mapping,
+    "negative": operators.negative,
+    "positive": operators.positive,
+    "set_name": _set_name,
+    "slice_of": _slice_of,
+    "str": str,
+    "text_kept": finalise.text_kept,
+    "unpack": _unpack,
+    **{f"binary_{number}": run for number, run in enumerate(operators.BINARY.values())},
+    **{f"compare_{name}": run for name, run in operators.COMPARE.items()},
+    **{f"g_{name}": function for name, function in GLOBALS.items()},
+}

@@ -1,0 +1,229 @@
+"""How a value becomes text: canonical, bounded, and never an address or a hash order."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
+from typing import Any
+from uuid import UUID
+
+from pydantic import AnyUrl, BaseModel
+
+from agentkit_prompts.engine.meter import Meter
+from agentkit_prompts.engine.values import Composed, Fault, RenderedText, Trusted, Undefined
+from agentkit_prompts.errors import TemplateError
+from agentkit_prompts.parts import Media, Text, neutralise_markers
+
+__all__ = ["OPENING", "concat", "emit", "json_text", "text", "text_kept"]
+
+OPENING = "<|media:"
+_DEEPEST_DATA = 100
+_LARGEST_INT = 1 << 8192
+_ADDRESS = re.compile(r"\bat 0x[0-9A-Fa-f]{4,}")
+_AS_STR = (datetime, date, time, timedelta, UUID, Decimal, PurePath, AnyUrl)
+_AS_DATA = (Mapping, list, tuple, BaseModel, Sequence)
+
+
+def text(meter: Meter, value: object) -> str:
+    """Return the text of one value, as a plain str.
+
+    Raises:
+        Fault: It has no text that is the same in every process.
+    """
+    kind = type(value)
+    if kind is str:
+        return value  # type: ignore[return-value]
+    if isinstance(value, str):
+        return str.__str__(value)
+    if kind is int or kind is float or kind is bool or value is None:
+        return _number(value)
+    if isinstance(value, Undefined):
+        value.fail()
+    if isinstance(value, Enum):
+        return text(meter, value.value)
+    if isinstance(value, int | float):
+        return _number(value)
+    if isinstance(value, Media):
+        return value.alt
+    if isinstance(value, _AS_STR):
+        return _checked(meter, value)
+    if hasattr(kind, "__prompt__"):
+        return "".join([part if isinstance(part, str) else part.alt for part in _parts(meter, value)])
+    if _is_parts(value):
+        return "".join([part if isinstance(part, str) else part.alt for part in _parts(meter, value)])
+    if isinstance(value, _AS_DATA) or _is_instance_of_dataclass(value):
+        return json_text(meter, value)
+    return _checked(meter, value)
+
+
+def text_kept(meter: Meter, value: object) -> str:
+    """Return the text of a value that goes into a buffer: rendered text stays what it is."""
+    return value if type(value) in (RenderedText, Composed) else text(meter, value)  # type: ignore[return-value]
+
+
+def emit(meter: Meter, out: list[Any], group: tuple[Any, ...]) -> None:
+    """Append the pieces of one output statement, some of whose values are not plain text yet."""
+    for piece in group:
+        if type(piece) is str:
+            out.append(piece)
+            continue
+        site, index, value = piece
+        kind = type(value)
+        if kind is str or kind is RenderedText or kind is Trusted or kind is Composed:
+            out.append(piece)
+        elif isinstance(value, Media):
+            out.append(piece)
+        elif hasattr(kind, "__prompt__") or _is_parts(value):
+            out.extend([(site, index, part) for part in _parts(meter, value)])
+        else:
+            made = text(meter, value)
+            meter.chars(len(made))
+            out.append((site, index, made))
+
+
+def concat(meter: Meter, literals: frozenset[str], buffer: list[str]) -> str:
+    """Join a buffer. Where rendered text is in it, every other value loses its markers."""
+    meter.chars(sum(map(len, buffer)) + len(buffer))
+    made = "".join(buffer)
+    if OPENING in made and any(type(part) is RenderedText or type(part) is Composed for part in buffer):
+        kept = 0
+        clean: list[str] = []
+        for part in buffer:
+            if type(part) is RenderedText or type(part) is Composed:
+                kept += part.count(OPENING)
+                clean.append(part)
+            else:
+                clean.append(part if part in literals else neutralise_markers(part))
+        made = "".join(clean)
+        return Composed(made) if made.count(OPENING) == kept else neutralise_markers(made)
+    return made
+
+
+def json_text(meter: Meter, value: object, indent: int | None = None, *, sort_keys: bool = False) -> str:
+    """Return canonical JSON: keys in insertion order, characters as they are, models and dataclasses by public field."""
+    data = _as_data(meter, value, 0)
+    if indent is not None and not 0 <= indent <= 16:
+        raise Fault(f"JSON indent must be between 0 and 16, got {indent}")
+    made = json.dumps(data, ensure_ascii=False, indent=indent, sort_keys=sort_keys)
+    meter.chars(len(made))
+    return made
+
+
+def _number(value: object) -> str:
+    if isinstance(value, int) and not -_LARGEST_INT < value < _LARGEST_INT:
+        raise Fault("the number has too many digits to be printed")
+    return int.__repr__(value) if isinstance(value, int) and not isinstance(value, bool) else repr(value)
+
+
+def _checked(meter: Meter, value: object) -> str:
+    """Call a class's own `__str__` and check what comes out."""
+    kind = type(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise Fault(f"{kind.__name__} is not text: decode it, or give it as an image, audio, video or file part")
+    if isinstance(value, set | frozenset):
+        raise Fault(f"a {kind.__name__} has no fixed order: sort it first, with `|sort`")
+    if isinstance(value, type) or (kind.__str__ is object.__str__ and kind.__repr__ in _ANONYMOUS):
+        raise Fault(f"{kind.__name__} has no text of its own: print one of its fields, or give its class a __str__")
+    try:
+        made = str(value)
+    except (Fault, TemplateError):
+        raise
+    except Exception as error:
+        raise Fault(f"the __str__ of {kind.__name__} failed with {type(error).__name__}") from error
+    meter.chars(len(made))
+    if not isinstance(value, _AS_STR) and _ADDRESS.search(made):
+        raise Fault(f"the text of {kind.__name__} shows a memory address: print one of its fields")
+    return str.__str__(made)
+
+
+_ANONYMOUS = {
+    object.__repr__,
+    *(type(sample).__repr__ for sample in (len, lambda: 0, (i for i in ""), "".join, type.__init__, iter(()))),
+}
+
+
+def _is_instance_of_dataclass(value: object) -> bool:
+    return is_dataclass(value) and not isinstance(value, type)
+
+
+def _is_parts(value: object) -> bool:
+    if not isinstance(value, tuple | list):
+        return False
+    found = False
+    for part in value:
+        if isinstance(part, Media | Text):
+            found = True
+        elif not isinstance(part, str):
+            return False
+    return found
+
+
+def _parts(meter: Meter, value: object, depth: int = 0) -> Iterator[str | Media]:
+    """Yield the text and media of an object with `__prompt__`, or of a sequence of such."""
+    meter.charge(2)
+    if depth > _DEEPEST_DATA:
+        raise Fault(f"{type(value).__name__} nests deeper than {_DEEPEST_DATA} levels")
+    if isinstance(value, Media):
+        yield value
+    elif isinstance(value, str):
+        yield value if type(value) in (str, RenderedText, Trusted) else str.__str__(value)
+    elif hasattr(type(value), "__prompt__"):
+        yield from _parts(meter, value.__prompt__(), depth + 1)  # type: ignore[attr-defined]
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _parts(meter, part, depth + 1)
+    else:
+        raise Fault(f"__prompt__ must give text or content parts, got {type(value).__name__}")
+
+
+def _as_data(meter: Meter, value: object, depth: int) -> Any:
+    """Return plain data that `json.dumps` writes without surprises."""
+    kind = type(value)
+    if kind is str or kind is bool or kind is float or value is None:
+        meter.charge(1)
+        return value
+    if isinstance(value, str):
+        return str.__str__(value.value if isinstance(value, Enum) else value)
+    if kind is int:
+        return json.loads(_number(value)) if False else _sized(value)
+    meter.charge(1)
+    if depth > _DEEPEST_DATA:
+        raise Fault(f"the data is cyclic or nests deeper than {_DEEPEST_DATA} levels")
+    if isinstance(value, Undefined):
+        value.fail()
+    if isinstance(value, Enum):
+        return _as_data(meter, value.value, depth + 1)
+    if isinstance(value, Mapping):
+        return {_key(key): _as_data(meter, value[key], depth + 1) for key in value}
+    if isinstance(value, Media):
+        return value.alt
+    if isinstance(value, Text):
+        return value.text
+    if isinstance(value, BaseModel):
+        public = {**value.__dict__, **(value.__pydantic_extra__ or {})}
+        return {key: _as_data(meter, item, depth + 1) for key, item in public.items() if key[:1] != "_"}
+    if _is_instance_of_dataclass(value):
+        names = [field.name for field in fields(value) if field.name[:1] != "_"]  # type: ignore[arg-type]
+        return {name: _as_data(meter, getattr(value, name), depth + 1) for name in names}
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        return [_as_data(meter, item, depth + 1) for item in meter.items(value)]
+    if isinstance(value, int | float):
+        return _sized(value)
+    return _checked(meter, value)
+
+
+def _sized(value: Any) -> Any:
+    _number(value)
+    return value
+
+
+def _key(key: object) -> str | int | float | bool | None:
+    if key is None or isinstance(key, str | int | float):
+        return str.__str__(key) if isinstance(key, str) else key
+    raise Fault(f"JSON keys are text or numbers, got {type(key).__name__}")

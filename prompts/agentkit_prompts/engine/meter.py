@@ -1,0 +1,130 @@
+"""Limits of one run of a template. Work is charged in steps, so that the same input always gets the same answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from time import thread_time
+from typing import Any, NoReturn
+
+from agentkit_prompts.engine.values import Fault, Undefined
+
+__all__ = ["DEFAULT", "Limits", "Meter"]
+
+_CHARS_PER_STEP = 16
+_STEPS_BETWEEN_CLOCKS = 50_000
+_DEEPEST_CALL = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one run of a template may do.
+
+    One step is about one node of the template evaluated, 16 characters or one element handled: some 50 ns.
+    """
+
+    output_chars: int = 4_000_000
+    """Characters of text it may produce; also the longest string it may make on the way."""
+    steps: int = 1_000_000
+    """Steps of work: a loop over 10,000 documents whose body has 60 nodes passes, a nested-loop bomb does not."""
+    seconds: float = 2.0
+    """CPU time of the thread. A net under `steps` for slow properties and iterators of the caller's own objects."""
+
+
+DEFAULT = Limits()
+
+
+class Meter:
+    """What one run has used of its limits."""
+
+    __slots__ = ("depth", "end", "gate", "left", "limits")
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.left = limits.steps
+        self.gate = limits.steps - _STEPS_BETWEEN_CLOCKS
+        self.end = 0.0
+        self.depth = 0
+
+    def charge(self, steps: int) -> None:
+        """Take steps off what is left.
+
+        Raises:
+            Fault: There are not that many, or the time is over.
+        """
+        self.left -= steps
+        if self.left < self.gate:
+            self._check()
+
+    def _check(self) -> None:
+        if self.left < 0:
+            raise Fault(f"the template does too much work: more than {self.limits.steps:,} steps")
+        now = thread_time()
+        if not self.end:
+            self.end = now + self.limits.seconds
+        elif now > self.end:
+            raise Fault(f"the template takes too long: more than {self.limits.seconds} s")
+        self.gate = max(0, self.left - _STEPS_BETWEEN_CLOCKS)
+
+    def chars(self, count: int, slowness: int = 1) -> None:
+        """Charge a string of `count` characters that is about to be made or searched."""
+        if count > self.limits.output_chars:
+            self.too_long(count)
+        self.charge(1 + count * slowness // _CHARS_PER_STEP)
+
+    def too_long(self, count: int) -> NoReturn:
+        """Refuse a text of `count` characters."""
+        raise Fault(f"the template makes a text of {count:,} characters: more than {self.limits.output_chars:,}")
+
+    def enter(self) -> None:
+        """Start a macro or a recursive loop."""
+        self.depth += 1
+        if self.depth > _DEEPEST_CALL:
+            raise Fault(f"macros or recursive loops nest deeper than {_DEEPEST_CALL}")
+        self.charge(10)
+
+    def items(self, value: object, weight: int = 1) -> Sequence[Any]:
+        """Return what a loop over `value` visits, `weight` steps charged for each item.
+
+        Raises:
+            Fault: It is not iterable, has no fixed order, or never ends.
+        """
+        kind = type(value)
+        if kind is tuple or kind is list or kind is range:
+            self.charge(weight * len(value) + 2)  # type: ignore[arg-type]
+            return value  # type: ignore[return-value]
+        if isinstance(value, Undefined):
+            value.fail()
+        if isinstance(value, str):
+            self.charge(weight * len(value) + 2)
+            return str.__str__(value)
+        if isinstance(value, set | frozenset):
+            raise Fault(f"a {kind.__name__} has no fixed order: sort it first, with `|sort`")
+        if isinstance(value, bytes | bytearray | memoryview):
+            raise Fault(f"{kind.__name__} is not text: decode it before it gets here")
+        if isinstance(value, Mapping) or hasattr(kind, "__len__"):
+            self.charge(weight * len(value) + 2)  # type: ignore[arg-type]
+        elif not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
+            raise Fault(f"{kind.__name__} cannot be looped over: expected a list, a mapping or text")
+        return list(self._charged(value, weight))  # type: ignore[arg-type]
+
+    def _charged(self, value: Iterable[Any], weight: int) -> Iterator[Any]:
+        for item in value:
+            self.charge(weight)
+            yield item
+
+    def measure(self, *values: object) -> None:
+        """Charge every node of nested containers that are about to be compared, hashed or sorted."""
+        stack = list(values)
+        while stack:
+            value = stack.pop()
+            if isinstance(value, str):
+                self.charge(1 + len(value) // 256)
+            elif isinstance(value, list | tuple):
+                self.charge(len(value) + 1)
+                stack.extend(value)
+            elif isinstance(value, dict):
+                self.charge(2 * len(value) + 1)
+                stack.extend(value.values())
+            else:
+                self.charge(1)
