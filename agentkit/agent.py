@@ -15,7 +15,7 @@ from agentkit_prompts.layers import Layers
 from agentkit_prompts.leaves import TextPrompt
 from agentkit_prompts.parts import Part
 from agentkit_prompts.schema import JsonSchema
-from agentkit_tools.errors import ToolDefinitionError
+from agentkit_tools.dispatch import by_name
 from agentkit_tools.tool import Tool
 from typing_extensions import TypeVar
 
@@ -58,7 +58,7 @@ class Agent(Generic[Deps, Output]):
         model: Model | Chain[Output],
         layers: Layers | TextPrompt | str = "",
         *,
-        tools: Iterable[Tool | Callable[..., Any]] = (),
+        tools: Iterable[Tool[..., Any] | Callable[..., Any]] = (),
         memory: Recaller | None = None,
         output: type[Output] = cast(Any, str),
         deps: type[Deps] = cast(Any, type(None)),
@@ -66,7 +66,7 @@ class Agent(Generic[Deps, Output]):
     ) -> None:
         del deps
         self.chain: Chain[Output] = model if isinstance(model, Chain) else Chain(model, layers, output=output)
-        self.tools: Mapping[str, Tool] = _by_name(tools)
+        self.tools: Mapping[str, Tool[..., Any]] = by_name(tools)
         self.specs: tuple[ToolSpec, ...] = tuple([tool.spec for tool in self.tools.values()])
         self.memory = memory
         self.limits = limits
@@ -200,16 +200,3 @@ class Agent(Generic[Deps, Output]):
 
 _NO_CONVERSATION = Conversation()
 
-
-def _by_name(tools: Iterable[Tool | Callable[..., Any]]) -> Mapping[str, Tool]:
-    """Index tools by name; name every clash at once."""
-    named: dict[str, Tool] = {}
-    clashes: list[str] = []
-    for item in tools:
-        tool = item if isinstance(item, Tool) else Tool.from_function(item)
-        if tool.name in named:
-            clashes.append(tool.name)
-        named[tool.name] = tool
-    if clashes:
-        raise ToolDefinitionError(f"two tools are called {', '.join(sorted(set(clashes)))}: rename one of each pair")
-    return named

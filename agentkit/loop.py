@@ -69,7 +69,7 @@ class Interrupted(BaseException):
 def run_loop(
     chain: Chain[Output],
     ctx: PromptContext,
-    tools: Mapping[str, Tool],
+    tools: Mapping[str, Tool[..., Any]],
     limits: Limits,
     *,
     run_id: str,
@@ -124,7 +124,7 @@ def run_loop(
 
 
 def _call_tools(
-    calls: tuple[ToolCall, ...], tools: Mapping[str, Tool], step: int
+    calls: tuple[ToolCall, ...], tools: Mapping[str, Tool[..., Any]], step: int
 ) -> Generator[Effect, Any, Sequence[ToolResult]]:
     """Ask for approval where a tool wants it, then run the calls; a tool denies what was not approved."""
     asking = tuple(call for call in calls if call.name in tools and tools[call.name].policy.approval != "never")

@@ -9,8 +9,9 @@ from typing import Any, Protocol, TypeVar
 from agentkit_prompts.context import Document
 from agentkit_prompts.messages import ToolCall
 from agentkit_tools.context import ToolContext
+from agentkit_tools.dispatch import unknown_tool
 from agentkit_tools.result import ToolResult
-from agentkit_tools.tool import Tool, unknown_tool
+from agentkit_tools.tool import Tool
 
 from agentkit.effects import Append, AskApproval, CallModel, CallTools, Effect, Recall
 from agentkit.events import Event, ModelReplied, PromptComposed, Recalled, TextDelta, ToolFinished, ToolStarted
@@ -42,7 +43,7 @@ class AsyncDriver:
         self,
         *,
         model: Model,
-        tools: Mapping[str, Tool],
+        tools: Mapping[str, Tool[..., Any]],
         session: Session | None,
         memory: Recaller | None,
         deps: Any,
@@ -156,12 +157,12 @@ class AsyncDriver:
 
     async def _ask(self, effect: AskApproval) -> frozenset[str]:
         approve = self._approve
-        if approve is None:
-            return frozenset()
         approved: set[str] = set()
         for call in effect.calls:
-            answer = approve(call)
-            if (await answer) if isinstance(answer, Awaitable) else answer:
-                approved.add(call.id)
+            context = ToolContext(self._deps, self._run_id, call.id)
+            if approve is not None and await self._tools[call.name].needs_approval(call, context):
+                answer = approve(call)
+                if (await answer) if isinstance(answer, Awaitable) else answer:
+                    approved.add(call.id)
         return frozenset(approved)
 

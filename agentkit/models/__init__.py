@@ -11,6 +11,7 @@ from agentkit.models.errors import (
     ModelUnavailable,
     ScriptExhausted,
 )
+from agentkit.models.offline import OfflineModel
 from agentkit.models.openai import OpenAIModel
 from agentkit.models.scripted import Scripted, ScriptedModel
 
@@ -24,6 +25,7 @@ __all__ = [
     "ModelReplyError",
     "ModelRequestError",
     "ModelUnavailable",
+    "OfflineModel",
     "OpenAIModel",
     "Reply",
     "ScriptExhausted",

@@ -42,9 +42,9 @@ class OpenAIModel:
     closed when the loop ends, or by `aclose`.
 
     `temperature`, `max_tokens`, `top_p`, `seed` and `stop` are sent when they are given; `extra` is merged over the
-    request body last. `timeout` is in seconds, for the whole answer or, when streaming, for the wait until the next
-    piece. `max_retries` counts the further attempts after a 408, 409, 429 or 5xx, or a connection that failed; a
-    stream that has begun is never tried again.
+    request body last. `timeout` is how many seconds may pass without anything arriving. `max_retries` counts the
+    further attempts after a 408, 409, 429 or 5xx, or a connection that failed; a stream that has begun is never tried
+    again.
 
     Raises:
         ModelRequestError: `base_url` is not an http address.
@@ -246,14 +246,16 @@ def _certificates() -> SSLContext:
 def _check(url: str, model: str) -> str:
     try:
         parts = urlsplit(url)
-        if parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1):
-            return url
-    except ValueError:
-        pass  # an unfinished IPv6 address, or a port that is no number
-    raise ModelRequestError(
-        f"base_url (OPENAI_BASE_URL) must be an address such as http://localhost:8000/v1, got {url.rpartition('@')[2]!r}",
-        model=model,
-    )
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # an unfinished IPv6 address, or a port that is no number
+        known = False
+    if not known:
+        shown = url.rpartition("@")[2]  # what stands before may be a password
+        raise ModelRequestError(
+            f"base_url (OPENAI_BASE_URL) must be an address such as http://localhost:8000/v1, got {shown!r}",
+            model=model,
+        )
+    return url
 
 
 def _host(url: str) -> str:

@@ -15,7 +15,7 @@ from agentkit_prompts.messages import Message
 if TYPE_CHECKING:
     from agentkit_prompts.composition import Composition
 
-__all__ = ["Scripted", "ScriptedModel"]
+__all__ = ["Scripted", "ScriptedModel", "speak"]
 
 Scripted: TypeAlias = str | Message | Reply | Exception
 """One reply: its text, its message, the whole reply, or the error to raise."""
@@ -76,9 +76,14 @@ class ScriptedModel:
             if isinstance(reply, Exception):
                 raise reply
         if on_text is not None:
-            for word in _WORD.findall(reply.message.text):
-                on_text(word)
+            speak(reply.message.text, on_text)
         return reply
+
+
+def speak(text: str, on_text: Callable[[str], None]) -> None:
+    """Pass `text` on word by word."""
+    for word in _WORD.findall(text):
+        on_text(word)
 
 
 def _ready(reply: Scripted, name: str) -> Reply | Exception:

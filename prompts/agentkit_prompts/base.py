@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import difflib
 from abc import ABC
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from agentkit_prompts.budget import Size
 from agentkit_prompts.context import CONTEXT_NAMES, PromptContext
 from agentkit_prompts.errors import PromptError, TemplateError
 from agentkit_prompts.rendered import Rendered
@@ -39,6 +40,8 @@ class BasePrompt(BaseModel, ABC):
     """The text, with the names of the context as variables. A str is accepted."""
     name: str | None = None
     """A name for tables and error messages; the class name when not given."""
+    size: Size = Size()
+    """How many tokens it may take, and how it gives way under a budget. By default it is sent whole."""
 
     def __init__(self, template: Template | str | Mapping[str, str] | None = None, /, **data: Any) -> None:
         if template is not None:
@@ -124,6 +127,24 @@ class BasePrompt(BaseModel, ABC):
             PromptError: A value is missing or cannot be shown; names prompt, file, line and variable.
         """
         return self.template.run(self.values(ctx), locale=ctx.locale)
+
+    def render_around(self, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
+        """Render around children that are rendered already, one per entry of `children`; for composite prompts."""
+        raise PromptError(f"{self.label}: a prompt with children must implement render_around")
+
+    items: ClassVar[str | None] = None
+    """Name of the context field whose items the prompt shows one by one; what `Size(cut="items")` cuts."""
+
+    def item_count(self, ctx: PromptContext) -> int:
+        """Return how many items it shows."""
+        if self.items is None:
+            raise PromptError(f'{self.label}: cut="items" needs a prompt that shows items; use head, tail or drop')
+        return len(self.values(ctx)[self.items])
+
+    def render_items(self, ctx: PromptContext, kept: int) -> Rendered:
+        """Render the first `kept` items only."""
+        assert self.items is not None
+        return self.render(ctx.evolve(**{self.items: self.values(ctx)[self.items][:kept]}))
 
     def format_2_str(self, ctx: PromptContext) -> str:
         """Render to plain text; a media part is its alt text, `[KIND: NAME]`."""

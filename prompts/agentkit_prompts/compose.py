@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from agentkit_prompts.base import BasePrompt
+from agentkit_prompts.budget import Budget
 from agentkit_prompts.composition import SEPARATOR, Composition, Fragment, Section
 from agentkit_prompts.context import PromptContext
 from agentkit_prompts.errors import PromptError
@@ -29,9 +30,11 @@ _EMPTY = Section((), Rendered.from_text(""))
 class _Plan:
     """What is known about layers before any context: the steps of each place and the names it reads."""
 
-    __slots__ = ("places",)
+    __slots__ = ("has_maximum", "places")
 
     def __init__(self, layers: Layers) -> None:
+        sizes = [layers.history, layers.traffic, *(prompt.size for _, prompt in layers.walk())]
+        self.has_maximum = any(size.max is not None for size in sizes)
         self.places: list[tuple[tuple[_Step, ...], tuple[str, ...] | None]] = []
         for place in PLACES:
             steps: list[_Step] = []
@@ -64,6 +67,7 @@ def compose(
     layers: Layers,
     ctx: PromptContext,
     *,
+    budget: int | Budget | None = None,
     tokenizer: TokenCounter | None = None,
     memo: Memo | None = None,
     output_schema: JsonSchema | None = None,
@@ -73,12 +77,14 @@ def compose(
     Args:
         layers: Which prompts go where.
         ctx: What they are rendered from.
+        budget: Tokens the composition may have at most; prompts give way as their `size` says.
         tokenizer: Counts tokens; a fast estimate when not given.
         memo: Fragments of earlier turns of the same session, reused where their inputs are the same objects.
         output_schema: JSON Schema the answer must follow, for targets that can ask the model for it.
 
     Raises:
         PromptError: A prompt cannot be rendered; names prompt path, file, line and variable.
+        BudgetError: What must be sent does not fit; names every minimum.
     """
     try:
         plan: _Plan = layers._plan  # type: ignore[attr-defined]
@@ -102,7 +108,16 @@ def compose(
         section = _render(steps, ctx, view, remembered[1] if remembered is not None else None)
         known[slot] = (inputs, section)
         sections.append(section)
-    return Composition(ctx, layers, sections, tokenizer or ESTIMATE, output_schema)
+    composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, output_schema)
+    if budget is None and not plan.has_maximum:
+        return composition
+    limit = Budget(budget) if isinstance(budget, int) else budget
+    if not plan.has_maximum and limit is not None and composition.tokens <= limit.tokens:
+        composition.budget = limit
+        return composition
+    from agentkit_prompts.fit import fit
+
+    return fit(composition, limit)
 
 
 def _render(steps: tuple[_Step, ...], ctx: PromptContext, view: Mapping[str, Any], before: Section | None) -> Section:
@@ -123,7 +138,7 @@ def _render(steps: tuple[_Step, ...], ctx: PromptContext, view: Mapping[str, Any
             raise error.at(f"{path} ({prompt.label})") from error.__cause__
         fragments.append(Fragment(path, prompt, rendered, inputs))
     shown = [(fragment.path, fragment.rendered) for fragment in fragments if fragment.rendered.text]
-    return Section(tuple(fragments), Rendered.join(SEPARATOR, shown))
+    return Section(tuple(fragments), Rendered.join(SEPARATOR, shown, steps[0][0].partition("[")[0]))
 
 
 def _same(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:

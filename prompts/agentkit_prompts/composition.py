@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from agentkit_prompts.base import BasePrompt
+from agentkit_prompts.budget import Budget
 from agentkit_prompts.context import PromptContext, ToolSpec
 from agentkit_prompts.conversation import Conversation
 from agentkit_prompts.messages import Message
@@ -17,13 +18,15 @@ from agentkit_prompts.schema import JsonSchema
 from agentkit_prompts.targets.openai import openai_payload
 from agentkit_prompts.targets.text import plain_text
 from agentkit_prompts.template import MediaTable, media_table
-from agentkit_prompts.tokens import MESSAGE_OVERHEAD, TokenCounter, media_tokens, message_tokens
+from agentkit_prompts.tokens import MESSAGE_OVERHEAD, TokenCounter, message_tokens, tool_tokens
 
 if TYPE_CHECKING:
     from agentkit_prompts.layers import Layers
 
-__all__ = ["Composition", "LayerRow"]
+__all__ = ["Composition", "LayerRow", "Trim"]
 
+
+_NO_MESSAGES = Conversation()
 
 SEPARATOR = "\n\n"
 """What stands between the prompts of one message."""
@@ -46,6 +49,17 @@ class Section(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Trim:
+    """What a budget did to one layer."""
+
+    kept: int
+    """Units kept: items, steps of the history, or pieces of text."""
+    of: int
+    """Units there were."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class LayerRow:
     """One line of the layer table."""
 
@@ -58,6 +72,9 @@ class LayerRow:
     tokens: int
     share: float
     """Part of all tokens, 0 to 1."""
+    status: Literal["kept", "trimmed", "dropped"] = "kept"
+    why: str = ""
+    """Why it was trimmed or dropped."""
 
 
 class Composition:
@@ -70,9 +87,24 @@ class Composition:
         conversation: The history messages that are sent.
         intermediate: The tool traffic of this turn.
         output_schema: JSON Schema the answer must follow; None for text.
+        trims: What the budget trimmed or dropped, by layer.
+        budget: The budget it was fitted into, when there was one.
     """
 
-    __slots__ = ("_messages", "_sections", "_user", "context", "conversation", "counter", "intermediate", "layers", "output_schema")
+    __slots__ = (
+        "_messages",
+        "sections",
+        "_tokens",
+        "_user",
+        "budget",
+        "context",
+        "conversation",
+        "counter",
+        "intermediate",
+        "layers",
+        "output_schema",
+        "trims",
+    )
 
     def __init__(
         self,
@@ -81,14 +113,24 @@ class Composition:
         sections: Sequence[Section],
         counter: TokenCounter,
         output_schema: JsonSchema | None = None,
+        *,
+        conversation: Conversation | None = None,
+        intermediate: Conversation | None = None,
+        trims: Mapping[str, Trim] | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.context = context
         self.layers = layers
         self.counter = counter
         self.output_schema = output_schema
-        self.conversation: Conversation = context.conversation if layers.conversation else Conversation()
-        self.intermediate: Conversation = context.intermediate
-        self._sections = sections
+        if conversation is None:
+            conversation = context.conversation.complete() if layers.conversation else _NO_MESSAGES
+        self.conversation: Conversation = conversation
+        self.intermediate: Conversation = context.intermediate.complete() if intermediate is None else intermediate
+        self.trims: Mapping[str, Trim] = trims or {}
+        self.budget = budget
+        self._tokens: int | None = None
+        self.sections = sections
         self._messages: tuple[Message, ...] | None = None
         self._user: Rendered | None = None
 
@@ -100,20 +142,20 @@ class Composition:
     @property
     def system(self) -> Rendered:
         """The system message; empty text when there is none."""
-        return self._sections[0].joined
+        return self.sections[0].joined
 
     @property
     def user(self) -> Rendered:
         """The user message: what stands before the input, the input, and what stands after it."""
         if self._user is None:
-            shown = [section.joined for section in self._sections[1:4] if section.joined.text]
-            self._user = shown[0] if len(shown) == 1 else Rendered.join(SEPARATOR, [("", part) for part in shown])
+            shown = [section.joined for section in self.sections[1:4] if section.joined.text]
+            self._user = shown[0] if len(shown) == 1 else Rendered.join(SEPARATOR, [("", part) for part in shown], "input")
         return self._user
 
     @property
     def closing(self) -> Rendered:
         """The message after the tool traffic; empty when there is no traffic."""
-        return self._sections[4].joined if len(self.intermediate) else Rendered.from_text("")
+        return self.sections[4].joined if len(self.intermediate) else Rendered.from_text("")
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -163,40 +205,56 @@ class Composition:
     @property
     def tokens(self) -> int:
         """All tokens that would be sent, as counted by `counter`: text, media, tools and message overhead."""
-        return sum(row.tokens for row in self.explain())
+        if self._tokens is None:
+            counter = self.counter
+            total = tool_tokens(self.tools, counter)
+            for rendered in (self.system, self.user, self.closing):
+                if rendered.text:
+                    total += MESSAGE_OVERHEAD + rendered.tokens(counter)
+            per_message = message_tokens(counter)
+            total += self.conversation.total(per_message)
+            if len(self.intermediate):
+                total += self.intermediate.total(per_message)
+            self._tokens = total
+        return self._tokens
 
     def explain(self) -> tuple[LayerRow, ...]:
-        """Return the layer table: what each layer costs and where it is from, in the order it is sent."""
-        count = self.counter.count
+        """Return the layer table: what each layer costs, where it is from, and what the budget did to it.
+
+        Rows stand in the order they are sent; their tokens add up to `tokens`.
+        """
+        counter, per_message = self.counter, message_tokens(self.counter)
         rows: list[tuple[str, str, str, int]] = []
 
         def fragments(section: Section) -> None:
             for path, prompt, rendered, _ in section.fragments:
-                source = prompt.template.file or ", ".join(sorted(set(prompt.template.names))) or "text"
-                rows.append((path, prompt.label, source, count(rendered.plain) + media_tokens(rendered.media)))
+                source = prompt.template.file or ", ".join(prompt.template.names) or "text"
+                rows.append((path, prompt.label, source, rendered.tokens(counter)))
 
-        per_message = message_tokens(self.counter)
-        overhead = MESSAGE_OVERHEAD * sum(
-            1 for part in (self.system, self.user, self.closing) if part.text
-        )
-        fragments(self._sections[0])
-        if len(self.conversation):
-            rows.append(
-                ("conversation", f"{len(self.conversation)} messages", "conversation", self.conversation.total(per_message))
-            )
-        for section in self._sections[1:4]:
+        def messages(name: str, history: Conversation) -> None:
+            if len(history) or name in self.trims:
+                rows.append((name, f"{len(history)} messages", name, history.total(per_message)))
+
+        fragments(self.sections[0])
+        messages("conversation", self.conversation)
+        for section in self.sections[1:4]:
             fragments(section)
+        messages("intermediate", self.intermediate)
         if len(self.intermediate):
-            rows.append(
-                ("intermediate", f"{len(self.intermediate)} messages", "intermediate", self.intermediate.total(per_message))
-            )
-            fragments(self._sections[4])
+            fragments(self.sections[4])
         if self.tools:
-            rows.append(("tools", f"{len(self.tools)} tools", "tools", sum(count(tool.json) for tool in self.tools)))
-        if overhead:
-            rows.append(("overhead", "message framing", "", overhead))
-        total = sum(row[3] for row in rows) or 1
-        return tuple(LayerRow(*row, row[3] / total) for row in rows)
+            rows.append(("tools", f"{len(self.tools)} tools", "tools", tool_tokens(self.tools, counter)))
+        total = self.tokens
+        framing = total - sum(row[3] for row in rows)
+        if framing:
+            rows.append(("overhead", "message framing", "", framing))
+        return tuple(LayerRow(*row, row[3] / (total or 1), *self._status(row[0])) for row in rows)
+
+    def _status(self, layer: str) -> tuple[Literal["kept", "trimmed", "dropped"], str]:
+        trim = self.trims.get(layer)
+        if trim is None:
+            return "kept", ""
+        return ("trimmed" if trim.kept else "dropped"), trim.why
 
     @property
     def prefix_hash(self) -> str:

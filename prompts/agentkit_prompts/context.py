@@ -32,7 +32,8 @@ class Document:
     """A recalled passage.
 
     `score` is the recall score (higher is better), `source` the file or address it came from, `position` its index
-    among the chunks of that source. Text is untrusted unless `trust` says otherwise.
+    among the chunks of that source. Text is untrusted unless `trust` says otherwise. An `atomic` document is never
+    cut inside.
     """
 
     text: str
@@ -43,6 +44,7 @@ class Document:
     position: int | None = None
     metadata: Mapping[str, Any] = field(default_factory=FrozenDict, hash=False)
     trust: Trust = "untrusted"
+    atomic: bool = False
 
     def __post_init__(self) -> None:
         _frozen_metadata(self, self.metadata)

@@ -19,13 +19,32 @@ T = TypeVar("T")
 
 
 class _Log:
-    __slots__ = ("derived", "lock", "messages", "totals")
+    __slots__ = ("derived", "lock", "messages", "pending", "totals", "whole")
 
     def __init__(self, messages: list[Message]) -> None:
         self.messages = messages
         self.derived: dict[Any, list[Any]] = {}
         self.totals: dict[Any, list[int]] = {}
         self.lock = Lock()
+        self.whole: list[bool] = []
+        """Per message: whether every call up to here has its result and every result its call."""
+        self.pending: set[str] | None = set()
+        """Ids of calls still waiting for a result at the end of `whole`; None once something was out of place."""
+
+    def audit(self, stop: int) -> None:
+        """Bring `whole` up to `stop` messages."""
+        with self.lock:
+            for message in self.messages[len(self.whole) : stop]:
+                pending = self.pending
+                if pending is not None:
+                    if message.role == "tool":
+                        pending = pending - {message.tool_call_id} if message.tool_call_id in pending else None
+                    elif pending:
+                        pending = None
+                    elif message.tool_calls:
+                        pending = {call.id for call in message.tool_calls}
+                    self.pending = pending
+                self.whole.append(pending is not None and not pending)
 
 
 class Conversation(Sequence[Message]):
@@ -98,6 +117,21 @@ class Conversation(Sequence[Message]):
                     totals.append(running)
         return totals, self.start
 
+    def complete(self) -> Conversation:
+        """Return the conversation without tool results whose call is missing and calls whose results are.
+
+        No provider accepts such orphans. Text beside an unanswered call is kept. A conversation without orphans is
+        returned as it is, and costs the check of its new messages only.
+        """
+        log, start, stop = self._log, self.start, self.stop
+        if start == stop:
+            return self
+        if len(log.whole) < stop:
+            log.audit(stop)
+        if log.whole[stop - 1] and log.messages[start].role != "tool":
+            return self
+        return Conversation(_without_orphans(list(self)))
+
     def total(self, count: Callable[[Message], int]) -> int:
         """Return the sum of `count` over the messages of this view, counting each message once per log."""
         totals, offset = self.totals(count)
@@ -136,3 +170,27 @@ class Conversation(Sequence[Message]):
 
     def __repr__(self) -> str:
         return f"Conversation({len(self)} messages)"
+
+
+def _without_orphans(messages: Sequence[Message]) -> Iterator[Message]:
+    """Keep a call only if its results follow at once, all of them, and a result only if its call precedes."""
+    index = 0
+    while index < len(messages):
+        message = messages[index]
+        index += 1
+        if message.role == "tool":
+            continue
+        if not message.tool_calls:
+            yield message
+            continue
+        results: dict[str | None, Message] = {}
+        wanted = {call.id for call in message.tool_calls}
+        while index < len(messages) and messages[index].role == "tool":
+            if messages[index].tool_call_id in wanted:
+                results.setdefault(messages[index].tool_call_id, messages[index])
+            index += 1
+        if len(results) == len(wanted):
+            yield message
+            yield from results.values()
+        elif message.content:
+            yield Message("assistant", message.content)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from pydantic import Field
 
 from agentkit_prompts.base import BasePrompt
+from agentkit_prompts.budget import Size
 from agentkit_prompts.context import Example, PromptContext
 from agentkit_prompts.leaves import default_template
+from agentkit_prompts.rendered import Rendered
 from agentkit_prompts.template import Template
 
 __all__ = ["ExampleSelector", "ExamplesPrompt", "StaticSelector"]
@@ -47,8 +49,14 @@ class StaticSelector:
 
 
 class ExamplesPrompt(BasePrompt):
-    """Worked examples: its own, or those of the context, narrowed by the selector for this user input."""
+    """Worked examples: its own, or those of the context, narrowed by the selector for this user input.
 
+    Under a budget the last selected go first, input and output together.
+    """
+
+    items: ClassVar[str | None] = "examples"
+
+    size: Size = Size(cut="items", priority=20)
     examples: tuple[Example, ...] = ()
     """The pool to choose from; the examples of the context when empty."""
     selector: ExampleSelector = Field(default_factory=StaticSelector)
@@ -76,3 +84,8 @@ class ExamplesPrompt(BasePrompt):
         else:
             chosen = tuple(self.selector.select(ctx.user_input.text, pool))
         return ctx.view if chosen is ctx.examples else {**ctx.view, "examples": chosen}
+
+    def render_items(self, ctx: PromptContext, kept: int) -> Rendered:
+        """Render the first `kept` selected examples; they are not selected again."""
+        values = self.values(ctx)
+        return self.template.run({**values, "examples": values["examples"][:kept]}, locale=ctx.locale)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from agentkit_prompts.base import BasePrompt
+from agentkit_prompts.budget import Size
 from agentkit_prompts.errors import KwargsError, PromptError
 from agentkit_prompts.leaves import TextPrompt, UserInputPrompt
 from agentkit_prompts.schema import JsonSchema, merge_schemas
@@ -56,6 +57,13 @@ class Layers(BaseModel):
     system: Prompts = ()
     conversation: bool = True
     """Whether the conversation of the context is sent as messages."""
+    history: Size = Size(cut="items", priority=10)
+    """How much of the conversation is sent under a budget: its newest steps."""
+    history_block: int = 512
+    """Tokens between the points where a cut history may start. Larger keeps the prefix stable for more turns, and may
+    leave up to as many tokens unused."""
+    traffic: Size = Size(cut="items", priority=50)
+    """How much of this turn's tool traffic is sent under a budget: its newest steps, always the last one."""
     before_input: Prompts = ()
     input: Prompts = Field(default_factory=lambda: (_user_input(),))
     after_input: Prompts = ()

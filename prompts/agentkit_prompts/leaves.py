@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import ClassVar
 
 from pydantic import Field
 
 from agentkit_prompts.base import BasePrompt
+from agentkit_prompts.budget import Size
 from agentkit_prompts.template import Template
 
 __all__ = ["ConversationPrompt", "KnowledgePrompt", "MemoPrompt", "TextPrompt", "ToolPrompt", "UserInputPrompt"]
@@ -40,7 +42,11 @@ class ConversationPrompt(BasePrompt):
 
 
 class MemoPrompt(BasePrompt):
-    """The recalled documents, numbered from 1, each with its title or source."""
+    """The recalled documents, numbered from 1, each with its title or source. Under a budget the last go first."""
+
+    items: ClassVar[str | None] = "documents"
+
+    size: Size = Size(cut="items", priority=30)
 
     template: Template = Field(
         default_factory=lambda: default_template(
@@ -51,7 +57,11 @@ class MemoPrompt(BasePrompt):
 
 
 class KnowledgePrompt(BasePrompt):
-    """The recalled facts, one a line."""
+    """The recalled facts, one a line. Under a budget the last go first."""
+
+    items: ClassVar[str | None] = "knowledge"
+
+    size: Size = Size(cut="items", priority=40)
 
     template: Template = Field(
         default_factory=lambda: default_template(

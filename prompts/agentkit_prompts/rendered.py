@@ -6,6 +6,7 @@ when somebody asks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,10 +15,16 @@ from agentkit_prompts.context import Trust
 from agentkit_prompts.engine import Piece, Program, RenderedText, Trusted
 from agentkit_prompts.errors import PromptError
 from agentkit_prompts.parts import MARKER, Media
+from agentkit_prompts.tokens import TokenCounter, media_tokens
 
-__all__ = ["Rendered", "Segment", "Span"]
+__all__ = ["ELLIPSIS", "Rendered", "Segment", "Span", "tile"]
+
+ELLIPSIS = "\u2026"
+"""Stands where text was cut."""
 
 _OPENING = "<|media:"
+_SPACE = re.compile(r"\s+")
+_LONGEST_WORD = 80
 _TRUSTED_ROOTS = frozenset({"tools", "examples", "locale", "now", "extra"})
 
 
@@ -50,6 +57,8 @@ class Segment(NamedTuple):
     pointer: str
     trust: Trust
     media: Media | None = None
+    atomic: bool = False
+    """Whether it must be kept or dropped as a whole."""
 
 
 class Rendered:
@@ -60,16 +69,18 @@ class Rendered:
         media: The media parts in the order of their markers; a part used twice is here twice.
     """
 
-    __slots__ = ("_origin", "media", "text")
+    __slots__ = ("_count", "_origin", "media", "text")
 
     text: str
     media: tuple[Media, ...]
-    _origin: _Template | _Join | _Plain
+    _origin: _Template | _Join | _Plain | _Segments
+    _count: tuple[TokenCounter, int] | None
 
-    def __init__(self, text: str, media: tuple[Media, ...], origin: _Template | _Join | _Plain) -> None:
+    def __init__(self, text: str, media: tuple[Media, ...], origin: _Template | _Join | _Plain | _Segments) -> None:
         self.text = text
         self.media = media
         self._origin = origin
+        self._count = None
 
     @classmethod
     def from_text(cls, text: str, *, pointer: str = "", trust: Trust = "trusted") -> Rendered:
@@ -102,6 +113,8 @@ class Rendered:
             else:
                 if type(value) is RenderedText:
                     media.extend(value.rendered.media)
+                elif _OPENING in value:
+                    media.extend(_nested_media(value, values.get("wrapped_str")))
                 texts.append(value)
         text = "".join(texts)
         if text.count(_OPENING) != len(media):
@@ -109,8 +122,8 @@ class Rendered:
         return cls(text, tuple(media), _Template(program, pieces, values, prefixes))
 
     @classmethod
-    def join(cls, separator: str, children: Sequence[tuple[str, Rendered]]) -> Rendered:
-        """Join named renderings."""
+    def join(cls, separator: str, children: Sequence[tuple[str, Rendered]], label: str = "") -> Rendered:
+        """Join named renderings; the separators belong to `label`."""
         text = separator.join([child.text for _, child in children])
         media = tuple(part for _, child in children for part in child.media)
         if text.count(_OPENING) != len(media):
@@ -118,7 +131,7 @@ class Rendered:
                 f"joining {', '.join(name for name, _ in children)} with {separator!r} would form a media marker; "
                 "use a separator with a line break"
             )
-        return cls(text, media, _Join(separator, children))
+        return cls(text, media, _Join(separator, children, label))
 
     @property
     def as_wrapped(self) -> RenderedText:
@@ -140,6 +153,71 @@ class Rendered:
     def spans(self, prompt: str = "") -> tuple[Span, ...]:
         """Return the spans of the text."""
         return tuple(tile(self.segments(prompt)))
+
+    @property
+    def trust(self) -> Trust:
+        """The lowest trust in it."""
+        return "untrusted" if any(part.trust == "untrusted" for part in self.segments() if part.text) else "trusted"
+
+    def tokens(self, counter: TokenCounter) -> int:
+        """Return what it costs, media included; counted once per counter."""
+        known = self._count
+        if known is not None and known[0] is counter:
+            return known[1]
+        tokens = counter.count(self.text)
+        if self.media:
+            tokens = counter.count(MARKER.sub("", self.text)) + media_tokens(self.media)
+        self._count = (counter, tokens)
+        return tokens
+
+    def cut_points(self, most: int) -> list[int]:
+        """Return at most `most` ascending offsets, the end last, at which the text may be cut: between words where
+        there are any, never inside a media marker or an atomic passage."""
+        text, size = self.text, len(self.text)
+        points: list[int] = []
+        kept_whole = [(span.start, span.end) for span in self._whole_spans()]
+        for number in range(1, most):
+            point = size * number // most
+            space = _SPACE.search(text, point, min(size, point + _LONGEST_WORD))
+            point = space.end() if space else point
+            for start, end in kept_whole:
+                if start < point < end:
+                    point = end
+                    break
+            if point > (points[-1] if points else 0):
+                points.append(point)
+        if not points or points[-1] != size:
+            points.append(size)
+        return points
+
+    def _whole_spans(self) -> Iterator[Span]:
+        segments = list(self.segments())
+        for segment, span in zip((part for part in segments if part.text), tile(segments), strict=True):
+            if segment.media is not None or segment.atomic:
+                yield span
+
+    def cut(self, start: int, end: int) -> Rendered:
+        """Return the rendering without the characters from `start` to `end`, an ellipsis in their place."""
+        kept: list[Segment] = []
+        offset = 0
+        placed = False
+        for segment in self.segments():
+            begin, stop = offset, offset + len(segment.text)
+            offset = stop
+            if begin < start:
+                kept.append(segment._replace(text=segment.text[: start - begin]))
+            if not placed and stop > start:
+                kept.append(Segment(ELLIPSIS, segment.prompt, None, "", "trusted"))
+                placed = True
+            if stop > end and segment.text:
+                kept.append(segment._replace(text=segment.text[max(0, end - begin) :]))
+        return Rendered.from_segments(kept)
+
+    @classmethod
+    def from_segments(cls, segments: Sequence[Segment]) -> Rendered:
+        """Make a rendering of segments."""
+        text = "".join([segment.text for segment in segments])
+        return cls(text, tuple(part.media for part in segments if part.media is not None), _Segments(segments))
 
     def __str__(self) -> str:
         return self.plain
@@ -170,17 +248,30 @@ class _Plain:
         yield Segment(self.text, prompt, None, self.pointer, self.trust)
 
 
-class _Join:
-    __slots__ = ("children", "separator")
+class _Segments:
+    __slots__ = ("_segments",)
 
-    def __init__(self, separator: str, children: Sequence[tuple[str, Rendered]]) -> None:
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self._segments = segments
+
+    def segments(self, prompt: str) -> Iterator[Segment]:
+        for segment in self._segments:
+            path = f"{prompt}.{segment.prompt}" if prompt and segment.prompt else prompt or segment.prompt
+            yield segment._replace(prompt=path)
+
+
+class _Join:
+    __slots__ = ("children", "label", "separator")
+
+    def __init__(self, separator: str, children: Sequence[tuple[str, Rendered]], label: str) -> None:
+        self.label = label
         self.separator = separator
         self.children = children
 
     def segments(self, prompt: str) -> Iterator[Segment]:
         for index, (name, child) in enumerate(self.children):
             if index and self.separator:
-                yield Segment(self.separator, prompt, None, "", "trusted")
+                yield Segment(self.separator, prompt or self.label, None, "", "trusted")
             yield from child.segments(f"{prompt}.{name}" if prompt else name)
 
 
@@ -220,7 +311,15 @@ class _Template:
             if isinstance(value, Media):
                 yield Segment(value.marker, prompt, site.line, pointer, "untrusted", value)
             else:
-                yield Segment(str(value), prompt, site.line, pointer, trust)
+                yield Segment(str(value), prompt, site.line, pointer, trust, None, self._atomic(site.pointer, indices))
+
+    def _atomic(self, pointer: str, indices: Sequence[Any]) -> bool:
+        """Whether the value belongs to an item of the context that must not be cut."""
+        root, bracket, _ = pointer.partition("[{0}]")
+        if not bracket:
+            return False
+        items = self.values.get(root)
+        return isinstance(items, tuple) and bool(getattr(items[indices[0]], "atomic", False))
 
     def _trust(self, roots: Iterable[str], pointer: str, indices: Sequence[Any]) -> Trust:
         """Return the lowest trust among what an expression reads."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
+from agentkit_prompts.context import ToolSpec
 from agentkit_prompts.messages import Message
 from agentkit_prompts.parts import Media, MediaKind, Text
 
-__all__ = ["ESTIMATE", "MEDIA_TOKENS", "MESSAGE_OVERHEAD", "EstimateCounter", "TokenCounter", "media_tokens", "message_tokens"]
+__all__ = ["ESTIMATE", "MEDIA_TOKENS", "MESSAGE_OVERHEAD", "EstimateCounter", "TokenCounter", "media_tokens", "message_tokens", "tool_tokens"]
 
 MESSAGE_OVERHEAD = 4
 """Tokens a chat format spends around each message: role, delimiters."""
@@ -59,6 +60,23 @@ ESTIMATE = EstimateCounter()
 def media_tokens(media: Iterable[Media]) -> int:
     """Return what the media parts are taken to cost."""
     return sum(MEDIA_TOKENS[part.kind] for part in media)
+
+
+def tool_tokens(tools: Sequence[ToolSpec], counter: TokenCounter) -> int:
+    """Return what the tool specs cost as JSON; counted once per tuple of specs and counter."""
+    if not tools:
+        return 0
+    known = _TOOLS.get(id(tools))
+    if known is None or known[0] is not tools or known[1] is not counter:
+        if len(_TOOLS) >= _MOST_TOOLS:
+            _TOOLS.clear()
+        known = (tools, counter, sum(counter.count(tool.json) + MESSAGE_OVERHEAD for tool in tools))
+        _TOOLS[id(tools)] = known
+    return known[2]
+
+
+_TOOLS: dict[int, tuple[Sequence[ToolSpec], TokenCounter, int]] = {}
+_MOST_TOOLS = 1024
 
 
 @lru_cache(maxsize=64)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Sequence
+from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -69,14 +69,18 @@ class WrapPrompt(BasePrompt):
 
     def render(self, ctx: PromptContext) -> Rendered:
         """Render the wrapped prompts, then the template around them."""
-        rendered: list[tuple[str, Rendered]] = []
+        rendered: list[Rendered] = []
         for path, prompt in self.children:
             try:
-                rendered.append((path, prompt.render(ctx)))
+                rendered.append(prompt.render(ctx))
             except PromptError as error:
                 raise error.at(f"{path} ({prompt.label})") from error.__cause__
             except RecursionError:
                 raise PromptError(f"{path} ({prompt.label}): prompts wrap each other without end") from None
-        wrapped = Rendered.join("\n", rendered)
-        values: Mapping[str, Any] = {**self.values(ctx), "wrapped_str": wrapped.as_wrapped}
-        return self.template.run(values, locale=ctx.locale)
+        return self.render_around(ctx, rendered)
+
+    def render_around(self, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
+        """Join the children and render the template around them."""
+        named = [(path, child) for (path, _), child in zip(self.children, children, strict=True)]
+        wrapped = Rendered.join("\n", named).as_wrapped
+        return self.template.run({**self.values(ctx), "wrapped_str": wrapped}, locale=ctx.locale)

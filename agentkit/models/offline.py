@@ -1,0 +1,135 @@
+"""A stand-in for trying agentkit without a key: it quotes what was recalled and calls tools it is told to call."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentkit.models.base import Reply
+from agentkit.models.offline_tools import requested_calls
+from agentkit.models.scripted import speak
+from agentkit_prompts.context import Document
+from agentkit_prompts.messages import Message
+
+if TYPE_CHECKING:
+    from agentkit_prompts.composition import Composition
+
+__all__ = ["OfflineModel"]
+
+_WHO = "(Offline stand-in, not a language model: it can only quote recalled passages and call tools by their name.)"
+_POINTER = re.compile(r"documents\[(\d+)\](?:\.text)?")
+_SENTENCE_END = re.compile(r"(?<=[.!?])(?=\s)|(?<=[。！？])|\n[ \t]*(?=\n)|\n(?=[ \t]*(?:[-*+|#>]|\d+[.)] ))")
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+")
+_ENDING = re.compile(r"(?<=\w{3})(?:ies|ing|ed|es|e|s|y)$")
+_FILLERS = frozenset(
+    _WORD.findall(
+        "a about an and are as at be by can did do does for from has have how i in is it its me of on or our please "
+        "show tell that the their them then there these they this to was we were what when where which who why will "
+        "with you your"
+    )
+)
+_LEAST_SHARE = 0.35
+"""Of the weight of the question's words, the part a sentence must share: below it a quote answers something else."""
+_QUOTES = 2
+
+
+class _Sentence(NamedTuple):
+    text: str
+    words: frozenset[str]
+    around: frozenset[str]
+    """Words of the title and of the heading it stands under."""
+    source: str
+
+
+class OfflineModel:
+    """Answers without a language model, the same way every time, and says so.
+
+    - When the user asks for a tool by its name and gives the arguments (`use add with a=2, b=3`), it is called.
+    - When tools have answered, the reply is what they answered.
+    - Otherwise the reply is the sentences, out of the passages that are in the composition, that share most with the
+      question, each with its source as `[source#id]`. When none fits, it says that.
+    """
+
+    name = "offline"
+
+    async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
+        """Return tool calls, tool results or quotes; never raises."""
+        results = [message for message in composition.context.intermediate if message.role == "tool"]
+        if results:
+            text = "\n".join(message.text for message in results)
+        else:
+            calls, missing = requested_calls(composition.context.user_input.text, composition.tools)
+            if calls:
+                return Reply(Message("assistant", tool_calls=calls), finish_reason="tool_calls", model=self.name)
+            text = missing or _quotes(composition)
+        text = f"{text}\n\n{_WHO}"
+        if on_text is not None:
+            speak(text, on_text)
+        return Reply(Message("assistant", text), model=self.name)
+
+
+def _quotes(composition: Composition) -> str:
+    sentences = [sentence for source, title, text in _passages(composition) for sentence in _cut(text, title, source)]
+    best = _best(_words(composition.context.user_input.text), sentences)
+    if best:
+        return "\n\n".join(f"“{sentence.text}” [{sentence.source}]" for sentence in best)
+    if not sentences:
+        return "Nothing was recalled for this question, so there is nothing to quote."
+    return "None of the recalled passages answers this question."
+
+
+def _passages(composition: Composition) -> Iterator[tuple[str, str, str]]:
+    """Yield source, title and text of every passage that the prompt really shows."""
+    documents = composition.context.documents
+    shown: dict[tuple[int, str], None] = {}
+    for span in composition.spans:
+        found = _POINTER.fullmatch(span.pointer)
+        if found and int(found[1]) < len(documents):
+            shown[int(found[1]), composition.marked_text(span.message)[span.start : span.end]] = None
+    if not shown and documents:  # a template that shows them through a filter or a macro: look for their text instead
+        text = composition.text
+        shown = {(index, document.text): None for index, document in enumerate(documents) if document.text in text}
+    for index, text in shown:
+        yield _label(documents[index], index), documents[index].title, text
+
+
+def _label(document: Document, index: int) -> str:
+    if not document.source and not document.id:
+        return document.title or f"documents[{index}]"
+    return f"{document.source}#{document.id}" if document.id else document.source
+
+
+def _cut(text: str, title: str, source: str) -> Iterator[_Sentence]:
+    around = named = _words(title)
+    for sentence in map(str.strip, _SENTENCE_END.split(text)):
+        words = _words(sentence)
+        if sentence.startswith("#"):
+            around = named | words
+        elif words:
+            yield _Sentence(sentence, words, around - words, source)
+
+
+def _best(question: frozenset[str], sentences: list[_Sentence]) -> list[_Sentence]:
+    """Return the sentences that share most with the question; rare words count more than common ones."""
+    known = Counter(word for sentence in sentences for word in sentence.words | sentence.around)
+    weights = {word: math.log(1 + len(sentences) / (known[word] or 0.5)) for word in question}
+    total = sum(weights.values())
+
+    def share(sentence: _Sentence) -> float:
+        own = sum(weights[word] for word in question & sentence.words)
+        near = sum(weights[word] for word in question & sentence.around)
+        return (own + near / 2) / total / (1 + len(sentence.words) / 200) if own or len(question) == 1 else 0.0
+
+    ranked = (
+        sorted(((share(sentence), -place) for place, sentence in enumerate(sentences)), reverse=True) if total else []
+    )
+    least = max(_LEAST_SHARE, ranked[0][0] * 0.7) if ranked else 0.0
+    return [sentences[-place] for score, place in ranked[:_QUOTES] if score >= least]
+
+
+def _words(text: str) -> frozenset[str]:
+    words = (word.casefold() for word in _WORD.findall(text))
+    return frozenset(_ENDING.sub("", word) for word in words if word not in _FILLERS)

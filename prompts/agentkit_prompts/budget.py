@@ -1,0 +1,81 @@
+"""What a prompt may cost: `Size` per prompt, `Budget` for the whole composition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from agentkit_prompts.errors import PromptError
+
+__all__ = ["Budget", "Cut", "Size"]
+
+Cut: TypeAlias = Literal["none", "drop", "head", "tail", "middle", "items"] | Callable[[str, int], str]
+"""How a prompt gets smaller.
+
+`none`: it does not. `drop`: it goes as a whole. `head` and `tail`: that end is kept. `middle`: both ends are kept.
+`items`: the first items (documents, facts, examples) are kept whole. A callable gets the text and the tokens it may
+take, and returns the text to send.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many tokens a prompt may take, and how it gives way. Tokens are those of the chosen counter.
+
+    Under a budget, every prompt first gets its `min`; then prompts grow to their `target`, higher `priority` first,
+    equal ones in the order they are sent; what is left is shared in proportion to `flex` up to `max`.
+
+    Raises:
+        PromptError: The numbers contradict each other.
+    """
+
+    min: int = 0
+    """Tokens that must be kept (all there are, when there are fewer)."""
+    target: int | None = None
+    """Tokens to reach before the surplus is shared; all there are, when None."""
+    max: int | None = None
+    """Tokens it never exceeds, budget or not."""
+    priority: int = 0
+    """Higher grows first. Compared among siblings only: prompts inside one `WrapPrompt`, or those of the layers."""
+    cut: Cut = "none"
+    flex: float = 1.0
+    """Share of the surplus beyond `target`; 0 takes none."""
+
+    def __post_init__(self) -> None:
+        problems = []
+        if self.min < 0 or (self.target is not None and self.target < 0) or (self.max is not None and self.max < 0):
+            problems.append("min, target and max must not be negative")
+        if self.max is not None and self.min > self.max:
+            problems.append(f"min {self.min} is above max {self.max}")
+        if self.target is not None and self.max is not None and self.target > self.max:
+            problems.append(f"target {self.target} is above max {self.max}")
+        if not 0 <= self.flex < float("inf"):
+            problems.append(f"flex must be a finite number of 0 or more, got {self.flex}")
+        if isinstance(self.cut, str) and self.cut not in ("none", "drop", "head", "tail", "middle", "items"):
+            problems.append(f"unknown cut {self.cut!r}: use none, drop, head, tail, middle, items or a callable")
+        if problems:
+            raise PromptError(f"Size: {'; '.join(problems)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many tokens a composition may have.
+
+    Raises:
+        PromptError: The reserve leaves nothing.
+    """
+
+    limit: int
+    """Size of the context window."""
+    reserve: int = 0
+    """Tokens of it that are left free for the answer."""
+
+    def __post_init__(self) -> None:
+        if self.reserve < 0 or self.limit - self.reserve <= 0:
+            raise PromptError(f"Budget: a limit of {self.limit} tokens less a reserve of {self.reserve} leaves nothing")
+
+    @property
+    def tokens(self) -> int:
+        """What may be sent."""
+        return self.limit - self.reserve

@@ -1,0 +1,154 @@
+"""`fit`: the composition that remains when a budget, or the `max` of a prompt, says it must be smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentkit_prompts.budget import Budget
+from agentkit_prompts.composition import SEPARATOR, Composition, Fragment, Section, Trim
+from agentkit_prompts.errors import BudgetError
+from agentkit_prompts.fitting import Bounds, History, Node, largest, node_of, unit_order
+from agentkit_prompts.layers import PLACES
+from agentkit_prompts.rendered import Rendered
+from agentkit_prompts.tokens import MESSAGE_OVERHEAD, tool_tokens
+
+__all__ = ["fit"]
+
+
+def fit(whole: Composition, budget: Budget | None) -> Composition:
+    """Return the composition with as much of `whole` as fits.
+
+    Raises:
+        BudgetError: The minimums do not fit; names each with its tokens.
+    """
+    return _Fitting(whole, budget).result()
+
+
+class _Fitting:
+    """The siblings of one composition, the order in which they receive units, and the search for how many."""
+
+    def __init__(self, whole: Composition, budget: Budget | None) -> None:
+        self.whole = whole
+        self.budget = budget
+        layers, counter, ctx = whole.layers, whole.counter, whole.context
+        self.history = History(whole.conversation, counter, layers.history, by_role="user")
+        self.traffic = History(whole.intermediate, counter, layers.traffic, by_role="assistant", required=1)
+        self.leaves = [
+            (fragment, node_of(fragment.prompt, ctx, fragment.rendered, counter))
+            for section in whole.sections
+            for fragment in section.fragments
+        ]
+        self.nodes: list[tuple[str, Node]] = [(fragment.path, node) for fragment, node in self.leaves]
+        self.nodes += [("conversation", self.history), ("intermediate", self.traffic)]
+        self.order, self.required, self.bounds = unit_order(self.nodes)
+        self.fixed = tool_tokens(whole.tools, counter)
+        self._joined: dict[tuple[int, tuple[int, ...]], Rendered] = {}
+
+    def result(self) -> Composition:
+        """Search for the longest prefix of the order that fits, and build what it stands for."""
+        kept = len(self.order)
+        if self.budget is not None:
+            limit = self.budget.tokens
+            if self.tokens(self.required) > limit:
+                raise BudgetError(self._infeasible(limit))
+            if self.tokens(kept) > limit:
+                kept = largest(kept, lambda units: self.tokens(units) <= limit, self.required)
+        given = self.given(kept)
+        return self._build(given)
+
+    def given(self, units: int) -> list[int]:
+        """Return how many units each sibling has among the first `units` of the order."""
+        counts = [0] * len(self.nodes)
+        for index in self.order[:units]:
+            counts[index] += 1
+        return counts
+
+    def tokens(self, units: int) -> int:
+        """Return what the composition costs with the first `units` of the order, exactly as it would be sent."""
+        given = self.given(units)
+        counter = self.whole.counter
+        total = self.fixed + self.history.tokens(given[-2]) + self.traffic.tokens(given[-1])
+        sections = self._sections(given)
+        system, user, closing = sections[0], self._user(sections, given), sections[4]
+        for rendered in (system, user, closing if given[-1] else None):
+            if rendered is not None and rendered.text:
+                total += MESSAGE_OVERHEAD + rendered.tokens(counter)
+        return total
+
+    def _sections(self, given: Sequence[int]) -> list[Rendered]:
+        joined: list[Rendered] = []
+        first = 0
+        for place, section in enumerate(self.whole.sections):
+            size = len(section.fragments)
+            counts = tuple(given[first : first + size])
+            key = (place, counts)
+            known = self._joined.get(key)
+            if known is None:
+                parts = [
+                    (fragment.path, node.render(count))
+                    for (fragment, node), count in zip(self.leaves[first : first + size], counts, strict=True)
+                ]
+                known = self._joined[key] = Rendered.join(SEPARATOR, [part for part in parts if part[1].text], PLACES[place])
+            joined.append(known)
+            first += size
+        return joined
+
+    def _user(self, sections: Sequence[Rendered], given: Sequence[int]) -> Rendered:
+        key = (-1, tuple(given))
+        known = self._joined.get(key)
+        if known is None:
+            shown = [section for section in sections[1:4] if section.text]
+            known = shown[0] if len(shown) == 1 else Rendered.join(SEPARATOR, [("", part) for part in shown], "input")
+            self._joined[key] = known
+        return known
+
+    def _build(self, given: Sequence[int]) -> Composition:
+        whole = self.whole
+        sections: list[Section] = []
+        first = 0
+        for section, joined in zip(whole.sections, self._sections(given), strict=True):
+            fragments = [
+                Fragment(fragment.path, fragment.prompt, node.render(count), None)
+                for (fragment, node), count in zip(
+                    self.leaves[first : first + len(section.fragments)], given[first:], strict=False
+                )
+            ]
+            first += len(section.fragments)
+            sections.append(Section(tuple(fragments), joined))
+        trims = {
+            path: Trim(count, bounds.whole, self._why(path, node, bounds, count))
+            for (path, node), bounds, count in zip(self.nodes, self.bounds, given, strict=True)
+            if count < bounds.whole
+        }
+        return Composition(
+            whole.context,
+            whole.layers,
+            sections,
+            whole.counter,
+            whole.output_schema,
+            conversation=self.history.keep(given[-2], whole.layers.history_block),
+            intermediate=self.traffic.keep(given[-1]),
+            trims=trims,
+            budget=self.budget,
+        )
+
+    def _why(self, path: str, node: Node, bounds: Bounds, kept: int) -> str:
+        cut = node.size.cut
+        unit = "steps" if path in ("conversation", "intermediate") else "items" if cut == "items" else "pieces of text"
+        share = f"{kept} of {bounds.whole} {unit} kept" if kept else f"{bounds.whole} {unit} dropped"
+        if kept >= bounds.most:
+            return f"{share}: its max is {node.size.max} tokens"
+        assert self.budget is not None
+        return f"{share}: the budget is {self.budget.tokens} tokens"
+
+    def _infeasible(self, limit: int) -> str:
+        given = self.given(self.required)
+        needs = [
+            f"{path} {node.tokens(count)}" for (path, node), count in zip(self.nodes, given, strict=True) if count
+        ]
+        if self.fixed:
+            needs.append(f"tools {self.fixed}")
+        return (
+            f"what must be sent needs {self.tokens(self.required)} tokens and the budget is {limit}: {', '.join(needs)}; "
+            "raise the budget, lower a min, or give a prompt a cut that lets it shrink"
+        )

@@ -1,0 +1,255 @@
+"""Fitting a composition into a budget.
+
+Everything that may give way is cut into units, and all units stand in one fixed order that depends on the content
+alone. What is kept is a prefix of that order, found by bisection over exact counts: never over the limit, and a
+larger limit never removes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from agentkit_prompts.base import BasePrompt
+from agentkit_prompts.budget import Size
+from agentkit_prompts.context import PromptContext
+from agentkit_prompts.conversation import Conversation
+from agentkit_prompts.errors import BudgetError, PromptError
+from agentkit_prompts.rendered import Rendered
+from agentkit_prompts.tokens import TokenCounter, message_tokens
+
+__all__ = ["History", "Node", "largest", "node_of", "unit_order"]
+
+_STEPS = 256
+"""Into how many pieces text is cut at most."""
+
+
+def largest(upper: int, fits: Callable[[int], bool], lower: int = 0) -> int:
+    """Return a number from `lower` (taken to fit) to `upper` that fits, the largest where `fits` is monotone.
+
+    The search asks in an order of its own, so for two nested conditions the wider one never gets a smaller answer.
+    """
+    while lower < upper:
+        middle = (lower + upper + 1) // 2
+        if fits(middle):
+            lower = middle
+        else:
+            upper = middle - 1
+    return lower
+
+
+class Node(Protocol):
+    """Something that can be kept in part."""
+
+    @property
+    def size(self) -> Size:
+        """What its owner asked for."""
+        ...
+
+    @property
+    def units(self) -> int:
+        """Into how many units it falls."""
+        ...
+
+    @property
+    def required(self) -> int:
+        """How many of them must be kept whatever its size says."""
+        ...
+
+    def tokens(self, kept: int) -> int:
+        """Return what it costs with the first `kept` units of its order."""
+        ...
+
+
+class Bounds:
+    """The unit counts that the token numbers of a `Size` stand for."""
+
+    __slots__ = ("least", "most", "target", "whole")
+
+    def __init__(self, path: str, node: Node) -> None:
+        size, units = node.size, node.units
+        self.whole = units
+        self.most = units
+        if size.max is not None and node.tokens(units) > size.max:
+            limit = size.max
+            self.most = largest(units, lambda kept: node.tokens(kept) <= limit)
+            if self.most < node.required:
+                raise BudgetError(
+                    f"{path}: needs {node.tokens(node.required)} tokens and may take {limit}; "
+                    "raise its max, or give it a cut that lets it shrink"
+                )
+        self.least = node.required
+        if size.min > 0 and self.least < self.most:
+            floor = size.min
+            reached = largest(self.most, lambda kept: kept == 0 or node.tokens(kept - 1) < floor)
+            self.least = max(self.least, reached)
+        self.target = self.most
+        if size.target is not None:
+            goal = size.target
+            self.target = max(self.least, largest(self.most, lambda kept: node.tokens(kept) <= goal))
+
+
+def unit_order(nodes: Sequence[tuple[str, Node]]) -> tuple[list[int], int, list[Bounds]]:
+    """Return the order in which siblings receive units, as indices into `nodes`, and how many of them are required."""
+    bounds = [Bounds(path, node) for path, node in nodes]
+    order: list[int] = []
+    for index, bound in enumerate(bounds):
+        order += [index] * bound.least
+    required = len(order)
+    for index in sorted(range(len(nodes)), key=lambda i: -nodes[i][1].size.priority):
+        order += [index] * (bounds[index].target - bounds[index].least)
+    surplus: list[tuple[float, int, int]] = []
+    for index, (bound, (_, node)) in enumerate(zip(bounds, nodes, strict=True)):
+        extra, flex = bound.most - bound.target, node.size.flex
+        if extra and flex:
+            each = max(1, node.tokens(bound.most) - node.tokens(bound.target)) / extra / flex
+            surplus += [(number * each, -node.size.priority, index) for number in range(1, extra + 1)]
+    surplus.sort()
+    order += [index for _, _, index in surplus]
+    return order, required, bounds
+
+
+class _Leaf:
+    """A prompt without children, cut the way its size says."""
+
+    __slots__ = ("_cache", "_counter", "_ctx", "_points", "_prompt", "_whole", "size", "units")
+
+    def __init__(self, prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> None:
+        self.size = prompt.size
+        self._prompt = prompt
+        self._ctx = ctx
+        self._whole = whole
+        self._counter = counter
+        self._cache: dict[int, Rendered] = {}
+        self._points: list[int] = []
+        cut = self.size.cut
+        if not whole.text:
+            self.units = 0
+        elif cut == "none" or cut == "drop":
+            self.units = 1
+        elif cut == "items":
+            self.units = prompt.item_count(ctx)
+        elif callable(cut):
+            self.units = _STEPS
+        else:
+            self._points = whole.cut_points(_STEPS)
+            self.units = len(self._points)
+        self._cache[self.units] = whole
+        self._cache.setdefault(0, Rendered.from_text(""))
+
+    @property
+    def required(self) -> int:
+        """Everything, when it cannot be cut."""
+        return self.units if self.size.cut == "none" or (self.size.cut == "drop" and self.size.min > 0) else 0
+
+    def tokens(self, kept: int) -> int:
+        """Count the rendering of the first units."""
+        return self.render(kept).tokens(self._counter)
+
+    def render(self, kept: int) -> Rendered:
+        """Render the first units."""
+        known = self._cache.get(kept)
+        if known is None:
+            known = self._cache[kept] = self._cut(kept)
+        return known
+
+    def _cut(self, kept: int) -> Rendered:
+        cut, whole = self.size.cut, self._whole
+        if cut == "items":
+            return self._prompt.render_items(self._ctx, kept)
+        if callable(cut):
+            allowed = whole.tokens(self._counter) * kept // _STEPS
+            text = cut(whole.plain, allowed)
+            if not isinstance(text, str):
+                raise PromptError(f"{self._prompt.label}: its cut must return str, got {type(text).__name__}")
+            return Rendered.from_text(text, trust=whole.trust, pointer=whole.pointer)
+        points, size = self._points, len(whole.text)
+        if cut == "head":
+            return whole.cut(points[kept - 1], size)
+        if cut == "tail":
+            return whole.cut(0, points[-kept - 1])
+        head = (kept + 1) // 2
+        tail = kept - head
+        return whole.cut(points[head - 1], points[-tail - 1] if tail else size)
+
+
+class _Tree:
+    """A prompt around others: what is cut are its children, by the order among them."""
+
+    __slots__ = ("_cache", "_children", "_counter", "_ctx", "_order", "_prompt", "required", "size", "units")
+
+    def __init__(self, prompt: BasePrompt, ctx: PromptContext, counter: TokenCounter) -> None:
+        self.size = prompt.size
+        self._prompt = prompt
+        self._ctx = ctx
+        self._counter = counter
+        self._children = [(path, node_of(child, ctx, child.render(ctx), counter)) for path, child in prompt.children]
+        self._order, self.required, _ = unit_order(self._children)
+        self.units = len(self._order)
+        self._cache: dict[int, Rendered] = {}
+
+    def tokens(self, kept: int) -> int:
+        """Count the rendering of the first units."""
+        return self.render(kept).tokens(self._counter)
+
+    def render(self, kept: int) -> Rendered:
+        """Render with the children that the first units leave."""
+        known = self._cache.get(kept)
+        if known is None:
+            given = self._order[:kept]
+            children = [node.render(given.count(index)) for index, (_, node) in enumerate(self._children)]
+            known = self._cache[kept] = self._prompt.render_around(self._ctx, children)
+        return known
+
+
+def node_of(prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> _Leaf | _Tree:
+    """Return the node of a prompt; one with children that is not cut itself lets its children give way."""
+    if prompt.children and prompt.size.cut == "none" and whole.text:
+        return _Tree(prompt, ctx, counter)
+    return _Leaf(prompt, ctx, whole, counter)
+
+
+class History:
+    """Messages in whole steps: a user's turn with everything that answers it, or a model's calls with their results.
+
+    The newest steps are kept. Where that leaves a choice the cut moves to a block border, a point that depends on the
+    messages before it alone, so that the start of the history stays the same over several turns.
+    """
+
+    __slots__ = ("_count", "_messages", "_starts", "required", "size", "units")
+
+    def __init__(
+        self, messages: Conversation, counter: TokenCounter, size: Size, *, by_role: str, required: int = 0
+    ) -> None:
+        self.size = size
+        self._messages = messages
+        self._count = message_tokens(counter)
+        starts = [index for index, message in enumerate(messages) if message.role == by_role]
+        self._starts = starts if starts[:1] == [0] or not len(messages) else [0, *starts]
+        self.units = len(self._starts)
+        self.required = self.units if size.cut == "none" else min(required, self.units)
+
+    def tokens(self, kept: int) -> int:
+        """Count the messages of the newest steps."""
+        if kept <= 0:
+            return 0
+        totals, offset = self._messages.totals(self._count)
+        return totals[offset + len(self._messages)] - totals[offset + self._starts[-kept]]
+
+    def keep(self, kept: int, block: int = 0) -> Conversation:
+        """Return the newest steps, from a block border on when there is one among them."""
+        if kept >= self.units:
+            return self._messages
+        if kept <= 0:
+            return self._messages.slice(0, 0)
+        first = self.units - kept
+        if block:
+            totals, offset = self._messages.totals(self._count)
+            for step in range(first, self.units):
+                here, before = self._starts[step], self._starts[step - 1]
+                if totals[offset + here] // block != totals[offset + before] // block:
+                    first = step
+                    break
+        return self._messages.slice(self._starts[first], len(self._messages))
+
+
