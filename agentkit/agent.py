@@ -15,7 +15,7 @@ from agentkit_prompts.layers import Layers
 from agentkit_prompts.leaves import TextPrompt
 from agentkit_prompts.parts import Part
 from agentkit_prompts.schema import JsonSchema
-from agentkit_tools.dispatch import by_name
+from agentkit_tools import by_name
 from agentkit_tools.tool import Tool
 from typing_extensions import TypeVar
 

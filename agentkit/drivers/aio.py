@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 from agentkit_prompts.context import Document
 from agentkit_prompts.messages import ToolCall
 from agentkit_tools.context import ToolContext
-from agentkit_tools.dispatch import unknown_tool
+from agentkit_tools import unknown_tool
 from agentkit_tools.result import ToolResult
 from agentkit_tools.tool import Tool
 
