@@ -27,13 +27,15 @@ _ENDING = re.compile(r"(?<=\w{3})(?:ies|ing|ed|es|e|s|y)$")
 _FILLERS = frozenset(
     _WORD.findall(
         "a about an and are as at be by can did do does for from has have how i in is it its me of on or our please "
-        "show tell that the their them then there these they this to was we were what when where which who why will "
+        "show tell that the their them then there these they this to was we were what when where which who why under will "
         "with you your"
     )
 )
-_LEAST_SHARE = 0.35
+_LEAST_SHARE = 0.3
 """Of the weight of the question's words, the part a sentence must share: below it a quote answers something else."""
 _QUOTES = 2
+_LONGEST = 400
+"""Characters of one quote; what is cut off is marked."""
 
 
 class _Sentence(NamedTuple):
@@ -75,10 +77,14 @@ def _quotes(composition: Composition) -> str:
     sentences = [sentence for source, title, text in _passages(composition) for sentence in _cut(text, title, source)]
     best = _best(_words(composition.context.user_input.text), sentences)
     if best:
-        return "\n\n".join(f"“{sentence.text}” [{sentence.source}]" for sentence in best)
+        return "\n\n".join(f"“{_short(sentence.text)} [{sentence.source}]" for sentence in best)
     if not sentences:
         return "Nothing was recalled for this question, so there is nothing to quote."
     return "None of the recalled passages answers this question."
+
+
+def _short(text: str) -> str:
+    return f"{text}”" if len(text) <= _LONGEST else f"{text[:_LONGEST].rsplit(maxsplit=1)[0]}” ..."
 
 
 def _passages(composition: Composition) -> Iterator[tuple[str, str, str]]:
@@ -114,14 +120,14 @@ def _cut(text: str, title: str, source: str) -> Iterator[_Sentence]:
 
 def _best(question: frozenset[str], sentences: list[_Sentence]) -> list[_Sentence]:
     """Return the sentences that share most with the question; rare words count more than common ones."""
-    known = Counter(word for sentence in sentences for word in sentence.words | sentence.around)
-    weights = {word: math.log(1 + len(sentences) / (known[word] or 0.5)) for word in question}
+    known = Counter(word for sentence in sentences for word in sentence.words)
+    weights = {word: math.log(1 + len(sentences) / (known[word] or 1)) for word in question}
     total = sum(weights.values())
 
     def share(sentence: _Sentence) -> float:
         own = sum(weights[word] for word in question & sentence.words)
         near = sum(weights[word] for word in question & sentence.around)
-        return (own + near / 2) / total / (1 + len(sentence.words) / 200) if own or len(question) == 1 else 0.0
+        return (own + near * 0.7) / total / (1 + len(sentence.words) / 200)
 
     ranked = (
         sorted(((share(sentence), -place) for place, sentence in enumerate(sentences)), reverse=True) if total else []

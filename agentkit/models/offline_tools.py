@@ -14,6 +14,7 @@ __all__ = ["requested_calls"]
 _ORDER = re.compile(
     r"(?:\b(?:call|invoke|run|try|use|using|with)\b(?:\s+(?:the|a|tool|function))*\s*[\"'`]?)$", re.IGNORECASE
 )
+_QUESTION = re.compile(r"\b(?:how|what|why|when|should)\b[^.!?]*$", re.IGNORECASE)
 _CALLED = re.compile(r"[\"'`]?\s*(?:\(|\{|tool\b|function\b)", re.IGNORECASE)
 _QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|`([^`]*)`|“([^”]*)”")
 _BARE = re.compile(r"[^\s,;]+")
@@ -37,7 +38,7 @@ def requested_calls(text: str, tools: Sequence[ToolSpec]) -> tuple[tuple[ToolCal
     for position, (start, end, tool) in enumerate(found):
         stop = found[position + 1][0] if position + 1 < len(found) else len(text)
         arguments = _arguments(text[end:stop], tool.parameters)
-        ordered = bool(_ORDER.search(text[:start]) or _CALLED.match(text[end:]))
+        ordered = bool(_ORDER.search(text[:start]) or _CALLED.match(text[end:])) and not _QUESTION.search(text[:start])
         lacking = [name for name in _names(tool.parameters.get("required")) if name not in arguments]
         if not lacking and (ordered or arguments):
             calls.append(ToolCall(f"offline_{len(calls) + 1}", tool.name, json.dumps(arguments, ensure_ascii=False)))

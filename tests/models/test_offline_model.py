@@ -1,0 +1,205 @@
+"""The offline model: quotes what is in the prompt, calls what it is told to call, and never pretends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from agentkit.models import OfflineModel, Reply
+from agentkit_prompts import (
+    Composition,
+    Conversation,
+    Document,
+    Layers,
+    MemoPrompt,
+    Message,
+    PromptContext,
+    TextPrompt,
+    ToolCall,
+    ToolSpec,
+    compose,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+README = Document(
+    "# Fernlight\n\nFernlight renders maps on paper, with\nink from walnuts. It is slow.\n\n"
+    "## Licence\n\nApache-2.0, as the file says.\n\n- Python 3.11 to 3.14\n- Linux and macOS",
+    id="c1",
+    source="README.md",
+)
+PETS = Document("Cats purr. Dogs bark at night; 猫在睡觉。狗在叫。", id="c2", source="pets.md")
+NUMBERS = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "number"}}, "required": ["a", "b"]}
+ADD = ToolSpec("add", "Add two numbers.", NUMBERS)
+NOW = ToolSpec("current_time", "Tell the time.")
+TYPES = {name: {"type": name} for name in ("string", "integer", "boolean", "array", "object", "number")}
+ANY = ToolSpec("any.thing", "", {"type": "object", "properties": {**TYPES, "free": {}}})
+
+
+def composed(text: str, *, layers: Layers | None = None, **context: Any) -> Composition:
+    context.setdefault("documents", [README, PETS])
+    context.setdefault("tools", [ADD, NOW, ANY])
+    return compose(layers or Layers([MemoPrompt()]), PromptContext(user_input=text, **context))
+
+
+def ask(text: str, **context: Any) -> Reply:
+    return asyncio.run(OfflineModel().request(composed(text, **context)))
+
+
+def called(text: str) -> list[tuple[str, Any]]:
+    return [(call.name, json.loads(call.arguments)) for call in ask(text).message.tool_calls]
+
+
+@pytest.mark.parametrize(
+    ("question", "quote"),
+    [
+        ("What is Fernlight's ink made from?", "“Fernlight renders maps on paper, with\nink from walnuts.” [README.md#c1]"),
+        ("What do dogs do at night?", "“Dogs bark at night;"),
+        ("Under which licence is it?", "“Apache-2.0, as the file says.” [README.md#c1]"),
+        ("Which Python versions does it run on?", "“- Python 3.11 to 3.14” [README.md#c1]"),
+        ("狗在做什么？", "“狗在叫。” [pets.md#c2]"),
+    ],
+)
+def test_a_question_is_answered_with_the_sentence_that_fits_and_its_source(question: str, quote: str) -> None:
+    reply = ask(question)
+    assert reply.message.text.startswith(quote)
+    assert reply.finish_reason == "stop"
+
+
+def test_every_answer_says_what_it_is() -> None:
+    for text in ("What do dogs do?", "Who won in 1966?", "use add"):
+        assert "not a language model" in ask(text).message.text
+
+
+@pytest.mark.parametrize("question", ["What is the capital of France?", "Who?", "", "???", "the of and"])
+def test_when_nothing_fits_it_says_so_and_quotes_nothing(question: str) -> None:
+    reply = ask(question)
+    assert reply.message.text.startswith("None of the recalled passages answers this question.")
+    assert "“" not in reply.message.text
+
+
+def test_without_passages_it_says_that_nothing_was_recalled() -> None:
+    assert ask("What do dogs do?", documents=[]).message.text.startswith("Nothing was recalled")
+
+
+def test_a_passage_that_is_recalled_but_not_in_the_prompt_is_not_quoted() -> None:
+    only_first = Layers(TextPrompt("{{ documents[0].text }}"))
+    assert "bark" not in ask("What do dogs do at night?", layers=only_first).message.text
+    assert "walnuts" in ask("What is the ink from?", layers=only_first).message.text
+    assert ask("What do dogs do at night?", layers=Layers("No documents.")).message.text.startswith("Nothing was recalled")
+
+
+def test_passages_shown_through_a_filter_are_found_by_their_text() -> None:
+    joined = Layers(TextPrompt("{{ documents | map(attribute='text') | join('\n') }}"))
+    assert "bark at night" in ask("What do dogs do at night?", layers=joined).message.text
+
+
+@given(st.text(max_size=200), st.text(max_size=40))
+def test_a_quote_is_always_verbatim(text: str, question: str) -> None:
+    passage = Document(f"{text} Zebras like marmalade. {text}", id="z")
+    documents = [passage]
+    answer = ask(f"{question} zebras marmalade", documents=documents, tools=[]).message.text
+    shown = composed("", documents=documents).text
+    for piece in answer.split("“")[1:]:
+        quote = piece.rsplit("” [#z]", 1)[0].removesuffix("” ...")
+        assert quote in shown or "”" in text or "“" in text
+
+
+def test_a_very_long_sentence_is_cut_and_marked() -> None:
+    answer = ask("walrus", documents=[Document("walrus " * 200, id="w", source="w.md")]).message.text
+    assert "walrus” ... [w.md#w]" in answer
+    assert len(answer) < 600
+
+
+@pytest.mark.parametrize(
+    ("document", "label"),
+    [
+        (Document("Walrus.", source="a.md"), "[a.md]"),
+        (Document("Walrus.", title="Sea"), "[Sea]"),
+        (Document("Walrus."), "[documents[0]]"),
+        (Document("Walrus.", id="7"), "[#7]"),
+    ],
+)
+def test_a_source_is_named_as_well_as_it_can_be(document: Document, label: str) -> None:
+    assert f"“Walrus.” {label}" in ask("walrus", documents=[document]).message.text
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("use add with a=2, b=3", [("add", {"a": 2, "b": 3})]),
+        ("Please call the tool `add` with a = 2 and b: 3.5.", [("add", {"a": 2, "b": 3.5})]),
+        ('add {"a": 2, "b": 3}', [("add", {"a": 2, "b": 3})]),
+        ("add(a=2, b=3)!", [("add", {"a": 2, "b": 3})]),
+        ("add a is 2, b is -3", [("add", {"a": 2, "b": -3})]),
+        ("use add with a=2, b=3 and add with a=4, b=5", [("add", {"a": 2, "b": 3}), ("add", {"a": 4, "b": 5})]),
+        ("use add with a=two, b=3", [("add", {"a": "two", "b": 3})]),
+        ("use the current_time tool", [("current_time", {})]),
+        ("current_time() and add(a=1,b=2)", [("current_time", {}), ("add", {"a": 1, "b": 2})]),
+        (
+            "use any.thing with string=\"two words\", boolean=yes, array=[1, 2], object={\"k\": 1}",
+            [("any.thing", {"k": 1})],
+        ),
+        ("use any.thing with string=007 boolean=no integer=5 free=abc", [("any.thing", {"string": "007", "boolean": False, "integer": 5, "free": "abc"})]),
+        ("use any.thing with string='a b', free=\"x\", array=[1, [2]]", [("any.thing", {"string": "a b", "free": "x", "array": [1, [2]]})]),
+        ("use any.thing with number=2024-01-01", [("any.thing", {"number": "2024-01-01"})]),
+        ("use any.thing with string=", [("any.thing", {})]),
+        ("use any.thing {broken with integer=1", [("any.thing", {"integer": 1})]),
+    ],
+)  # fmt: skip
+def test_a_tool_is_called_when_it_is_asked_for_by_name(text: str, calls: list[tuple[str, Any]]) -> None:
+    assert called(text) == calls
+    assert ask(text).finish_reason == "tool_calls"
+
+
+def test_calls_of_one_reply_have_ids_of_their_own() -> None:
+    ids = [call.id for call in ask("add(a=1,b=2) add(a=1,b=2)").message.tool_calls]
+    assert len(set(ids)) == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["Please add 2 and 3", "What does add do?", "how should I use add?", "read-add a=1 b=2", "the current_time flies", "address a=1, b=2"]
+)
+def test_a_name_that_is_only_mentioned_is_not_a_call(text: str) -> None:
+    assert called(text) == []
+
+
+def test_an_order_with_missing_arguments_names_them() -> None:
+    assert ask("use add with a=2").message.text.startswith("The tool add also needs b: use add with b=...")
+
+
+def test_a_tool_that_is_not_offered_is_not_called() -> None:
+    assert not ask("use add with a=2, b=3", tools=[NOW]).message.tool_calls
+
+
+def test_after_the_tools_have_answered_the_answer_is_theirs() -> None:
+    calls = (ToolCall("1", "add", "{}"), ToolCall("2", "add", "{}"))
+    traffic = Conversation(
+        [
+            Message("assistant", tool_calls=calls),
+            Message("tool", "5", tool_call_id="1"),
+            Message("tool", "b: field required", tool_call_id="2"),
+        ]
+    )
+    reply = ask("use add with a=2, b=3", intermediate=traffic)
+    assert reply.message.text.startswith("5\nb: field required\n")
+    assert not reply.message.tool_calls
+
+
+def test_the_same_prompt_gets_the_same_answer() -> None:
+    assert len({ask("What do dogs do at night?") for _ in range(3)}) == 1
+
+
+def test_the_words_heard_are_the_answer() -> None:
+    heard: list[str] = []
+    reply = asyncio.run(OfflineModel().request(composed("What do dogs do?"), on_text=heard.append))
+    assert "".join(heard) == reply.message.text
+    assert len(heard) > 3
+
+
+@given(st.text(max_size=60), st.recursive(st.none() | st.text(max_size=5), lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["properties", "required", "type"]), inner)))
+def test_any_text_and_any_schema_is_survived(text: str, schema: Any) -> None:
+    tool = ToolSpec("t", "", schema if isinstance(schema, dict) else {"properties": schema, "required": schema})
+    asyncio.run(OfflineModel().request(composed(f"use t with {text} a={text}", tools=[tool])))
