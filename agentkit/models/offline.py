@@ -27,8 +27,8 @@ _ENDING = re.compile(r"(?<=\w{3})(?:ies|ing|ed|es|e|s|y)$")
 _FILLERS = frozenset(
     _WORD.findall(
         "a about an and are as at be by can did do does for from has have how i in is it its me of on or our please "
-        "show tell that the their them then there these they this to was we were what when where which who why under will "
-        "with you your"
+        "show tell that the their them then there these they this to was we were what when where which who why under "
+        "will with you your"
     )
 )
 _LEAST_SHARE = 0.3
@@ -127,7 +127,7 @@ def _best(question: frozenset[str], sentences: list[_Sentence]) -> list[_Sentenc
     def share(sentence: _Sentence) -> float:
         own = sum(weights[word] for word in question & sentence.words)
         near = sum(weights[word] for word in question & sentence.around)
-        return (own + near * 0.7) / total / (1 + len(sentence.words) / 200)
+        return (own + near * 0.7) / total / max(1.0, len(sentence.words) / 40)
 
     ranked = (
         sorted(((share(sentence), -place) for place, sentence in enumerate(sentences)), reverse=True) if total else []

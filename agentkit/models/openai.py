@@ -185,6 +185,8 @@ class OpenAIModel:
         loop = asyncio.get_running_loop()
         kept = self._clients.get(loop)
         if kept is None:
+            for ended in [known for known in self._clients if known.is_closed()]:
+                self._clients.pop(ended, None)  # it was closed without a word to its generators
             client = self._new_client()
             keeper = _close_with_loop(client, lambda: self._clients.pop(loop, None))
             kept = self._clients[loop] = client, keeper
