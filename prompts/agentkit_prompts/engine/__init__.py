@@ -5,6 +5,7 @@ from __future__ import annotations
 from agentkit_prompts.engine.meter import DEFAULT, Limits
 from agentkit_prompts.engine.program import Program, Syntax, compile_program
 from agentkit_prompts.engine.sites import Site
+from agentkit_prompts.engine.trace import Trace
 from agentkit_prompts.engine.values import Piece, RenderedText, Trusted
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "RenderedText",
     "Site",
     "Syntax",
+    "Trace",
     "Trusted",
     "compile_program",
 ]

@@ -49,7 +49,7 @@ def attribute(value: Any, name: str) -> Any:
             return value[name]
         except KeyError:
             return Undefined(name, value)
-    if kind is Undefined:
+    if isinstance(value, Undefined):
         value.fail()
     if name[:1] == "_":
         raise Fault(f"{name[:80]!r} is private: templates read public names only", name[:80])
@@ -80,9 +80,9 @@ def element(value: Any, key: Any) -> Any:
             return Undefined(key, value)
         except TypeError:
             raise Fault(f"a {type(key).__name__} cannot be a key") from None
-    if kind is Undefined:
+    if isinstance(value, Undefined):
         value.fail()
-    if type(key) is Undefined:
+    if isinstance(key, Undefined):
         key.fail()
     if isinstance(value, Mapping):
         return value[key] if key in value else Undefined(key, value)
@@ -98,7 +98,7 @@ def element(value: Any, key: Any) -> Any:
 
 def slice_of(value: Any, part: slice) -> Any:
     """Return `value[start:stop:step]`."""
-    if type(value) is Undefined:
+    if isinstance(value, Undefined):
         value.fail()
     if isinstance(value, list | tuple | str | range):
         return value[part]

@@ -1,4 +1,4 @@
-"""Turns the syntax tree of a template into one Python function that appends pieces to a list.
+"""Turns the syntax tree of a template into one Python function that appends text and marks to a trace.
 
 Scopes are Jinja's own (its symbol tables are used as they are). Everything a template can do goes through the
 functions in `_RUNTIME`, and every name in the code made is one of theirs, a local, or a number: text of the template
@@ -19,7 +19,8 @@ from agentkit_prompts.engine.filters import FILTERS
 from agentkit_prompts.engine.objects import GLOBALS, UNSET, Loop, Macro, Namespace
 from agentkit_prompts.engine.sites import Analysis
 from agentkit_prompts.engine.tests import TESTS
-from agentkit_prompts.engine.values import Fault, Undefined
+from agentkit_prompts.engine.trace import Group, emit
+from agentkit_prompts.engine.values import Fault, Nothing, Undefined
 from agentkit_prompts.errors import TemplateError
 
 __all__ = ["Code", "generate"]
@@ -39,12 +40,24 @@ _SPECIAL = ("caller", "kwargs", "varargs")
 
 
 class Code:
-    """The function made of a template, and the template line of each of its lines."""
+    """The function made of a template.
 
-    __slots__ = ("filename", "lines", "run")
+    Attributes:
+        run: `run(values.get, trace)` fills a trace.
+        groups: What each output statement prints: literals as text, expressions as the number of their site.
+        loops: Whether anything in it runs more than once.
+        filename: Name its frames have in a traceback.
+        lines: The template line of each of its lines.
+    """
 
-    def __init__(self, run: Callable[..., None], filename: str, lines: list[int]) -> None:
+    __slots__ = ("filename", "groups", "lines", "loops", "run")
+
+    def __init__(
+        self, run: Callable[..., None], groups: tuple[Group, ...], loops: bool, filename: str, lines: list[int]
+    ) -> None:
         self.run = run
+        self.groups = groups
+        self.loops = loops
         self.filename = filename
         self.lines = lines
 
@@ -96,7 +109,8 @@ def generate(tree: nodes.Template, analysis: Analysis, file: str | None, first_l
         exec(compile("\n".join(maker.code), filename, "exec"), space)  # noqa: S102
     except (SyntaxError, RecursionError, MemoryError) as error:
         raise TemplateError(f"the template cannot be compiled: {error}", file=file, line=first_line) from error
-    return Code(space["root"], filename, [line + first_line - 1 for line in maker.lines])
+    lines = [line + first_line - 1 for line in maker.lines]
+    return Code(space["root"], tuple(maker.groups), maker.loops, filename, lines)
 
 
 class _Generator(NodeVisitor):
@@ -109,6 +123,8 @@ class _Generator(NodeVisitor):
         self.count = 0
         self.outside: dict[str, str] = {}
         self.literals: set[str] = set()
+        self.groups: list[Group] = []
+        self.loops = False
         self.constants: dict[str, Any] = {**_RUNTIME, "__builtins__": _BUILTINS, "undefined": Undefined}
 
     # writing
@@ -141,10 +157,11 @@ class _Generator(NodeVisitor):
     def template(self, tree: nodes.Template) -> None:
         frame = _Frame(_Symbols())
         frame.symbols.analyze_node(tree)
-        self.write("def root(get, out, meter):")
+        self.write("def root(get, trace):")
         self.level += 1
-        self.write("add = out.append")
-        self.write("extend = out.extend")
+        self.write("meter = trace.meter")
+        self.write("extend = trace.texts.extend")
+        self.write("mark = trace.marks.append")
         start = len(self.code)
         self.enter(frame)
         self.block(tree.body, frame)
@@ -177,8 +194,9 @@ class _Generator(NodeVisitor):
     # statements
 
     def index(self, frame: _Frame) -> str:
+        """Return the code of the loop indices of a piece; empty outside loops."""
         if not frame.indices:
-            return "None"
+            return ""
         return frame.indices[0] if len(frame.indices) == 1 else f"({', '.join(frame.indices)})"
 
     def visit_Output(self, node: nodes.Output, frame: _Frame) -> None:
@@ -190,7 +208,13 @@ class _Generator(NodeVisitor):
                 items[-1] += item.data
             elif item.data:
                 items.append(item.data)
-        self.output([(item, None) if isinstance(item, str) else (item, self.expression(item, frame)) for item in items], frame)
+        self.output([(item, None) if isinstance(item, str) else (item, self.printed(item, frame)) for item in items], frame)
+
+    def printed(self, node: nodes.Node, frame: _Frame) -> str:
+        """Return the code of an expression that is printed: a counter is made text on the spot."""
+        code = self.expression(node, frame)
+        counter = isinstance(node, nodes.Getattr) and isinstance(node.node, nodes.Name) and node.node.name == "loop"
+        return f"text_of({code})" if counter and frame.loop and node.attr in _COUNTERS else code
 
     def output(self, items: list[tuple[str | nodes.Node, str | None]], frame: _Frame) -> None:
         """Write literals (text, None) and expressions (node, code) out."""
@@ -205,20 +229,26 @@ class _Generator(NodeVisitor):
                     self.write(f"{temp} if type({temp} := {code}) is str else text_kept(meter, {temp}),", item)
             self.write("))")
             return
-        if len(items) == 1 and isinstance(items[0][0], str):
-            self.write(f"add({items[0][0]!r})")
-            return
+        number = len(self.groups)
+        self.groups.append(tuple(item if isinstance(item, str) else self.numbers[id(item)] for item, _ in items))
+        index = self.index(frame)
+        texts: list[str] = []
         temps: list[str] = []
-        self.write("group = (")
         for item, code in items:
             if isinstance(item, str):
-                self.write(f"{item!r},")
+                texts.append(repr(item))
             else:
                 temps.append(self.fresh("t"))
-                self.write(f"({self.numbers[id(item)]}, {self.index(frame)}, ({temps[-1]} := {code})),", item)
-        self.write(")")
-        self.write(f"if {' and '.join(f'type({temp}) is str' for temp in temps)}: extend(group)")
-        self.write("else: emit(meter, out, group)")
+                texts.append(temps[-1])
+                self.write(f"{temps[-1]} = {code}", item)
+        if temps:
+            self.write(f"if {' and '.join(f'type({temp}) is str' for temp in temps)}:")
+            self.level += 1
+        self.write(f"extend(({', '.join(texts)},))")
+        self.write(f"mark({f'({number}, {index})' if index else number})")
+        if temps:
+            self.level -= 1
+            self.write(f"else: emit(trace, {number}, {index or None}, ({', '.join(temps)},))")
 
     def visit_Assign(self, node: nodes.Assign, frame: _Frame) -> None:
         self.line = node.lineno
@@ -292,9 +322,10 @@ class _Generator(NodeVisitor):
 
     def visit_For(self, node: nodes.For, frame: _Frame) -> None:
         self.line = node.lineno
+        self.loops = True
         for name in node.find_all(nodes.Name):
             if name.ctx == "store" and name.name == "loop":
-                raise nodes_error("`loop` cannot be assigned to", name.lineno)
+                raise CodeError("`loop` cannot be assigned to", name.lineno)
         uses = _uses_of_loop(node.body)
         counters = not node.recursive and all(use in _COUNTERS for use in uses)
         weight = 1 + sum(map(_size, node.body)) + (_size(node.test) if node.test is not None else 0)
@@ -398,7 +429,7 @@ class _Generator(NodeVisitor):
         used = {found.name for found in node.find_all(nodes.Name) if found.ctx == "load"}
         takes = [special in used and special not in names for special in _SPECIAL]
         if "caller" in names and len(node.defaults) < len(names) - names.index("caller"):
-            raise nodes_error("the argument `caller` of a macro needs a default", node.lineno)
+            raise CodeError("the argument `caller` of a macro needs a default", node.lineno)
         extra = [inner.symbols.declare_parameter(special) for special, take in zip(_SPECIAL, takes, strict=True) if take]
         inner.symbols.analyze_node(node)
         function = self.fresh("m")
@@ -429,7 +460,7 @@ class _Generator(NodeVisitor):
 
     def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
         """Refuse what nobody thought of."""
-        raise nodes_error(f"{type(node).__name__} is not part of prompt templates", node.lineno)
+        raise CodeError(f"{type(node).__name__} is not part of prompt templates", node.lineno)
 
     def name(self, name: str, frame: _Frame) -> str:
         return frame.symbols.ref(name)
@@ -493,7 +524,7 @@ class _Generator(NodeVisitor):
     def visit_Test(self, node: nodes.Test, frame: _Frame) -> str:
         value = self.expression(node.node, frame)
         if node.name == "defined":
-            return f"(type({value}) is not undefined)"
+            return f"(not isinstance({value}, undefined))"
         return f"{self.function('q', node.name, TESTS)}(meter, {value}{self.arguments(node, frame)})"
 
     def arguments(self, node: nodes.Filter | nodes.Test, frame: _Frame) -> str:
@@ -548,7 +579,7 @@ class _Generator(NodeVisitor):
             other = self.expression(node.expr2, frame)
         else:
             hint = "the inline if was false and has no else"
-            other = self.constant("u", Undefined("else", hint=hint))
+            other = self.constant("u", Nothing("else", hint=hint))
         return f"({self.expression(node.expr1, frame)} if {self.expression(node.test, frame)} else {other})"
 
     def visit_And(self, node: nodes.And, frame: _Frame) -> str:
@@ -573,7 +604,7 @@ class _Generator(NodeVisitor):
     visit_Add = visit_Sub = visit_Mul = visit_Div = visit_FloorDiv = visit_Mod = visit_Pow = binary
 
 
-class nodes_error(Exception):  # noqa: N801, N818
+class CodeError(Exception):
     """A mistake found while code is made."""
 
     def __init__(self, message: str, line: int) -> None:
@@ -651,7 +682,7 @@ def _slice_of(meter: Any, value: Any, start: Any, stop: Any, step: Any) -> Any:
     return made
 
 
-_BUILTINS = {"enumerate": enumerate, "len": len, "type": type}
+_BUILTINS = {"enumerate": enumerate, "isinstance": isinstance, "len": len, "type": type}
 _PYTHON_KEYWORDS = frozenset(__import__("keyword").kwlist)
 _RUNTIME: dict[str, Any] = {
     "Loop": Loop,
@@ -662,7 +693,7 @@ _RUNTIME: dict[str, Any] = {
     "call_method": methods.call_method,
     "concat": finalise.concat,
     "element": access.element,
-    "emit": finalise.emit,
+    "emit": emit,
     "join": operators.join,
     "keywords": _keywords,
     "mapping": _mapping,
@@ -671,6 +702,7 @@ _RUNTIME: dict[str, Any] = {
     "set_name": _set_name,
     "slice_of": _slice_of,
     "str": str,
+    "text_of": str,
     "text_kept": finalise.text_kept,
     "unpack": _unpack,
     **{f"binary_{number}": run for number, run in enumerate(operators.BINARY.values())},

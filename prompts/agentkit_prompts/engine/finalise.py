@@ -16,11 +16,11 @@ from uuid import UUID
 from pydantic import AnyUrl, BaseModel
 
 from agentkit_prompts.engine.meter import Meter
-from agentkit_prompts.engine.values import Composed, Fault, RenderedText, Trusted, Undefined
+from agentkit_prompts.engine.values import Composed, Fault, Nothing, RenderedText, Trusted, Undefined
 from agentkit_prompts.errors import TemplateError
 from agentkit_prompts.parts import Media, Text, neutralise_markers
 
-__all__ = ["OPENING", "concat", "emit", "json_text", "text", "text_kept"]
+__all__ = ["OPENING", "concat", "is_parts", "json_text", "parts_of", "text", "text_kept"]
 
 OPENING = "<|media:"
 _DEEPEST_DATA = 100
@@ -44,7 +44,7 @@ def text(meter: Meter, value: object) -> str:
     if kind is int or kind is float or kind is bool or value is None:
         return _number(value)
     if isinstance(value, Undefined):
-        value.fail()
+        return "" if kind is Nothing else value.fail()
     if isinstance(value, Enum):
         return text(meter, value.value)
     if isinstance(value, int | float):
@@ -54,9 +54,9 @@ def text(meter: Meter, value: object) -> str:
     if isinstance(value, _AS_STR):
         return _checked(meter, value)
     if hasattr(kind, "__prompt__"):
-        return "".join([part if isinstance(part, str) else part.alt for part in _parts(meter, value)])
-    if _is_parts(value):
-        return "".join([part if isinstance(part, str) else part.alt for part in _parts(meter, value)])
+        return "".join([part if isinstance(part, str) else part.alt for part in parts_of(meter, value)])
+    if is_parts(value):
+        return "".join([part if isinstance(part, str) else part.alt for part in parts_of(meter, value)])
     if isinstance(value, _AS_DATA) or _is_instance_of_dataclass(value):
         return json_text(meter, value)
     return _checked(meter, value)
@@ -65,26 +65,6 @@ def text(meter: Meter, value: object) -> str:
 def text_kept(meter: Meter, value: object) -> str:
     """Return the text of a value that goes into a buffer: rendered text stays what it is."""
     return value if type(value) in (RenderedText, Composed) else text(meter, value)  # type: ignore[return-value]
-
-
-def emit(meter: Meter, out: list[Any], group: tuple[Any, ...]) -> None:
-    """Append the pieces of one output statement, some of whose values are not plain text yet."""
-    for piece in group:
-        if type(piece) is str:
-            out.append(piece)
-            continue
-        site, index, value = piece
-        kind = type(value)
-        if kind is str or kind is RenderedText or kind is Trusted or kind is Composed:
-            out.append(piece)
-        elif isinstance(value, Media):
-            out.append(piece)
-        elif hasattr(kind, "__prompt__") or _is_parts(value):
-            out.extend([(site, index, part) for part in _parts(meter, value)])
-        else:
-            made = text(meter, value)
-            meter.chars(len(made))
-            out.append((site, index, made))
 
 
 def concat(meter: Meter, literals: frozenset[str], buffer: list[str]) -> str:
@@ -152,7 +132,7 @@ def _is_instance_of_dataclass(value: object) -> bool:
     return is_dataclass(value) and not isinstance(value, type)
 
 
-def _is_parts(value: object) -> bool:
+def is_parts(value: object) -> bool:
     if not isinstance(value, tuple | list):
         return False
     found = False
@@ -164,7 +144,7 @@ def _is_parts(value: object) -> bool:
     return found
 
 
-def _parts(meter: Meter, value: object, depth: int = 0) -> Iterator[str | Media]:
+def parts_of(meter: Meter, value: object, depth: int = 0) -> Iterator[str | Media]:
     """Yield the text and media of an object with `__prompt__`, or of a sequence of such."""
     meter.charge(2)
     if depth > _DEEPEST_DATA:
@@ -174,10 +154,10 @@ def _parts(meter: Meter, value: object, depth: int = 0) -> Iterator[str | Media]
     elif isinstance(value, str):
         yield value if type(value) in (str, RenderedText, Trusted) else str.__str__(value)
     elif hasattr(type(value), "__prompt__"):
-        yield from _parts(meter, value.__prompt__(), depth + 1)  # type: ignore[attr-defined]
+        yield from parts_of(meter, value.__prompt__(), depth + 1)  # type: ignore[attr-defined]
     elif isinstance(value, tuple | list):
         for part in value:
-            yield from _parts(meter, part, depth + 1)
+            yield from parts_of(meter, part, depth + 1)
     else:
         raise Fault(f"__prompt__ must give text or content parts, got {type(value).__name__}")
 

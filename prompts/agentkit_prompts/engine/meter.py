@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import thread_time
 from typing import Any, NoReturn
 
-from agentkit_prompts.engine.values import Fault, Undefined
+from agentkit_prompts.engine.values import Fault, Nothing, Undefined
 
 __all__ = ["DEFAULT", "Limits", "Meter"]
 
@@ -94,7 +94,7 @@ class Meter:
             self.charge(weight * len(value) + 2)  # type: ignore[arg-type]
             return value  # type: ignore[return-value]
         if isinstance(value, Undefined):
-            value.fail()
+            return () if kind is Nothing else value.fail()
         if isinstance(value, str):
             self.charge(weight * len(value) + 2)
             return str.__str__(value)

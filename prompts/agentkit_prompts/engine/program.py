@@ -9,15 +9,14 @@ from typing import Literal
 
 from jinja2 import nodes
 
-from agentkit_prompts.engine.codegen import Code, generate, nodes_error
-from agentkit_prompts.engine.finalise import OPENING
+from agentkit_prompts.engine.codegen import Code, generate, CodeError
 from agentkit_prompts.engine.fstring import parse_fstring
-from agentkit_prompts.engine.meter import DEFAULT, Limits, Meter
+from agentkit_prompts.engine.meter import DEFAULT, Limits
 from agentkit_prompts.engine.sandbox import parse
 from agentkit_prompts.engine.sites import Site, analyse
+from agentkit_prompts.engine.trace import Trace
 from agentkit_prompts.engine.values import Fault, Piece, UndefinedName, nearest
-from agentkit_prompts.errors import TemplateError
-from agentkit_prompts.parts import neutralise_markers
+from agentkit_prompts.errors import PromptError, TemplateError
 
 __all__ = ["Program", "Syntax", "compile_program"]
 
@@ -41,6 +40,8 @@ class Program:
 
     __slots__ = ("_code", "_limits", "file", "guarded", "kwargs", "literal", "names", "sites", "source")
 
+    _code: Code | None
+    _limits: Limits
     source: str
     literal: str | None
     names: Mapping[str, int]
@@ -70,11 +71,30 @@ class Program:
         put(self, "sites", analysis.sites)
         try:
             put(self, "_code", generate(tree, analysis, file, first_line))
-        except nodes_error as error:
+        except CodeError as error:
             raise TemplateError(str(error), file=file, line=error.line + first_line - 1) from error
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Program is read-only: compile another one to change {name!r}")
+
+    def trace(self, values: Mapping[str, object]) -> Trace:
+        """Evaluate the template over named values.
+
+        Raises:
+            TemplateError: Something is undefined, has no text, is not allowed, or takes more than the limits.
+        """
+        code = self._code
+        if code is None:
+            raise TemplateError("a literal template has nothing to run: use Program.literal", file=self.file)
+        trace = Trace(self._limits, code.groups, self.sites)
+        try:
+            code.run(values.get, trace)
+            trace.finish(code.loops)
+        except PromptError:
+            raise
+        except Exception as error:
+            raise self._located(code, error, values) from error
+        return trace
 
     def run(self, values: Mapping[str, object]) -> list[Piece]:
         """Evaluate the template over named values and return its text, cut at every `{{ }}`.
@@ -84,19 +104,10 @@ class Program:
         """
         if self.literal is not None:
             return [self.literal] if self.literal else []
-        out: list[Piece] = []
-        meter = Meter(self._limits)
-        try:
-            self._code.run(values.get, out, meter)
-            return _checked(out, meter, self.sites)
-        except TemplateError:
-            raise
-        except Exception as error:
-            raise self._located(error, values) from error
+        return self.trace(values).pieces()
 
-    def _located(self, error: Exception, values: Mapping[str, object]) -> TemplateError:
+    def _located(self, code: Code, error: Exception, values: Mapping[str, object]) -> TemplateError:
         """Say where in the template an error happened."""
-        code: Code = self._code
         line = None
         trace = error.__traceback__
         while trace is not None:
@@ -120,27 +131,6 @@ class Program:
 
     def __repr__(self) -> str:
         return f"Program({self.source[:40]!r})"
-
-
-def _checked(out: list[Piece], meter: Meter, sites: tuple[Site, ...]) -> list[Piece]:
-    """Check the length of what was printed, and break markers that are only text."""
-    total = 0
-    for at, piece in enumerate(out):
-        if type(piece) is str:
-            total += len(piece)
-            continue
-        value = piece[2]
-        if isinstance(value, str):
-            total += len(value)
-            if "<" in value and OPENING in value:
-                kind = type(value).__name__
-                if kind == "Composed":
-                    out[at] = (piece[0], piece[1], str.__str__(value))
-                elif kind != "RenderedText" and not sites[piece[0]].nested:
-                    out[at] = (piece[0], piece[1], neutralise_markers(value))
-    if total > meter.limits.output_chars:
-        meter.too_long(total)
-    return out
 
 
 def _literal(tree: nodes.Template) -> str | None:

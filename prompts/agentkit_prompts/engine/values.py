@@ -9,7 +9,7 @@ from typing import NoReturn, TypeAlias
 
 from agentkit_prompts.parts import Media
 
-__all__ = ["MISSING", "Composed", "Fault", "Piece", "RenderedText", "Trusted", "Undefined", "field_names", "nearest"]
+__all__ = ["MISSING", "Composed", "Fault", "Nothing", "Piece", "RenderedText", "Trusted", "Undefined", "field_names", "nearest"]
 
 _LONGEST_NAME = 64
 _MOST_NAMES = 100
@@ -83,6 +83,18 @@ class Undefined:
     __str__ = __bool__ = __len__ = __iter__ = __hash__ = __contains__ = __call__ = __getitem__ = fail
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = fail
     __int__ = __float__ = __index__ = __neg__ = __pos__ = __format__ = fail
+
+
+class Nothing(Undefined):
+    """The value of an inline `if` that was false and has no `else`: prints as nothing, is false and empty."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        return ""
 
 
 class UndefinedName(Fault):
