@@ -1,0 +1,110 @@
+"""Everything that can go wrong while memory is opened, written, indexed or searched.
+
+Every error says what went wrong, where, what was expected and what to do about it.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "HeadMoved",
+    "IndexBroken",
+    "IndexBusy",
+    "IngestError",
+    "KeyReused",
+    "MessageUnreadable",
+    "RecallError",
+    "ScopeError",
+    "StoreClosed",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreFull",
+    "StoreLocked",
+    "StoreReadOnly",
+    "StoreUnavailable",
+    "StoreVersion",
+]
+
+
+class StoreError(Exception):
+    """Base of every error of the memory layer."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be opened or reached."""
+
+
+class StoreLocked(StoreError):
+    """Another process kept the database locked for longer than the timeout. Nothing was written."""
+
+
+class StoreReadOnly(StoreError):
+    """The database file, its folder or its server does not accept writes. Nothing was written."""
+
+
+class StoreFull(StoreError):
+    """The disk is full or failing. The transaction was rolled back; what was stored before is intact."""
+
+
+class StoreCorrupt(StoreError):
+    """The file is not a database, or a damaged one. It is left as it is."""
+
+
+class StoreVersion(StoreError):
+    """The database, or a message in it, was written by a newer version of agentkit."""
+
+
+class StoreClosed(StoreError):
+    """The memory was closed."""
+
+
+class ScopeError(StoreError, ValueError):
+    """A scope that names nobody, or names that no database can hold."""
+
+
+class HeadMoved(StoreError):
+    """Another writer extended the conversation first. Nothing was written, and the view is up to date again.
+
+    Attributes:
+        expected: Messages the view held.
+        actual: Messages the conversation holds now.
+    """
+
+    def __init__(self, session: str, expected: int, actual: int) -> None:
+        super().__init__(
+            f"conversation {session!r}: another writer added {actual - expected} message(s) after message {expected}; "
+            "they are in `session.conversation` now: look at them, then append again"
+        )
+        self.expected = expected
+        self.actual = actual
+
+
+class KeyReused(StoreError):
+    """An idempotency key was used before, for other messages."""
+
+
+class MessageUnreadable(StoreError):
+    """A message that cannot be written as UTF-8 JSON, or a stored one that is none."""
+
+
+class IndexBusy(StoreError):
+    """Another process owns the index folder. What is written is queued in the database and indexed by the owner."""
+
+
+class IndexBroken(StoreError):
+    """The vector index failed. The database is intact, and the index can be rebuilt from it."""
+
+
+class IngestError(StoreError):
+    """A file that cannot be ingested. The others go on.
+
+    Attributes:
+        source: The file, as it was given.
+    """
+
+    def __init__(self, source: str, problem: str) -> None:
+        super().__init__(f"{source}: {problem}")
+        self.source = source
+
+
+class RecallError(StoreError):
+    """A question that cannot be asked."""

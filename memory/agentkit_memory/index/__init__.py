@@ -1,0 +1,1 @@
+"""The vector index: an index of what SQL holds, never the truth."""

@@ -1,0 +1,67 @@
+"""Text to term numbers: Unicode words, folded, without stop words, English ones stemmed; CJK as bigrams."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+import zlib
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
+
+from agentkit_memory.index.stemmer import stem
+
+__all__ = ["terms"]
+
+# Scripts written without spaces: Thai, Lao, Khmer, Japanese and Chinese. Their neighbouring pairs stand for words.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0966-\u0dff"
+_ASCII_WORD = re.compile(r"[a-z0-9]+")
+_WORD = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])(?:[^\W_]|[{_MARKS}]))+")
+_RUN = re.compile(rf"[{_UNSPACED}]")
+_ACCENTS = re.compile("[\u0300-\u036f]")
+_LONGEST = 64  # characters: longer ones are hashes and base64, and hashing their head is enough
+
+_STOP_LIST = """a about above after again all also am an and any are as at be because been before being below between
+    both but by can could did do does doing down during each few for from further had has have having he her here hers
+    herself him himself his how i if in into is it its itself just me more most my myself no nor not now of off on once
+    only or other our ours ourselves out over own s same she should so some such t than that the their theirs them
+    themselves then there these they this those through to too under until up us very was we were what when where
+    which while who whom why will with would you your yours yourself yourselves don didn doesn isn wasn aren weren won
+    wouldn couldn shouldn ll ve re d m"""
+_STOP_WORDS = frozenset(_STOP_LIST.split())
+
+
+def terms(text: str) -> Iterator[int]:
+    """Yield the number of each term of `text`, in order, with repetitions."""
+    text = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+    if text.isascii():
+        for word in _ASCII_WORD.findall(text):
+            number = _number(word)
+            if number is not None:
+                yield number
+        return
+    for word in _WORD.findall(text):
+        if _RUN.match(word):
+            for pair in pairwise(word) if len(word) > 1 else (word,):
+                yield _hash("".join(pair))
+        else:
+            number = _number(word)
+            if number is not None:
+                yield number
+
+
+@lru_cache(maxsize=1 << 16)
+def _number(word: str) -> int | None:
+    """Return the number of a word, or None for a stop word."""
+    if word in _STOP_WORDS:
+        return None
+    if not word.isascii():
+        word = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", word)))
+    return _hash(stem(word[:_LONGEST]))
+
+
+def _hash(term: str) -> int:
+    return zlib.crc32(term.encode("utf-8", "surrogatepass"))

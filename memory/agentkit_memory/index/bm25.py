@@ -1,0 +1,44 @@
+"""BM25 as sparse vectors: terms become numbers, a document's weights hold everything but the IDF.
+
+The IDF is multiplied in by the index at query time, over the scope that is read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from agentkit_memory.index.analysis import terms
+from agentkit_memory.index.base import SparseVector
+
+__all__ = ["SPACE", "document_vector", "indexed_text", "query_vector"]
+
+SPACE = "bm25-1"
+"""Name of what these vectors mean. Another analysis or other constants make another space."""
+
+_K1 = 1.2
+_B = 0.75
+_MEAN_LENGTH = 120
+"""Terms of a typical chunk. A constant: a real mean would tell one scope about the others."""
+
+
+def indexed_text(title: str, text: str) -> str:
+    """Return the text of an item that can be found: a passage is about its headings too."""
+    return f"{title}\n{text}" if title else text
+
+
+def document_vector(text: str) -> SparseVector:
+    """Return the weights of a text that is stored."""
+    counts = Counter(terms(text))
+    norm = _K1 * (1 - _B + _B * counts.total() / _MEAN_LENGTH)
+    return _vector((term, count * (_K1 + 1) / (count + norm)) for term, count in counts.items())
+
+
+def query_vector(text: str) -> SparseVector:
+    """Return the weights of a question: how often each of its terms occurs. Empty if it has only stop words."""
+    return _vector((term, float(count)) for term, count in Counter(terms(text)).items())
+
+
+def _vector(weights: Iterable[tuple[int, float]]) -> SparseVector:
+    ordered = sorted(weights)
+    return SparseVector([term for term, _ in ordered], [weight for _, weight in ordered])

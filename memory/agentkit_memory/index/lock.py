@@ -1,0 +1,60 @@
+"""An operating-system lock on the index folder: one process owns it.
+
+Taken before the index is loaded, because a second load that fails can damage the first owner's later writes.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from agentkit_memory.errors import IndexBroken, IndexBusy
+
+__all__ = ["FolderLock"]
+
+
+class FolderLock:
+    """Holds the lock until `release` is called or the process ends.
+
+    Raises:
+        IndexBusy: Somebody else holds it, in another process or in this one.
+        IndexBroken: The folder cannot be made or written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "lock"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise IndexBroken(f"{folder}: the index folder cannot be written ({error}); make it writable") from error
+        try:
+            _lock(self._file)
+        except OSError as error:
+            owner = os.pread(self._file, 20, 0).decode("ascii", "replace").strip() if os.name == "posix" else ""
+            os.close(self._file)
+            raise IndexBusy(
+                f"{folder}: the index is in use by {f'process {owner}' if owner else 'another process'}; what is "
+                "written is queued in the database and indexed by that process when it next recalls; to recall here, "
+                "end it"
+            ) from error
+        if os.name == "posix":
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Give the folder free."""
+        os.close(self._file)
+
+
+if os.name == "posix":
+    import fcntl
+
+    def _lock(file: int) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+else:  # pragma: no cover - Windows
+    import msvcrt
+
+    def _lock(file: int) -> None:
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]

@@ -1,0 +1,91 @@
+"""Brings the vector index to the state that SQL wants.
+
+`vector_state` is written in the transaction that writes the item. The index is written and flushed first and the
+row acknowledged after it, so a crash in between repeats a write and never loses one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import bindparam, delete, func, insert, literal, literal_column, select, update
+
+from agentkit_memory.index.base import Point, VectorIndex
+from agentkit_memory.index.bm25 import SPACE, document_vector, indexed_text
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.tables import items, vector_spaces, vector_state
+
+__all__ = ["attach", "catch_up", "pending"]
+
+_BATCH = 512
+
+_waiting = (vector_state.c.space == SPACE, vector_state.c.want != vector_state.c.have)
+_PENDING = (
+    select(vector_state.c.item_id, vector_state.c.want, items.c.title, items.c.text, items.c.scope_id)
+    .outerjoin(items, items.c.id == vector_state.c.item_id)
+    .where(*_waiting)
+    .order_by(vector_state.c.item_id)
+    .limit(_BATCH)
+)
+_COUNT = select(func.count()).select_from(vector_state).where(*_waiting)
+_this = (vector_state.c.item_id == bindparam("item"), vector_state.c.space == SPACE)
+_ACKNOWLEDGE = update(vector_state).where(*_this).values(have=bindparam("done"))
+_FORGET = delete(vector_state).where(
+    *_this, vector_state.c.want == bindparam("done"), vector_state.c.have == bindparam("done")
+)
+
+
+def pending(database: Database) -> int:
+    """Return how many items the index does not yet hold as it should."""
+    with database.read() as connection:
+        return int(connection.scalar(_COUNT) or 0)
+
+
+def attach(database: Database, index: VectorIndex) -> None:
+    """Make `vector_state` speak of this index: if it spoke of another one, everything is to be indexed anew."""
+    known = select(vector_spaces.c.index_id).where(vector_spaces.c.space == SPACE)
+    with database.read() as connection:
+        if connection.scalar(known) == index.id:
+            return
+    if index.count():
+        index.clear()  # it was filled from another database
+    with database.write() as connection:
+        connection.execute(delete(vector_state).where(vector_state.c.space == SPACE, vector_state.c.want < 0))
+        connection.execute(update(vector_state).where(vector_state.c.space == SPACE).values(have=0))
+        missing = select(items.c.id, literal(SPACE), literal_column("1"), literal_column("0")).where(
+            ~select(vector_state.c.item_id)
+            .where(vector_state.c.item_id == items.c.id, vector_state.c.space == SPACE)
+            .exists()
+        )
+        connection.execute(insert(vector_state).from_select(["item_id", "space", "want", "have"], missing))
+        connection.execute(delete(vector_spaces).where(vector_spaces.c.space == SPACE))
+        connection.execute(insert(vector_spaces).values(space=SPACE, index_id=index.id))
+
+
+def catch_up(database: Database, index: VectorIndex, on_batch: Callable[[int], None] | None = None) -> int:
+    """Bring the index to the wanted state and return how many items that took."""
+    total = 0
+    while True:
+        with database.read() as connection:
+            rows = connection.execute(_PENDING).all()
+        if not rows:
+            return total
+        points: list[Point] = []
+        gone: list[str] = []
+        for item, want, title, text, scope_id in rows:
+            if want > 0 and text is not None:
+                points.append(Point(item, document_vector(indexed_text(title, text)), scope_id))
+            else:
+                gone.append(item)
+        index.upsert(points)
+        index.delete(gone)
+        index.flush()
+        done = [{"item": row.item_id, "done": row.want} for row in rows]
+        with database.write() as connection:
+            connection.execute(_ACKNOWLEDGE, done)
+            removed = [each for each in done if each["done"] < 0]
+            if removed:
+                connection.execute(_FORGET, removed)
+        total += len(rows)
+        if on_batch is not None:
+            on_batch(total)

@@ -1,0 +1,52 @@
+"""What an ingestion did, and how far it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from agentkit_memory.errors import IngestError
+
+__all__ = ["IngestProgress", "IngestReport"]
+
+
+@dataclass(frozen=True, slots=True)
+class IngestProgress:
+    """How far an ingestion is."""
+
+    done: int
+    """Files done, those with errors too."""
+    total: int
+    """Files found."""
+    source: str
+    """The file that was just done."""
+    chunks: int
+    """Chunks written so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReport:
+    """What an ingestion did."""
+
+    added: tuple[str, ...] = ()
+    """Files that are new."""
+    changed: tuple[str, ...] = ()
+    """Files whose chunks were replaced."""
+    unchanged: tuple[str, ...] = ()
+    """Files that were stored already, with the same content."""
+    removed: tuple[str, ...] = ()
+    """Files that are gone from an ingested folder, and so from the store."""
+    errors: tuple[IngestError, ...] = ()
+    """Files that could not be read, and why. What was stored of them before is kept."""
+    chunks: int = 0
+    """Chunks of the added and changed files."""
+    pending: int = 0
+    """Items the index does not hold yet: another process owns it and will index them."""
+
+    @property
+    def files(self) -> int:
+        """How many files are in the store because of this call or before it."""
+        return len(self.added) + len(self.changed) + len(self.unchanged)
+
+    def with_pending(self, pending: int) -> IngestReport:
+        """Return the report with the number of items that wait for the index."""
+        return replace(self, pending=pending)

@@ -1,0 +1,207 @@
+"""`Memory`: conversations and documents in SQL, and an index to recall them by."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from threading import RLock
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from agentkit_memory.errors import IndexBusy, ScopeError, StoreClosed, StoreUnavailable
+from agentkit_memory.ingest.report import IngestProgress, IngestReport
+from agentkit_memory.scope import Scope, check_name
+from agentkit_memory.session import Session
+from agentkit_prompts.context import Document
+
+if TYPE_CHECKING:
+    from agentkit_memory.index.edge import EdgeIndex
+    from agentkit_memory.store.engine import Database
+
+__all__ = ["Memory"]
+
+
+class _Store:
+    """What the memories of one `open` share: the database, and the index once it is needed."""
+
+    def __init__(self, database: Database, folder: Path) -> None:
+        self.database = database
+        self.folder = folder
+        self._lock = RLock()
+        self._index: EdgeIndex | None = None
+        self._closed = False
+
+    def index(self) -> EdgeIndex:
+        """Return the index, loaded and speaking of this database.
+
+        Raises:
+            IndexBusy: Another process owns it.
+        """
+        from agentkit_memory.index.edge import EdgeIndex
+        from agentkit_memory.index.outbox import attach
+
+        with self._lock:
+            if self._closed:
+                raise StoreClosed(f"{self.database.where}: this memory was closed; open it again")
+            if self._index is None:
+                index = EdgeIndex(self.folder)
+                try:
+                    attach(self.database, index)
+                except BaseException:
+                    index.close()
+                    raise
+                self._index = index
+            return self._index
+
+    def catch_up(self) -> EdgeIndex:
+        """Return the index after writing to it what the outbox holds."""
+        from agentkit_memory.index.outbox import catch_up
+
+        with self._lock:
+            index = self.index()
+            catch_up(self.database, index)
+            return index
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            index, self._index = self._index, None
+            try:
+                if index is not None:
+                    index.close()
+            finally:
+                self.database.close()
+
+
+class Memory:
+    """What an agent remembers, within one scope.
+
+    Made by `open`. Methods may be called from any thread; close it, or use it as a context manager.
+    """
+
+    def __init__(self, store: _Store, scope: Scope) -> None:
+        self._store = store
+        self.scope = scope
+        """Whose memory is read and written."""
+        self._scope_id: int | None = None
+
+    @classmethod
+    def open(
+        cls,
+        target: str | os.PathLike[str],
+        *,
+        scope: Scope | str = "local",
+        index: str | os.PathLike[str] | None = None,
+        timeout: float = 5.0,
+    ) -> Memory:
+        """Open the memory in a folder, making it if there is none, or in a PostgreSQL database.
+
+        Args:
+            target: Folder that holds `memory.db` and `index/`, or a `postgresql://` URL.
+            scope: Whose memory to read and write; a string is the name of a tenant.
+            index: Folder of the vector index, where it is not `target/index`. Required with a URL.
+            timeout: Seconds to wait for a lock of another process.
+
+        Raises:
+            StoreError: The store is locked, read-only, corrupt, newer than this code, or cannot be reached.
+            ScopeError: The scope names nobody.
+        """
+        from agentkit_memory.store.engine import Database
+
+        scope = Scope.of(scope)
+        place: Path | str
+        if isinstance(target, str) and "://" in target:
+            if index is None:
+                raise StoreUnavailable(f"{target.split('://')[0]}://...: give the folder of the index too: index=...")
+            place, folder = target, Path(index)
+        else:
+            home = Path(target).expanduser()
+            place, folder = home / "memory.db", Path(index) if index is not None else home / "index"
+        return cls(_Store(Database.open(place, timeout=timeout), folder.expanduser()), scope)
+
+    def within(self, scope: Scope | str) -> Memory:
+        """Return the same store, seen from another scope. Closing either closes both."""
+        return Memory(self._store, Scope.of(scope))
+
+    def ingest(
+        self,
+        paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        *,
+        on_progress: Callable[[IngestProgress], None] | None = None,
+    ) -> IngestReport:
+        """Store text and Markdown files, and index them.
+
+        A file whose content is stored already is passed over, a changed one is replaced in one transaction, one that
+        is gone from an ingested folder is removed. It may be interrupted at any point and started again. While
+        another process owns the index, everything is stored and queued for it (`IngestReport.pending`).
+
+        Args:
+            paths: Files and folders. Named files may have any ending; in folders, text and Markdown files are taken.
+            on_progress: Called after every file.
+
+        Raises:
+            StoreError: The database cannot be written. Files that cannot be read are in `IngestReport.errors`.
+        """
+        from agentkit_memory.index.outbox import pending
+        from agentkit_memory.ingest.pipeline import ingest_files
+        from agentkit_memory.store.items import ItemStore
+
+        given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+        store = ItemStore(self._store.database, self._own_scope(), self.scope.key)
+        report = ingest_files(store, given, on_progress, self._index_if_free)
+        self._index_if_free()
+        return report.with_pending(pending(self._store.database))
+
+    def recall(self, query: str, *, limit: int = 5) -> tuple[Document, ...]:
+        """Return the passages that fit the question, best first, from what the scope may read.
+
+        Args:
+            query: The question, in any words.
+            limit: Most documents to return.
+
+        Raises:
+            IndexBusy: Another process owns the index.
+            RecallError: The query is no text, or the limit is less than 1.
+            StoreError: The database or the index cannot be read.
+        """
+        from agentkit_memory.recall import check_query, recall_documents
+
+        check_query(query, limit)
+        return recall_documents(self._store.database, self._store.catch_up(), self.scope, query, limit)
+
+    def session(self, session_id: str) -> Session:
+        """Open a conversation of this scope, making it if there is none.
+
+        Raises:
+            ScopeError: The id is empty, too long or holds NUL.
+            StoreError: The database cannot be read or written.
+        """
+        from agentkit_memory.store.conversations import Branch
+
+        check_name("session id", session_id)
+        if not session_id:
+            raise ScopeError("a session id cannot be empty: name the conversation")
+        return Session(Branch(self._store.database, self._own_scope(), session_id))
+
+    def close(self) -> None:
+        """Close the database and the index. Closing twice is fine."""
+        self._store.close()
+
+    def _own_scope(self) -> int:
+        if self._scope_id is None:
+            from agentkit_memory.store.scopes import scope_id
+
+            self._scope_id = scope_id(self._store.database, self.scope)
+        return self._scope_id
+
+    def _index_if_free(self) -> None:
+        with suppress(IndexBusy):  # its owner will do it
+            self._store.catch_up()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,74 @@
+"""`Scope`: whose memory is read and written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from itertools import product
+
+from agentkit_memory.errors import ScopeError
+
+__all__ = ["MAX_NAME", "Scope", "check_name"]
+
+MAX_NAME = 255
+"""Longest name of a tenant, user, session or agent, in characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose memory is meant: a tenant, and within it a user, a session, an agent.
+
+    What is stored belongs to exactly one scope. A reader sees an item when each name of the item's scope is either
+    empty (shared on that level) or the reader's own: a user reads the tenant's documents and their own, never
+    another user's; a reader without a user reads no user's.
+
+    Raises:
+        ScopeError: The tenant is missing, or a name is too long or holds NUL or an unpaired surrogate.
+    """
+
+    tenant: str
+    user: str = ""
+    session: str = ""
+    agent: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.tenant:
+            raise ScopeError("a scope needs a tenant: Scope('local') will do on one machine")
+        for field in fields(self):
+            check_name(f"Scope.{field.name}", getattr(self, field.name))
+
+    @classmethod
+    def of(cls, scope: Scope | str) -> Scope:
+        """Return `scope`, a plain string being the name of the tenant."""
+        if isinstance(scope, Scope):
+            return scope
+        if isinstance(scope, str):
+            return cls(scope)
+        raise ScopeError(f"expected a Scope or the name of a tenant, got {type(scope).__name__}")
+
+    def narrow(self, *, user: str = "", session: str = "", agent: str = "") -> Scope:
+        """Return the scope with the given names filled in; the tenant stays."""
+        return replace(self, user=user or self.user, session=session or self.session, agent=agent or self.agent)
+
+    @property
+    def key(self) -> str:
+        """One string per scope; the parts cannot run into each other because names hold no NUL."""
+        return "\0".join((self.tenant, self.user, self.session, self.agent))
+
+    def readable(self) -> tuple[Scope, ...]:
+        """Return the scopes a reader in this one sees: itself and every wider one of its tenant."""
+        levels = (("", name) if name else ("",) for name in (self.user, self.session, self.agent))
+        return tuple(Scope(self.tenant, *names) for names in product(*levels))
+
+
+def check_name(what: str, name: object) -> None:
+    """Refuse a name that cannot be stored.
+
+    Raises:
+        ScopeError: It is no text, too long, or holds NUL or an unpaired surrogate.
+    """
+    if not isinstance(name, str):
+        raise ScopeError(f"{what}: expected text, got {type(name).__name__}")
+    if len(name) > MAX_NAME:
+        raise ScopeError(f"{what}: {len(name)} characters, at most {MAX_NAME} can be stored")
+    if "\0" in name or (not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name)):
+        raise ScopeError(f"{what}: {name!r} holds NUL or an unpaired surrogate, which no database can store")

@@ -1,0 +1,1 @@
+"""SQL: the truth of what is remembered."""

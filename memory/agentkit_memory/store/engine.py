@@ -1,0 +1,221 @@
+"""`Database`: one engine, short transactions, and errors that say what to do."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Table, create_engine, event, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
+
+from agentkit_memory.errors import (
+    StoreClosed,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreLocked,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from agentkit_memory.store.migrate import REVISION, current_revision, migrate
+
+__all__ = ["Database", "translate"]
+
+_MIGRATION_LOCK = 0x61676E746B  # any number all of us agree on
+
+
+class Database:
+    """The database behind a memory, at its newest revision.
+
+    Writes of one process go one after the other: SQLite has one writer anyway, and waiting for a lock in the process
+    is fair and cheap where SQLite's own waiting is neither. PostgreSQL writes take connections from the pool.
+    """
+
+    def __init__(self, engine: Engine, where: str) -> None:
+        self.engine = engine
+        self.where = where
+        self._lock = RLock()
+        self._writer: Connection | None = None
+        self._closed = False
+
+    @classmethod
+    def open(cls, target: Path | str, *, timeout: float = 5.0) -> Database:
+        """Open, create or upgrade the database at a file path or a URL.
+
+        Args:
+            target: Path of a SQLite file (its folder is created), or a database URL.
+            timeout: Seconds to wait for another process that holds a lock.
+
+        Raises:
+            StoreError: The database is locked, read-only, corrupt, newer than this code or cannot be reached.
+        """
+        if isinstance(target, Path):
+            where = str(target)
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise StoreUnavailable(f"{where}: its folder cannot be made ({error}); choose another one") from error
+            engine = _sqlite(target, timeout)
+        else:
+            engine, where = _server(target, timeout)
+        database = cls(engine, where)
+        try:
+            with database.read() as connection:
+                current = current_revision(connection)
+            if current != REVISION:
+                with database.write() as connection:
+                    if not database.is_sqlite:
+                        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+                    migrate(connection, where)  # looks again, now that nobody else can
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether this is a file of our own rather than a server."""
+        return self.engine.dialect.name == "sqlite"
+
+    def insert(self, table: Table) -> sqlite.Insert | postgresql.Insert:
+        """Return an INSERT that has `on_conflict_do_update` and `on_conflict_do_nothing`."""
+        return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Lend a connection for reading."""
+        if self._closed:
+            raise _closed(self.where)
+        try:
+            with self.engine.connect() as connection:
+                yield connection
+        except DBAPIError as error:
+            raise translate(error, self.where) from error
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Lend a connection in a transaction: committed at the end, rolled back if anything is raised.
+
+        An `IntegrityError` passes through: it means something only to who wrote the statement.
+        """
+        try:
+            if not self.is_sqlite:
+                if self._closed:
+                    raise _closed(self.where)
+                with self.engine.begin() as connection:
+                    yield connection
+                return
+            with self._lock:
+                if self._closed:
+                    raise _closed(self.where)
+                writer = self._writer
+                if writer is None:
+                    writer = self._writer = self.engine.connect()
+                with writer.begin():
+                    driver: Any = writer.connection.driver_connection
+                    driver.execute("BEGIN IMMEDIATE")  # a writer that begins as a reader can be refused later
+                    yield writer
+        except IntegrityError:
+            raise
+        except DBAPIError as error:
+            raise translate(error, self.where) from error
+        except _driver_error(self.engine) as error:
+            raise translate(error, self.where) from error
+
+    def close(self) -> None:
+        """Close every connection. Closing twice is fine."""
+        with self._lock:
+            self._closed = True
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+            self.engine.dispose()
+
+
+def _driver_error(engine: Engine) -> type[Exception]:
+    error: type[Exception] = engine.dialect.loaded_dbapi.Error
+    return error
+
+
+def _sqlite(path: Path, timeout: float) -> Engine:
+    url = URL.create("sqlite", database=str(path))
+    engine = create_engine(url, connect_args={"timeout": timeout, "isolation_level": None, "check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _: object) -> None:
+        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "temp_store=MEMORY"):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    return engine
+
+
+def _server(address: str, timeout: float) -> tuple[Engine, str]:
+    try:
+        url = make_url(address)
+        if url.get_backend_name() != "postgresql":
+            raise StoreUnavailable(
+                f"{url.render_as_string()}: expected a folder or a postgresql:// URL; SQLite is opened by its folder"
+            )
+        if url.drivername == "postgresql":
+            url = url.set(drivername="postgresql+psycopg")
+        engine = create_engine(
+            url,
+            connect_args={
+                "connect_timeout": max(1, round(timeout)),
+                "options": f"-c lock_timeout={timeout * 1000:.0f}",
+            },
+        )
+    except ImportError as error:
+        raise StoreUnavailable(f"{address!r} needs psycopg: install the extra `postgres`") from error
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise StoreUnavailable(f"{address!r} is no database URL: expected postgresql://user@host/database") from error
+    return engine, url.render_as_string()  # which hides the password
+
+
+def _closed(where: str) -> StoreClosed:
+    return StoreClosed(f"{where}: this memory was closed; open it again")
+
+
+_SQLITE: tuple[tuple[str, type[StoreError], str], ...] = (
+    ("SQLITE_BUSY", StoreLocked, "another process is writing; nothing was written: try again, or end that process"),
+    ("SQLITE_LOCKED", StoreLocked, "another connection holds a lock; nothing was written: try again"),
+    (
+        "SQLITE_READONLY",
+        StoreReadOnly,
+        "nothing was written: make the file and its folder writable",
+    ),
+    ("SQLITE_FULL", StoreFull, "nothing was written, what was stored is intact: free some space and try again"),
+    ("SQLITE_IOERR", StoreFull, "nothing was written: check the disk"),
+    ("SQLITE_CORRUPT", StoreCorrupt, "the file is left as it is: restore a backup, or `sqlite3 FILE .recover`"),
+    ("SQLITE_NOTADB", StoreCorrupt, "the file is left as it is: move it away, or give another path"),
+    ("SQLITE_CANTOPEN", StoreUnavailable, "check that the folder exists and may be read and written"),
+    ("SQLITE_PERM", StoreUnavailable, "check that the file may be read and written"),
+    ("SQLITE_AUTH", StoreUnavailable, "check that the file may be read and written"),
+)
+_POSTGRES: tuple[tuple[str, type[StoreError], str], ...] = (
+    ("25006", StoreReadOnly, "nothing was written: connect to the primary, or make the transaction writable"),
+    ("42501", StoreReadOnly, "nothing was written: grant this user the right to write"),
+    ("55P03", StoreLocked, "another transaction holds the lock; nothing was written: try again"),
+    ("40", StoreLocked, "it collided with another transaction; nothing was written: try again"),
+    ("53", StoreFull, "nothing was written, what was stored is intact: the server is out of a resource"),
+    ("XX", StoreCorrupt, "the server reports damaged data: restore a backup"),
+)
+
+
+def translate(error: Exception, where: str) -> StoreError:
+    """Return our error for one of the driver's or SQLAlchemy's."""
+    cause: Any = error.orig if isinstance(error, DBAPIError) else error
+    code = getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or ""
+    said = str(cause).strip().split("\n")[0] or type(cause).__name__
+    table = _SQLITE if code.startswith("SQLITE") else _POSTGRES
+    for prefix, kind, advice in table:
+        if code.startswith(prefix):
+            return kind(f"{where}: {said}; {advice}")
+    if isinstance(error, DBAPIError) and (error.connection_invalidated or not code):
+        return StoreUnavailable(f"{where}: {said}; check that the server runs and the address is right")
+    return StoreError(f"{where}: {said} ({code or type(cause).__name__})")

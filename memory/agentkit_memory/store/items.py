@@ -1,0 +1,187 @@
+"""Documents and their chunks in SQL, written together with the outbox of the index."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+
+from agentkit_memory.index.bm25 import SPACE
+from agentkit_memory.ingest.chunks import Chunk
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.tables import documents, items, scopes, vector_state
+
+__all__ = ["ItemStore", "StoredItem"]
+
+_NAMESPACE = uuid.UUID("6b1c9d1e-4c63-5d0e-9d0b-3a6b8c2f7e51")
+_CHUNK = "chunk"
+
+_this_item = items.c.id == bindparam("item")
+_MOVE = (
+    update(items)
+    .where(_this_item)
+    .values(position=bindparam("at"), start=bindparam("first"), end=bindparam("last"), line=bindparam("row"))
+)
+_DELETE = delete(items).where(_this_item)
+_UNINDEX = (
+    update(vector_state)
+    .where(vector_state.c.item_id == bindparam("item"), vector_state.c.want > 0)
+    .values(want=-(vector_state.c.want + 1))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredItem:
+    """An item as recall reads it."""
+
+    id: str
+    text: str
+    title: str
+    content_hash: str
+    position: int
+    start: int
+    end: int
+    line: int
+    document_id: str
+    source: str
+    uri: str
+
+
+_READ = select(
+    items.c.id,
+    items.c.text,
+    items.c.title,
+    items.c.content_hash,
+    items.c.position,
+    items.c.start,
+    items.c.end,
+    items.c.line,
+    func.coalesce(items.c.document_id, ""),
+    func.coalesce(documents.c.source, ""),
+    func.coalesce(documents.c.uri, ""),
+).outerjoin(documents, documents.c.id == items.c.document_id)
+
+
+class ItemStore:
+    """The documents of one scope."""
+
+    def __init__(self, database: Database, scope_id: int, scope_key: str) -> None:
+        self.database = database
+        self.scope_id = scope_id
+        self._scope_key = scope_key
+
+    def content_hash(self, uri: str) -> str | None:
+        """Return the hash under which a document was stored, or None."""
+        with self.database.read() as connection:
+            found: str | None = connection.scalar(
+                select(documents.c.content_hash).where(documents.c.scope_id == self.scope_id, documents.c.uri == uri)
+            )
+        return found
+
+    def replace(self, uri: str, source: str, content_hash: str, chunks: Sequence[Chunk]) -> bool:
+        """Store a document in place of what was stored of it, in one transaction; say whether it is new.
+
+        A chunk whose heading path and text stay keeps its id, and the index does not hear of it.
+        """
+        document = str(uuid.uuid5(_NAMESPACE, f"{self._scope_key}\0{uri}"))
+        ids = _chunk_ids(document, chunks)
+        now = time.time()
+        with self.database.write() as connection:
+            self._one_writer(connection)
+            old = set(connection.scalars(select(items.c.id).where(items.c.document_id == document)))
+            row = {"source": source, "content_hash": content_hash, "chunks": len(chunks), "ingested_at": now}
+            new = self.database.insert(documents).values(id=document, scope_id=self.scope_id, uri=uri, **row)
+            known = connection.scalar(select(documents.c.id).where(documents.c.id == document)) is not None
+            connection.execute(new.on_conflict_do_update(index_elements=["id"], set_=row))
+            self._remove(connection, old.difference(ids))
+            moved = [(item, chunk) for item, chunk in zip(ids, chunks, strict=True) if item in old]
+            if moved:
+                connection.execute(
+                    _MOVE,
+                    [
+                        {"item": item, "at": chunk.position, "first": chunk.start, "last": chunk.end, "row": chunk.line}
+                        for item, chunk in moved
+                    ],
+                )
+            added = [(item, chunk) for item, chunk in zip(ids, chunks, strict=True) if item not in old]
+            if added:
+                connection.execute(insert(items), [self._row(item, document, chunk, now) for item, chunk in added])
+                self._enqueue(connection, [item for item, _ in added])
+        return not known
+
+    def remove_below(self, folder_uri: str, is_gone: Callable[[str], bool]) -> list[str]:
+        """Remove the documents below a folder whose address `is_gone`; return their names."""
+        below = folder_uri.rstrip("/") + "/"
+        here = documents.c.scope_id == self.scope_id, documents.c.uri.startswith(below, autoescape=True)
+        with self.database.read() as connection:
+            rows = connection.execute(
+                select(documents.c.id, documents.c.uri, documents.c.source).where(*here).order_by(documents.c.uri)
+            ).all()
+        gone = [row for row in rows if is_gone(row.uri)]
+        for row in gone:
+            with self.database.write() as connection:
+                self._one_writer(connection)
+                self._remove(
+                    connection, connection.scalars(select(items.c.id).where(items.c.document_id == row.id)).all()
+                )
+                connection.execute(delete(documents).where(documents.c.id == row.id))
+        return [row.source for row in gone]
+
+    @staticmethod
+    def read(connection: Connection, ids: Sequence[str], scope_ids: Sequence[int]) -> list[StoredItem]:
+        """Return those of the items that exist and belong to the given scopes."""
+        rows = connection.execute(_READ.where(items.c.id.in_(ids), items.c.scope_id.in_(scope_ids)))
+        return [StoredItem(*row) for row in rows]
+
+    def _one_writer(self, connection: Connection) -> None:
+        """Let one transaction at a time write a scope's documents; SQLite has one writer anyway."""
+        if not self.database.is_sqlite:
+            connection.execute(select(scopes.c.id).where(scopes.c.id == self.scope_id).with_for_update())
+
+    def _remove(self, connection: Connection, ids: Iterable[str]) -> None:
+        rows = [{"item": item} for item in ids]
+        if rows:
+            connection.execute(_UNINDEX, rows)
+            connection.execute(_DELETE, rows)
+
+    def _enqueue(self, connection: Connection, ids: Sequence[str]) -> None:
+        """Ask for the items to be indexed; one whose removal is still waiting gets the next version."""
+        new = self.database.insert(vector_state)
+        connection.execute(
+            new.on_conflict_do_update(
+                index_elements=["item_id", "space"], set_={"want": func.abs(vector_state.c.want) + 1}
+            ),
+            [{"item_id": item, "space": SPACE, "want": 1, "have": 0} for item in ids],
+        )
+
+    def _row(self, item: str, document: str, chunk: Chunk, now: float) -> dict[str, object]:
+        return {
+            "id": item,
+            "scope_id": self.scope_id,
+            "kind": _CHUNK,
+            "document_id": document,
+            "position": chunk.position,
+            "title": chunk.title,
+            "text": chunk.text,
+            "content_hash": hashlib.blake2b(chunk.text.encode(), digest_size=16).hexdigest(),
+            "start": chunk.start,
+            "end": chunk.end,
+            "line": chunk.line,
+            "created_at": now,
+        }
+
+
+def _chunk_ids(document: str, chunks: Sequence[Chunk]) -> list[str]:
+    """Name each chunk by what it says, and by how often the document said it before."""
+    space = uuid.UUID(document)
+    said: dict[tuple[str, str], int] = {}
+    ids = []
+    for chunk in chunks:
+        key = (chunk.title, chunk.text)
+        said[key] = said.get(key, 0) + 1
+        ids.append(str(uuid.uuid5(space, f"{said[key]}\0{chunk.title}\0{chunk.text}")))
+    return ids
