@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from agentkit_tools.context import ToolContext
 from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, ToolDefinitionError, ToolError
+from agentkit_tools.export import to_anthropic, to_mcp, to_openai, to_text
+from agentkit_tools.names import wire_name
 from agentkit_tools.policy import Approval, PolicyOptions, ToolPolicy
 from agentkit_tools.result import Content, ToolResult, ToolStatus
 from agentkit_tools.signature import Arguments
 from agentkit_tools.threads import abandoned_threads
 from agentkit_tools.tool import Tool, tool, unknown_tool
-from agentkit_tools.toolset import by_name
+from agentkit_tools.toolset import Toolset, TurnTools, by_name
+from agentkit_tools.wrapped import Proceed, WrappedTool
 
 __all__ = [
     "Approval",
@@ -17,6 +20,7 @@ __all__ = [
     "Arguments",
     "Content",
     "PolicyOptions",
+    "Proceed",
     "Tool",
     "ToolArgumentError",
     "ToolContext",
@@ -25,8 +29,16 @@ __all__ = [
     "ToolPolicy",
     "ToolResult",
     "ToolStatus",
+    "Toolset",
+    "TurnTools",
+    "WrappedTool",
     "abandoned_threads",
     "by_name",
+    "to_anthropic",
+    "to_mcp",
+    "to_openai",
+    "to_text",
     "tool",
     "unknown_tool",
+    "wire_name",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from inspect import Parameter, signature, unwrap
 from typing import Annotated, Any, NoReturn, TypeAlias, Unpack, get_args, get_origin, get_type_hints
@@ -17,7 +17,7 @@ from typing_extensions import is_typeddict
 from agentkit_tools.context import ToolContext
 from agentkit_tools.errors import ToolDefinitionError
 
-__all__ = ["Arguments", "Signature", "read_signature"]
+__all__ = ["Arguments", "Signature", "add_contexts", "context_parameters", "read_signature"]
 
 Arguments: TypeAlias = dict[str, Any]
 """Validated arguments by parameter name; those the model left out are absent."""
@@ -167,6 +167,29 @@ def read_signature(
     _build(result, tool)
     _describe(result, texts, defaults)
     return result
+
+
+def context_parameters(function: Callable[..., Any], *, tool: str, taken: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the parameters of `function` that receive the `ToolContext`.
+
+    Raises:
+        ToolDefinitionError: One of them has the name of an argument in `taken`.
+    """
+    try:
+        hints = _hints(function, tool, None)
+    except ToolDefinitionError:  # its other annotations are nobody's business here
+        hints = {name: hint for name, hint in getattr(function, "__annotations__", {}).items() if _is_context(hint)}
+    found = tuple([name for name, hint in hints.items() if name != "return" and _is_context(hint)])
+    if clashes := sorted(set(found) & set(taken)):
+        raise ToolDefinitionError(f"tool {tool}: {', '.join(clashes)} is both an argument and the context: rename it")
+    return found
+
+
+def add_contexts(names: tuple[str, ...], arguments: Arguments, context: Any) -> tuple[tuple[Any, ...], Arguments]:
+    """Bind arguments whose only additions are contexts."""
+    for name in names:
+        arguments[name] = context
+    return (), arguments
 
 
 def _default_of(field: FieldInfo, result: Signature, name: str) -> Any:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
 from inspect import isawaitable
 from typing import Any, Generic, Unpack, cast, overload
 
 from pydantic import ValidationError
+from pydantic_core import SchemaError as CoreSchemaError
 from typing_extensions import ParamSpec, TypeVar  # with defaults: a bare `Tool` is a tool of any function
 
 from agentkit_prompts.context import ToolSpec
@@ -17,7 +19,8 @@ from agentkit_prompts.messages import ToolCall
 from agentkit_tools.context import ToolContext
 from agentkit_tools.deadline import with_deadline
 from agentkit_tools.docstring import read_docstring
-from agentkit_tools.errors import ArgumentProblem, ToolArgumentError
+from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, ToolDefinitionError
+from agentkit_tools.foreign import SchemaError, normalise
 from agentkit_tools.functions import (
     Mode,
     as_coroutine,
@@ -30,10 +33,14 @@ from agentkit_tools.functions import (
     raw,
 )
 from agentkit_tools.guard import Gates, guarded, needs_approval
+from agentkit_tools.json_schema import validator_for
+from agentkit_tools.names import wire_name
 from agentkit_tools.policy import PolicyOptions, ToolPolicy
 from agentkit_tools.problems import find_problems
+from agentkit_tools.repair import mended, without_nulls
 from agentkit_tools.result import ToolResult, describe_error, to_content
-from agentkit_tools.signature import Arguments, read_signature
+from agentkit_tools.signature import Arguments, add_contexts, context_parameters, read_signature
+from agentkit_tools.strict import strict_parameters
 from agentkit_tools.threads import DeadlineError, run_in_thread
 
 __all__ = ["Tool", "tool", "unknown_tool"]
@@ -54,10 +61,12 @@ class Tool(Generic[P, R]):
         "__weakref__",
         "_bind",
         "_gates",
+        "_loose",
         "_mode",
         "_nothing",
         "_validator",
         "function",
+        "original_name",
         "policy",
         "spec",
     )
@@ -68,6 +77,8 @@ class Tool(Generic[P, R]):
     """How it is run."""
     function: Callable[P, R]
     """What it runs."""
+    original_name: str
+    """The name its author gave it; `name` is what providers accept of it."""
 
     def __init__(
         self,
@@ -79,6 +90,7 @@ class Tool(Generic[P, R]):
         bind: Callable[[Arguments, ToolContext[Any]], tuple[tuple[Any, ...], Arguments]] | None,
         mode: Mode,
         nothing: str,
+        original_name: str,
     ) -> None:
         self.spec = spec
         self.function = function
@@ -86,6 +98,8 @@ class Tool(Generic[P, R]):
         self._bind = bind
         self._mode: Mode = mode
         self._nothing = nothing
+        self.original_name = original_name
+        self._loose: Mapping[str, Any] | None = None
         self._adopt(policy)
 
     def _adopt(self, policy: ToolPolicy) -> None:
@@ -119,13 +133,61 @@ class Tool(Generic[P, R]):
         takes = read_signature(raw(function), text.parameters, tool=name, skip_first=is_unbound_method(function))
         returns = getattr(inner, "__annotations__", {}).get("return")
         return cls(
-            ToolSpec(name, text.text if description is None else description, takes.parameters),
+            ToolSpec(wire_name(name), text.text if description is None else description, takes.parameters),
             function,
             takes.validator.validate_json,
             ToolPolicy(**policy) if policy else _PLAIN,
             bind=takes.bind if takes.needs_binding else None,
             mode=mode_of(inner),
             nothing="done" if returns in (None, "None") else "null",
+            original_name=name,
+        )
+
+    @classmethod
+    def from_json_schema(
+        cls,
+        name: str,
+        description: str,
+        parameters: Mapping[str, Any] | None,
+        function: Callable[P, R],
+        **policy: Unpack[PolicyOptions],
+    ) -> Tool[P, R]:
+        """Make a tool whose parameters are described elsewhere: by a server, in a file, in another framework.
+
+        `function` receives the arguments by keyword, exactly as the model wrote them. Foreign type names (`dict`,
+        `float`, `HashMap`) are understood; see `validator_for` for what a schema may say that is not checked.
+
+        Args:
+            name: Any text. What a provider would refuse is replaced, see `wire_name`; `original_name` keeps it.
+            description: Text for the model.
+            parameters: JSON Schema of an object; None for a tool without parameters.
+            function: Sync or async; a parameter annotated `ToolContext` receives the context of the call.
+            **policy: Fields of `ToolPolicy`.
+
+        Raises:
+            ToolDefinitionError: The schema is none, describes something else than an object, or is nested too deeply.
+        """
+        try:
+            schema = normalise({"type": "object", "properties": {}} if parameters is None else parameters)
+            if schema.get("type", "object") != "object":
+                raise SchemaError(f"the parameters of a tool are an object, not {schema['type']}")
+            schema.setdefault("type", "object")
+            validator = validator_for(schema)
+        except (ValueError, TypeError, AttributeError, RecursionError, CoreSchemaError) as error:
+            raise ToolDefinitionError(
+                f"tool {name}: its JSON Schema cannot be used; {describe_error(error)}"
+            ) from error
+        inner = inner_function(function)
+        contexts = context_parameters(raw(function), tool=name, taken=schema.get("properties", ()))
+        return cls(
+            ToolSpec(wire_name(name), description, schema),
+            function,
+            validator.validate_json,
+            ToolPolicy(**policy) if policy else _PLAIN,
+            bind=partial(add_contexts, contexts) if contexts else None,
+            mode=mode_of(inner),
+            nothing="null",
+            original_name=name,
         )
 
     def but(
@@ -136,7 +198,8 @@ class Tool(Generic[P, R]):
         if name is not None or description is not None:
             spec = self.spec
             text = spec.description if description is None else description
-            other.spec = ToolSpec(name or spec.name, text, spec.parameters, strict=spec.strict)
+            other.original_name = name or self.original_name
+            other.spec = ToolSpec(wire_name(name) if name else spec.name, text, spec.parameters, strict=spec.strict)
         if policy:
             other._adopt(self.policy.but(**policy))
         return other
@@ -172,23 +235,52 @@ class Tool(Generic[P, R]):
         other.function = bound
         return other
 
+    def strict(self) -> Tool[P, R]:
+        """Return the tool with a schema in OpenAI's strict subset, which keeps a model from writing anything else.
+
+        Raises:
+            ToolDefinitionError: The parameters cannot be said in that subset; every place at fault is named.
+        """
+        if self.spec.strict:
+            return self
+        other = self._copy()
+        parameters = strict_parameters(self.spec.parameters, tool=self.name)
+        other.spec = ToolSpec(self.spec.name, self.spec.description, parameters, strict=True)
+        other._loose = self.spec.parameters
+        return other
+
     def validate(self, arguments: str) -> Arguments:
         """Return the arguments of a call, validated from its JSON text.
 
         Raises:
             ToolArgumentError: They cannot be used; the message names every problem.
         """
-        try:
-            return self._validator(arguments or "{}")
-        except Exception as error:
-            raise self._argument_error(arguments, error) from None
+        return self._read(arguments or "{}")[0]
 
-    def _argument_error(self, arguments: str, error: BaseException) -> ToolArgumentError:
-        if isinstance(error, ValidationError):
-            problems = find_problems(error, arguments or "{}", self.spec.parameters)
+    def _read(self, text: str) -> tuple[Arguments, str]:
+        """Return validated arguments and the text they come from, which is mended where that is wanted."""
+        try:
+            return self._validator(text), text
+        except Exception as error:
+            found = error
+        for meant in self._readings(text):
+            with suppress(ValidationError):
+                return self._validator(meant), meant
+        if isinstance(found, ValidationError):
+            problems = find_problems(found, text, self._loose or self.spec.parameters)
         else:
-            problems = [ArgumentProblem("", f"cannot be read ({describe_error(error)})")]
-        return ToolArgumentError(self.name, problems)
+            problems = [ArgumentProblem("", f"cannot be read ({describe_error(found)})")]
+        raise ToolArgumentError(self.name, problems) from None
+
+    def _readings(self, text: str) -> Iterator[str]:
+        """What the model may have meant by arguments that are not valid."""
+        parameters = self._loose or self.spec.parameters
+        if self._loose is not None and (bare := without_nulls(text, parameters)) is not None:
+            yield bare
+        if self.policy.repair and (whole := mended(text, parameters)) is not None:
+            yield whole
+            if (bare := without_nulls(whole, parameters)) is not None:
+                yield bare
 
     async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
         """Answer a model's call. Whatever happens, it ends in a result the model can read.
@@ -197,14 +289,17 @@ class Tool(Generic[P, R]):
             asyncio.CancelledError: The task that awaits the call was cancelled.
             KeyboardInterrupt: The user interrupted the process.
         """
+        text = call.arguments or "{}"
         try:
-            arguments = self._validator(call.arguments or "{}")
-        except Exception as error:
-            problem = self._argument_error(call.arguments, error)
-            return ToolResult(call.id, call.name, str(problem), "error", error=problem)
+            arguments = self._validator(text)
+        except Exception:
+            try:
+                arguments, text = self._read(text)
+            except ToolArgumentError as error:
+                return ToolResult(call.id, call.name, str(error), "error", error=error)
         if self._gates is None:
             return await self._attempt(call, arguments, context)
-        read = partial(self._validator, call.arguments or "{}")
+        read = partial(self._validator, text)
         return await guarded(self.policy, self._gates, call, context, read, partial(self._attempt, call))
 
     async def needs_approval(self, call: ToolCall, context: ToolContext[Any]) -> bool:
@@ -215,8 +310,8 @@ class Tool(Generic[P, R]):
         if self.policy.approval == "never" or context.approved:
             return False
         try:
-            return await needs_approval(self.policy, self._validator(call.arguments or "{}"), context)
-        except ValidationError:
+            return await needs_approval(self.policy, self.validate(call.arguments), context)
+        except ToolArgumentError:
             return False
         except Exception:
             return True  # the predicate failed: better to ask

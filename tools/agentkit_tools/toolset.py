@@ -1,17 +1,29 @@
-"""Toolsets."""
+"""Tools that belong together, and wrappers that change how they are offered or run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from inspect import isawaitable
+from typing import Any, TypeAlias, Unpack, overload
 
+from pydantic_core import from_json, to_json
+
+from agentkit_prompts.context import PromptContext
+from agentkit_prompts.messages import ToolCall
+from agentkit_tools.context import ToolContext
 from agentkit_tools.errors import ToolDefinitionError
+from agentkit_tools.policy import Approval, PolicyOptions
+from agentkit_tools.result import ToolResult
 from agentkit_tools.tool import Tool
+from agentkit_tools.wrapped import Proceed, WrappedTool
 
-__all__ = ["by_name"]
+__all__ = ["Toolset", "TurnTools", "by_name"]
+
+ToolLike: TypeAlias = Tool | Callable[..., Any]
 
 
-def by_name(tools: Iterable[Tool | Callable[..., Any]]) -> dict[str, Tool]:
+def by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
     """Return tools by the name a model calls them by; plain functions become tools.
 
     Raises:
@@ -25,6 +37,139 @@ def by_name(tools: Iterable[Tool | Callable[..., Any]]) -> dict[str, Tool]:
             clashes[one.name] = None
     if clashes:
         raise ToolDefinitionError(
-            f"more than one tool is named {', '.join(clashes)}: rename all but one with `tool.but(name=...)`"
+            f"more than one tool is named {', '.join(clashes)}: rename all but one with `tool.but(name=...)`,"
+            " or prefix a toolset with `toolset.prefixed(...)`"
         )
     return found
+
+
+class Toolset(Sequence[Tool]):
+    """An immutable sequence of tools with different names. Each method returns another toolset.
+
+    Raises:
+        ToolDefinitionError: Two tools have the same name.
+    """
+
+    __slots__ = ("_tools",)
+
+    def __init__(self, tools: Iterable[ToolLike] = ()) -> None:
+        self._tools = by_name(tools)
+
+    async def at(self, context: PromptContext) -> Toolset:
+        """Return the tools of one turn: the same in every turn. See `TurnTools`."""
+        return self
+
+    def prefixed(self, prefix: str) -> Toolset:
+        """Put `prefix` before every name."""
+        return self.renamed(lambda name: prefix + name)
+
+    def renamed(self, names: Mapping[str, str] | Callable[[str], str]) -> Toolset:
+        """Rename tools; names that a mapping does not have stay."""
+        rename = names if callable(names) else lambda name: names.get(name, name)
+        return Toolset(tool.but(name=rename(tool.original_name)) for tool in self)
+
+    def filtered(self, keep: Callable[[Tool], bool]) -> Toolset:
+        """Keep the tools that `keep` is true for."""
+        return Toolset(tool for tool in self if keep(tool))
+
+    def approved(self, approval: Approval = "always") -> Toolset:
+        """Make calls wait for a person's approval: always, or when a predicate says so."""
+        return self.governed(approval=approval)
+
+    def governed(self, **policy: Unpack[PolicyOptions]) -> Toolset:
+        """Change fields of the policy of every tool."""
+        return Toolset(tool.but(**policy) for tool in self)
+
+    def wrapped(self, around: Callable[[Proceed, ToolCall, ToolContext[Any]], Awaitable[ToolResult]]) -> Toolset:
+        """Run `around(proceed, call, context)` instead of every call; it awaits `proceed` to make the call."""
+        return Toolset(WrappedTool(tool, around) for tool in self)
+
+    def limited(self, calls: int) -> Toolset:
+        """Let one run make at most `calls` calls of all these tools together; further ones are denied."""
+        key = f"{', '.join(self._tools)} (together)"
+
+        async def count(proceed: Proceed, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
+            if context.calls is not None:
+                made = context.calls.get(key, 0)
+                if made >= calls:
+                    text = f"{call.name} was not called: at most {calls} calls of {key} may be made in one run."
+                    return ToolResult(call.id, call.name, text, "denied")
+                context.calls[key] = made + 1
+            return await proceed(call, context)
+
+        return self.wrapped(count)
+
+    def cached(self, most: int = 256) -> Toolset:
+        """Answer a call with the result of an equal one of the same run, if it succeeded; keep the `most` newest.
+
+        For tools that only read. Runs share nothing, because they may have different users.
+        """
+        kept: OrderedDict[tuple[str, str, bytes], ToolResult] = OrderedDict()
+
+        async def look_up(proceed: Proceed, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
+            try:
+                arguments = to_json(_sorted(from_json(call.arguments or "{}")))
+            except (ValueError, TypeError, RecursionError):
+                return await proceed(call, context)
+            key = (context.run_id, call.name, arguments)
+            if (found := kept.get(key)) is not None:
+                return found.answering(call)
+            result = await proceed(call, context)
+            if result.ok:
+                kept[key] = result
+                while len(kept) > most:
+                    kept.popitem(last=False)
+            return result
+
+        return self.wrapped(look_up)
+
+    def __add__(self, other: Iterable[ToolLike]) -> Toolset:
+        return Toolset([*self, *other])
+
+    @overload
+    def __getitem__(self, index: int) -> Tool: ...
+    @overload
+    def __getitem__(self, index: slice) -> Toolset: ...
+    def __getitem__(self, index: int | slice) -> Tool | Toolset:
+        tools = list(self._tools.values())
+        return Toolset(tools[index]) if isinstance(index, slice) else tools[index]
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._tools if isinstance(item, str) else item in self._tools.values()
+
+    def __repr__(self) -> str:
+        return f"Toolset({', '.join(self._tools)})"
+
+
+class TurnTools:
+    """Tools that are computed for each turn from its context.
+
+    `compute` may be sync or async, and may return a wrapped toolset.
+    """
+
+    __slots__ = ("_compute",)
+
+    def __init__(self, compute: Callable[[PromptContext], Iterable[ToolLike] | Awaitable[Iterable[ToolLike]]]) -> None:
+        self._compute = compute
+
+    async def at(self, context: PromptContext) -> Toolset:
+        """Return the tools of the turn that `context` opens.
+
+        Raises:
+            ToolDefinitionError: Two of them have the same name.
+        """
+        found = self._compute(context)
+        tools = await found if isawaitable(found) else found
+        return tools if isinstance(tools, Toolset) else Toolset(tools)
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,277 @@
+"""A validator of JSON text from a JSON Schema: what it accepts comes out exactly as the model wrote it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import ge, gt, le, lt
+from typing import Any
+
+from pydantic_core import CoreSchema, PydanticCustomError, SchemaError, SchemaValidator, core_schema
+
+__all__ = ["validator_for"]
+
+_ANY = core_schema.any_schema()
+_COMBINING = ("anyOf", "oneOf", "allOf", "$ref")
+
+
+def validator_for(schema: Mapping[str, Any]) -> SchemaValidator:
+    """Return the validator of the arguments a normalised object schema describes.
+
+    Unknown arguments are refused when the schema lists properties and does not say otherwise. `oneOf` is read as
+    `anyOf`; `not`, `if`, `contains`, `format`, references to other documents, and patterns that are not regular
+    (look-around, back-references) are not checked.
+    """
+    closed = "properties" in schema and not any(key in schema for key in _COMBINING)
+    if closed and "additionalProperties" not in schema and "patternProperties" not in schema:
+        schema = {**schema, "additionalProperties": False}
+    builder = _Builder(schema)
+    built = builder.build({"type": "object", **schema})
+    definitions = [definition for definition in builder.definitions.values() if definition is not None]
+    if definitions:
+        built = core_schema.definitions_schema(built, definitions)
+    return SchemaValidator(built)
+
+
+class _Builder:
+    """Translates one document; references are followed once each, so recursion ends."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.document = document
+        self.definitions: dict[str, CoreSchema | None] = {}
+
+    def build(self, schema: Any) -> CoreSchema:
+        if schema is False:
+            return core_schema.no_info_plain_validator_function(_refuse)
+        if not isinstance(schema, Mapping):
+            return _ANY
+        steps: list[CoreSchema] = []
+        base = self._base(schema)
+        if base is not _ANY:
+            steps.append(base)
+        if isinstance(reference := schema.get("$ref"), str):
+            steps.append(self._reference(reference))
+        for key in ("anyOf", "oneOf"):
+            if isinstance(options := schema.get(key), list) and options:
+                steps.append(_union([self.build(option) for option in options]))
+        if isinstance(parts := schema.get("allOf"), list):
+            steps.extend(self.build(part) for part in parts)
+        if not steps:
+            return _ANY
+        built = steps[0] if len(steps) == 1 else core_schema.chain_schema(steps)
+        return core_schema.nullable_schema(built) if schema.get("nullable") is True else built
+
+    def _base(self, schema: Mapping[str, Any]) -> CoreSchema:
+        if "const" in schema:
+            return _enum([schema["const"]])
+        if isinstance(schema.get("enum"), list) and schema["enum"]:
+            return _enum(schema["enum"])
+        kind = schema.get("type")
+        if kind is None and ("properties" in schema or "required" in schema):
+            kind = "object"
+        kinds = kind if isinstance(kind, list) else [kind]
+        built = [_KINDS[one](self, schema) for one in kinds if one in _KINDS]
+        return _union(built) if built else _ANY
+
+    def _reference(self, reference: str) -> CoreSchema:
+        if reference not in self.definitions:
+            target = self._target(reference)
+            if target is None or self._is_endless(reference):
+                return _ANY
+            self.definitions[reference] = None  # under way: what refers to it meanwhile needs no second look
+            built = self.build(target)
+            self.definitions[reference] = core_schema.no_info_after_validator_function(_same, built, ref=reference)
+        return core_schema.definition_reference_schema(reference)
+
+    def _target(self, reference: str) -> Any:
+        if not reference.startswith("#"):
+            return None
+        target: Any = self.document
+        for step in reference.split("/")[1:]:
+            name = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(target, Mapping):
+                target = target.get(name)
+            elif isinstance(target, list) and name.isdecimal() and int(name) < len(target):
+                target = target[int(name)]
+            else:
+                return None
+        return target
+
+    def _is_endless(self, reference: str) -> bool:
+        """Whether a reference leads back to itself without going into the value: it can judge none."""
+        seen: set[str] = set()
+        waiting = [self._target(reference)]
+        while waiting:
+            schema = waiting.pop()
+            if not isinstance(schema, Mapping):
+                continue
+            for key in ("anyOf", "oneOf", "allOf"):
+                if isinstance(options := schema.get(key), list):
+                    waiting.extend(options)
+            if isinstance(found := schema.get("$ref"), str):
+                if found == reference:
+                    return True
+                if found not in seen:
+                    seen.add(found)
+                    waiting.append(self._target(found))
+        return False
+
+    def _object(self, schema: Mapping[str, Any]) -> CoreSchema:
+        properties = schema.get("properties")
+        properties = properties if isinstance(properties, Mapping) else {}
+        required = set(schema.get("required", ()))
+        fields = {
+            name: core_schema.typed_dict_field(self.build(item), required=name in required)
+            for name, item in properties.items()
+        }
+        for name in required - set(fields):
+            fields[name] = core_schema.typed_dict_field(_ANY, required=True)
+        extra = schema.get("additionalProperties", True)
+        if extra is False and not schema.get("patternProperties"):
+            return self._sized(core_schema.typed_dict_schema(fields, extra_behavior="forbid"), schema, "Properties")
+        extras = self.build(extra) if isinstance(extra, Mapping) and not schema.get("patternProperties") else _ANY
+        built = core_schema.typed_dict_schema(fields, extra_behavior="allow", extras_schema=extras)
+        return self._sized(built, schema, "Properties")
+
+    def _array(self, schema: Mapping[str, Any]) -> CoreSchema:
+        heads, items = schema.get("prefixItems"), schema.get("items", True)
+        if isinstance(heads, list) and heads:
+            parts = [self.build(head) for head in heads]
+            if items is False:
+                built: CoreSchema = core_schema.tuple_schema(parts)
+            else:
+                built = core_schema.tuple_schema([*parts, self.build(items)], variadic_item_index=len(parts))
+            built = core_schema.no_info_after_validator_function(list, built)
+        else:
+            built = core_schema.list_schema(self.build(items), strict=True)
+        if schema.get("uniqueItems") is True:
+            built = core_schema.no_info_after_validator_function(_unique, built)
+        return self._sized(built, schema, "Items")
+
+    def _sized(self, built: CoreSchema, schema: Mapping[str, Any], noun: str) -> CoreSchema:
+        least, most = _count(schema.get(f"min{noun}")), _count(schema.get(f"max{noun}"))
+        if least is None and most is None:
+            return built
+
+        def check(value: Any) -> Any:
+            if (least is not None and len(value) < least) or (most is not None and len(value) > most):
+                bounds = f"at least {least or 0}" + ("" if most is None else f" and at most {most}")
+                raise PydanticCustomError("size", "expected {bounds} {noun}", {"bounds": bounds, "noun": noun.lower()})
+            return value
+
+        return core_schema.no_info_after_validator_function(check, built)
+
+    def _string(self, schema: Mapping[str, Any]) -> CoreSchema:
+        least, most = _count(schema.get("minLength")), _count(schema.get("maxLength"))
+        pattern = schema.get("pattern")
+        if isinstance(pattern, str):
+            try:
+                built = core_schema.str_schema(min_length=least, max_length=most, pattern=pattern, strict=True)
+                SchemaValidator(built)
+                return built
+            except SchemaError:
+                pass  # not a regular expression in the sense of one that always ends
+        return core_schema.str_schema(min_length=least, max_length=most, strict=True)
+
+    def _integer(self, schema: Mapping[str, Any]) -> CoreSchema:
+        whole = core_schema.float_schema(
+            strict=True, allow_inf_nan=False, multiple_of=1
+        )  # 5.0 is an integer to JSON Schema, and stays 5.0
+        return _bounded(_union([core_schema.int_schema(strict=True), whole], "expected an integer"), schema)
+
+    def _number(self, schema: Mapping[str, Any]) -> CoreSchema:
+        number = core_schema.float_schema(strict=True, allow_inf_nan=False)
+        return _bounded(_union([core_schema.int_schema(strict=True), number], "expected a number"), schema)
+
+
+_KINDS: dict[str, Callable[[_Builder, Mapping[str, Any]], CoreSchema]] = {
+    "object": _Builder._object,
+    "array": _Builder._array,
+    "string": _Builder._string,
+    "integer": _Builder._integer,
+    "number": _Builder._number,
+    "boolean": lambda _, __: core_schema.bool_schema(strict=True),
+    "null": lambda _, __: core_schema.none_schema(),
+}
+
+
+def _union(options: Sequence[CoreSchema], message: str | None = None) -> CoreSchema:
+    if len(options) == 1:
+        return options[0]
+    if message is None:
+        return core_schema.union_schema(list(options), mode="left_to_right")
+    return core_schema.union_schema(
+        list(options), mode="left_to_right", custom_error_type="type", custom_error_message=message
+    )
+
+
+def _bounded(built: CoreSchema, schema: Mapping[str, Any]) -> CoreSchema:
+    """Add the limits of a number."""
+    rules: list[tuple[str, Callable[[float], bool]]] = []
+    for key, exclusive, sign, least in (
+        ("minimum", "exclusiveMinimum", ">", True),
+        ("maximum", "exclusiveMaximum", "<", False),
+    ):
+        bound, strict = _number_or_none(schema.get(key)), schema.get(exclusive)
+        if bound is not None and strict is not True:
+            rules.append((f"{sign}= {bound}", partial(le if least else ge, bound)))
+        limit = bound if strict is True else _number_or_none(strict)
+        if limit is not None:
+            rules.append((f"{sign} {limit}", partial(lt if least else gt, limit)))
+    step = _number_or_none(schema.get("multipleOf"))
+    if step:
+        rules.append((f"a multiple of {step}", lambda value: abs(value / step - round(value / step)) < 1e-9))
+    if not rules:
+        return built
+
+    def check(value: Any) -> Any:
+        broken = [text for text, holds in rules if not holds(value)]
+        if broken:
+            raise PydanticCustomError("bounds", "expected a number {rules}", {"rules": " and ".join(broken)})
+        return value
+
+    return core_schema.no_info_after_validator_function(check, built)
+
+
+def _enum(values: Sequence[Any]) -> CoreSchema:
+    if all(type(value) is str for value in values):
+        return core_schema.literal_schema(list(values))
+    allowed = {_text(value) for value in values}
+    shown = ", ".join(_text(value) for value in values[:20])
+
+    def check(value: Any) -> Any:
+        if _text(value) not in allowed:
+            raise PydanticCustomError("enum", "expected one of {values}", {"values": shown})
+        return value
+
+    return core_schema.no_info_plain_validator_function(check)
+
+
+def _text(value: Any) -> str:
+    """One text per JSON value: 1 and 1.0 are the same number, 1 and true are not the same value."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def _unique(value: list[Any]) -> list[Any]:
+    if len({_text(item) for item in value}) < len(value):
+        raise PydanticCustomError("unique", "expected items that all differ")
+    return value
+
+
+def _refuse(value: Any) -> Any:
+    raise PydanticCustomError("nothing", "nothing is accepted here")
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _number_or_none(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,109 @@
+"""Arguments that are nearly right, mended: only where a policy or a strict schema asks for it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+__all__ = ["mended", "without_nulls"]
+
+_FENCE = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.S)
+_TOKEN = re.compile(
+    r"""(?P<double>"(?:[^"\\]|\\.)*")|(?P<single>'(?:[^'\\]|\\.)*')|(?P<comma>,(?=\s*[}\]]))|(?P<word>\b(?:True|False|None)\b)""",
+    re.S,
+)
+_WORDS = {"True": "true", "False": "false", "None": "null"}
+
+
+def mended(text: str, parameters: Mapping[str, Any]) -> str | None:
+    """Return JSON text for arguments with trailing commas, single quotes, Python's constants, a code fence around
+    them, or JSON inside of a string; None when that is not what is wrong with them.
+    """
+    if fence := _FENCE.fullmatch(text):
+        text = fence[1]
+    try:
+        value = _load(text)
+        while isinstance(value, str):
+            value = _load(value)
+        if not isinstance(value, dict):
+            return None
+        properties = parameters.get("properties", {})
+        mended = {name: _opened(item, properties.get(name)) for name, item in value.items()}
+        return to_json(mended).decode()
+    except (ValueError, RecursionError):
+        return None
+
+
+def without_nulls(text: str, parameters: Mapping[str, Any]) -> str | None:
+    """Return the arguments without the nulls that a strict schema makes a model write for what it leaves out.
+
+    `parameters` is the schema before it was made strict. None when nothing is to be left out.
+    """
+    try:
+        value = from_json(text)
+        pruned = _prune(value, parameters, parameters)
+        return None if pruned == value else to_json(pruned).decode()
+    except (ValueError, RecursionError):
+        return None
+
+
+def _load(text: str) -> Any:
+    try:
+        return from_json(text)
+    except ValueError:
+        return from_json(_TOKEN.sub(_as_json, text))
+
+
+def _as_json(token: re.Match[str]) -> str:
+    if token["single"] is not None:
+        return json.dumps(token["single"][1:-1].replace("\\'", "'").replace('\\"', '"'))
+    if token["comma"] is not None:
+        return ""
+    return _WORDS.get(token[0], token[0])
+
+
+def _opened(value: Any, schema: Any) -> Any:
+    """A string that holds the object or array its schema asks for."""
+    kind = schema.get("type") if isinstance(schema, Mapping) else None
+    if isinstance(value, str) and (kind in ("object", "array") or (kind is None and schema and "$ref" in schema)):
+        try:
+            found = _load(value)
+        except ValueError:
+            return value
+        return found if isinstance(found, dict | list) else value
+    return value
+
+
+def _prune(value: Any, schema: Any, document: Mapping[str, Any]) -> Any:
+    for _ in range(8):
+        if not isinstance(schema, Mapping) or not isinstance(schema.get("$ref"), str):
+            break
+        schema = document.get("$defs", {}).get(schema["$ref"].rpartition("/")[2])
+    if not isinstance(schema, Mapping):
+        return value
+    if isinstance(value, list):
+        return [_prune(item, schema.get("items"), document) for item in value]
+    if not isinstance(value, dict):
+        return value
+    properties, required = schema.get("properties", {}), schema.get("required", ())
+    return {
+        name: _prune(item, properties.get(name), document)
+        for name, item in value.items()
+        if item is not None or name in required or name not in properties or _takes_null(properties[name])
+    }
+
+
+def _takes_null(schema: Any) -> bool:
+    if not isinstance(schema, Mapping):
+        return True
+    kind = schema.get("type")
+    return (
+        kind == "null"
+        or (isinstance(kind, list) and "null" in kind)
+        or any(_takes_null(option) for option in schema.get("anyOf", ()))
+        or (kind is None and not any(key in schema for key in ("anyOf", "$ref", "enum", "const", "oneOf")))
+    )
