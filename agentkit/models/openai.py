@@ -160,8 +160,6 @@ class OpenAIModel:
         """Raise what goes wrong inside as one of our errors."""
         try:
             yield
-        except ModelError:
-            raise
         except Exception as error:
             from agentkit.models.openai_errors import translate
 

@@ -79,6 +79,11 @@ def test_interleaved_calls_without_an_index_are_kept_apart_by_their_id() -> None
     assert called(reader) == [("add", "[]"), ("mul", "()")]
 
 
+def test_a_name_repeated_with_every_piece_is_one_call() -> None:
+    reader = read(call(0, None, "add", '{"a"'), call(0, None, "add", ": 1}"), call(0, None, "add", ""))
+    assert called(reader) == [("add", '{"a": 1}')]
+
+
 def test_a_name_in_pieces_is_joined() -> None:
     assert called(read(call(0, "a", "look"), call(0, name="_up"), call(0, arguments="{}"))) == [("look_up", "{}")]
 

@@ -30,6 +30,8 @@ from agentkit.models import (
 from agentkit_prompts import Composition, Conversation, Layers, Message, PromptContext, ToolCall, ToolSpec, compose
 from tests.servers import ChatServer, calls, chunk, completion, hangs, in_turn, says, sends, streams
 
+pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")  # such as an open socket
+
 T = TypeVar("T")
 KEY = "sk-a-very-secret-key-0123456789"
 
@@ -571,6 +573,33 @@ def test_a_client_of_ones_own_is_used_and_left_open(server: ChatServer) -> None:
             return reply.message.text, client.is_closed()
 
     assert run(main()) == ("Hi", False)
+
+
+def test_a_client_of_ones_own_that_was_closed_is_not_told_as_a_fault_of_the_model(server: ChatServer) -> None:
+    from openai import AsyncOpenAI
+
+    async def main() -> None:
+        client = AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0)
+        await client.close()
+        await OpenAIModel("m", client=client).request(composed())
+
+    with pytest.raises(RuntimeError, match="closed"):
+        run(main())
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_event_loop_that_was_closed_without_ceremony_is_forgotten(server: ChatServer) -> None:
+    model = model_for(server, server.on("abrupt", says("Hi")))
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(model.request(composed()))
+    loop.close()
+    assert run(model.request(composed())).message.text == "Hi"
+    assert not model._clients
+
+
+def test_a_whole_reply_that_is_cut_is_unavailable(server: ChatServer) -> None:
+    name = server.on("cut-whole", streams(b'{"choices": [', cut=b"40\r\n"))
+    assert type(failure(model_for(server, name))) is ModelUnavailable
 
 
 def test_what_a_listener_raises_reaches_the_caller_and_ends_the_stream(server: ChatServer) -> None:
