@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.context import CONTEXT_NAMES, PromptContext
@@ -32,10 +32,8 @@ class AdditionalInfoPrompt(BasePrompt):
         )
     )
 
-    @model_validator(mode="after")
-    def validate_prompt(self) -> Self:
-        """Refuse names of kwargs that the context has taken already."""
-        super().validate_prompt()
+    def _check(self) -> None:
+        super()._check()
         if self.template.params_schema is not None:
             taken = CONTEXT_NAMES & set(self._properties)
             if taken:
@@ -43,7 +41,6 @@ class AdditionalInfoPrompt(BasePrompt):
                     f"{self.label}: {', '.join(sorted(taken))} cannot be the name of an additional kwarg: "
                     "the context uses it; choose another name"
                 )
-        return self
 
     @property
     def _properties(self) -> Mapping[str, Any]:

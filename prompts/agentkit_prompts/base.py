@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from abc import ABC
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -23,7 +23,16 @@ from agentkit_prompts.template import MediaTable, Template, media_table
 __all__ = ["BasePrompt"]
 
 
-class BasePrompt(BaseModel, ABC):
+if (
+    TYPE_CHECKING
+):  # a checker would give every subclass a keyword-only __init__ of its own, and refuse TextPrompt("text")
+
+    class _Model: ...
+else:
+    _Model = BaseModel
+
+
+class BasePrompt(_Model, ABC):
     """Renders a context to text and media.
 
     Raises:
@@ -53,10 +62,11 @@ class BasePrompt(BaseModel, ABC):
         """Refuse what could never render, when the prompt is made instead of when it is used."""
         if self.template.params_schema is not None:
             check_params_schema(self.template.params_schema)
-        self._check_names()
+        self._check()
         return self
 
-    def _check_names(self) -> None:
+    def _check(self) -> None:
+        """Refuse names that nothing supplies; subclasses add their own checks."""
         known = CONTEXT_NAMES | self.supplies | self._declared()
         unknown = {name: line for name, line in self.template.names.items() if name not in known}
         if not unknown:

@@ -93,7 +93,6 @@ class Composition:
 
     __slots__ = (
         "_messages",
-        "sections",
         "_tokens",
         "_user",
         "budget",
@@ -103,6 +102,7 @@ class Composition:
         "intermediate",
         "layers",
         "output_schema",
+        "sections",
         "trims",
     )
 
@@ -149,7 +149,9 @@ class Composition:
         """The user message: what stands before the input, the input, and what stands after it."""
         if self._user is None:
             shown = [section.joined for section in self.sections[1:4] if section.joined.text]
-            self._user = shown[0] if len(shown) == 1 else Rendered.join(SEPARATOR, [("", part) for part in shown], "input")
+            self._user = (
+                shown[0] if len(shown) == 1 else Rendered.join(SEPARATOR, [("", part) for part in shown], "input")
+            )
         return self._user
 
     @property
@@ -178,15 +180,11 @@ class Composition:
     @property
     def spans(self) -> tuple[Span, ...]:
         """Where every character of every message came from; the spans of a message tile its marked text exactly."""
-        return tuple(
-            span for index, (_, segments) in enumerate(self._walk()) for span in tile(segments, index)
-        )
+        return tuple(span for index, (_, segments) in enumerate(self._walk()) for span in tile(segments, index))
 
     def marked_text(self, message: int) -> str:
         """Return the text of a message with a marker per media use: the text that spans count in."""
-        return "".join(
-            part.text if isinstance(part, Text) else part.marker for part in self.messages[message].parts
-        )
+        return "".join(part.text if isinstance(part, Text) else part.marker for part in self.messages[message].parts)
 
     def _walk(self) -> Iterator[tuple[Message, Sequence[Segment]]]:
         if self.system.text:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PlainValidator
 
@@ -17,7 +17,17 @@ from agentkit_prompts.frozen import FrozenDict, freeze
 from agentkit_prompts.messages import Message
 from agentkit_prompts.parts import Media, Part, Text
 
-__all__ = ["CONTEXT_NAMES", "Document", "Example", "Fact", "PromptContext", "ToolSpec", "Trust", "UserInput"]
+__all__ = [
+    "CONTEXT_NAMES",
+    "Document",
+    "Example",
+    "Fact",
+    "PromptContext",
+    "ToolSpec",
+    "Trust",
+    "UserInput",
+    "per_toolset",
+]
 
 Trust: TypeAlias = Literal["trusted", "untrusted"]
 
@@ -127,16 +137,41 @@ class ToolSpec:
         return f"ToolSpec({self.name!r})"
 
 
+T = TypeVar("T")
+_TOOLSETS: dict[int, tuple[tuple[ToolSpec, ...], dict[object, Any]]] = {}
+_MOST_TOOLSETS = 1024
+
+
+def per_toolset(tools: tuple[ToolSpec, ...], key: object, make: Callable[[], T]) -> T:
+    """Return what `make` says about a tuple of tool specs, asking once per tuple and key."""
+    if not tools:
+        return make()
+    known = _TOOLSETS.get(id(tools))
+    if known is None or known[0] is not tools:
+        if len(_TOOLSETS) >= _MOST_TOOLSETS:
+            _TOOLSETS.clear()
+        known = _TOOLSETS[id(tools)] = (tools, {})
+    values = known[1]
+    if key not in values:
+        values[key] = make()
+    return values[key]  # type: ignore[no-any-return]
+
+
 def _tuple_of(kind: type, from_text: Callable[[str], Any] | None = None) -> PlainValidator:
     """Validate a sequence into a tuple of `kind`; a tuple that is right already keeps its identity."""
+    latest: tuple[Any, ...] = ()
 
     def validate(value: Any) -> tuple[Any, ...]:
+        nonlocal latest
+        if value is latest:  # what was right a moment ago still is: the items are immutable too
+            return latest
         if type(value) is tuple:
             for item in value:
                 if type(item) is not kind:
                     break
             else:
-                return value
+                latest = value
+                return latest
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             raise ValueError(f"expected a sequence of {kind.__name__}, got {type(value).__name__}")
         return tuple(_one(item, index) for index, item in enumerate(value))
@@ -181,10 +216,11 @@ def _parts(value: Any) -> str | tuple[Part, ...]:
 def _kwargs(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ValueError(f"expected a mapping of names to values, got {type(value).__name__}")
-    for name in value:
+    copied = dict(value)
+    for name in copied:
         if not isinstance(name, str):
             raise ValueError(f"names must be str, got {name!r}")
-    return MappingProxyType(dict(value))
+    return MappingProxyType(copied)
 
 
 Kwargs: TypeAlias = Annotated[Mapping[str, Any], PlainValidator(_kwargs)]
@@ -203,7 +239,7 @@ class UserInput(BaseModel):
     )
     """Structured data that came with the input, such as a project root; read-only. See `additional_kwargs_schema`."""
 
-    def __init__(self, input: str | Iterable[str | Part] = "", /, **data: Any) -> None:  # noqa: A002
+    def __init__(self, input: str | Iterable[str | Part] = "", /, **data: Any) -> None:
         if "input" not in data:
             data["input"] = input if isinstance(input, str | Text | Media) else list(input)
         super().__init__(**data)
@@ -273,7 +309,7 @@ class PromptContext(BaseModel):
     def view(self) -> Mapping[str, Any]:
         """Read-only mapping of the names a template can use to their values, built once."""
         try:
-            return self._view  # type: ignore[no-any-return,has-type]
+            return self._view  # type: ignore[attr-defined,no-any-return]
         except AttributeError:
             fields = self.__dict__
             view = MappingProxyType({**fields, "additional_kwargs": fields["user_input"].additional_kwargs})

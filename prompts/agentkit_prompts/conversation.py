@@ -82,7 +82,7 @@ class Conversation(Sequence[Message]):
                 return Conversation._view(log, self.start, self.stop + len(messages))
         return Conversation([*self, *messages])
 
-    def slice(self, start: int, stop: int) -> Conversation:
+    def window(self, start: int, stop: int) -> Conversation:
         """Return messages `start` to `stop` of this view, sharing its log."""
         size = len(self)
         start, stop = max(0, min(start, size)), max(0, min(stop, size))
@@ -151,7 +151,7 @@ class Conversation(Sequence[Message]):
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             if step == 1:
-                return self.slice(start, stop)
+                return self.window(start, stop)
             return Conversation([self[i] for i in range(start, stop, step)])
         size = len(self)
         if not -size <= index < size:

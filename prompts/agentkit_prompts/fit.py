@@ -88,7 +88,9 @@ class _Fitting:
                     (fragment.path, node.render(count))
                     for (fragment, node), count in zip(self.leaves[first : first + size], counts, strict=True)
                 ]
-                known = self._joined[key] = Rendered.join(SEPARATOR, [part for part in parts if part[1].text], PLACES[place])
+                known = self._joined[key] = Rendered.join(
+                    SEPARATOR, [part for part in parts if part[1].text], PLACES[place]
+                )
             joined.append(known)
             first += size
         return joined
@@ -143,9 +145,7 @@ class _Fitting:
 
     def _infeasible(self, limit: int) -> str:
         given = self.given(self.required)
-        needs = [
-            f"{path} {node.tokens(count)}" for (path, node), count in zip(self.nodes, given, strict=True) if count
-        ]
+        needs = [f"{path} {node.tokens(count)}" for (path, node), count in zip(self.nodes, given, strict=True) if count]
         if self.fixed:
             needs.append(f"tools {self.fixed}")
         return (

@@ -162,7 +162,7 @@ class _Leaf:
             text = cut(whole.plain, allowed)
             if not isinstance(text, str):
                 raise PromptError(f"{self._prompt.label}: its cut must return str, got {type(text).__name__}")
-            return Rendered.from_text(text, trust=whole.trust, pointer=whole.pointer)
+            return Rendered.from_text(text, trust=whole.trust)
         points, size = self._points, len(whole.text)
         if cut == "head":
             return whole.cut(points[kept - 1], size)
@@ -241,7 +241,7 @@ class History:
         if kept >= self.units:
             return self._messages
         if kept <= 0:
-            return self._messages.slice(0, 0)
+            return self._messages.window(0, 0)
         first = self.units - kept
         if block:
             totals, offset = self._messages.totals(self._count)
@@ -250,6 +250,4 @@ class History:
                 if totals[offset + here] // block != totals[offset + before] // block:
                     first = step
                     break
-        return self._messages.slice(self._starts[first], len(self._messages))
-
-
+        return self._messages.window(self._starts[first], len(self._messages))

@@ -128,5 +128,3 @@ def _refuse_cycles(path: str, prompt: BasePrompt, above: tuple[int, ...]) -> Non
         raise PromptError(f"{path}: {prompt.label} contains itself")
     for name, child in prompt.children:
         _refuse_cycles(f"{path}.{name}", child, (*above, id(prompt)))
-
-

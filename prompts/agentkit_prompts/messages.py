@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from agentkit_prompts.errors import MessageError
 from agentkit_prompts.parts import Media, Part, Text
 
-__all__ = ["MESSAGE_FORMAT", "MESSAGES", "Message", "Role", "ToolCall"]
+__all__ = ["MESSAGES", "MESSAGE_FORMAT", "Message", "Role", "ToolCall"]
 
 Role = Literal["system", "user", "assistant", "tool"]
 _ROLES = frozenset(get_args(Role))

@@ -108,7 +108,9 @@ class Media:
             return _digest_of_file(self.source)
         known = self._id
         if known is None:
-            known = _digest(self.source if isinstance(self.source, bytes) else str(self.source).encode("utf-8", "replace"))
+            known = _digest(
+                self.source if isinstance(self.source, bytes) else str(self.source).encode("utf-8", "replace")
+            )
             object.__setattr__(self, "_id", known)
         return known
 

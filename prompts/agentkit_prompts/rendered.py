@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from agentkit_prompts.context import Trust
 from agentkit_prompts.engine import Piece, Program, RenderedText, Trusted
+from agentkit_prompts.engine.trace import Trace
 from agentkit_prompts.errors import PromptError
 from agentkit_prompts.parts import MARKER, Media
 from agentkit_prompts.tokens import TokenCounter, media_tokens
@@ -95,27 +97,24 @@ class Rendered:
         literal = program.literal
         if literal is not None:
             return cls(literal, (), _Plain(literal, "", "trusted"))
-        pieces = program.run(values)
+        trace = program.trace(values)
+        text = trace.text
+        if not trace.parts and _OPENING not in text:
+            return cls(text, (), _Template(program, trace, values, prefixes))
+        pieces = trace.pieces()
         texts: list[str] = []
         media: list[Media] = []
         for piece in pieces:
-            if type(piece) is str:
-                texts.append(piece)
-                continue
-            value = piece[2]
-            if type(value) is str:
-                if _OPENING in value:
-                    media.extend(_nested_media(value, values.get("wrapped_str")))
-                texts.append(value)
-            elif isinstance(value, Media):
+            value = piece if isinstance(piece, str) else piece[2]
+            if isinstance(value, Media):
                 media.append(value)
                 texts.append(value.marker)
-            else:
-                if type(value) is RenderedText:
-                    media.extend(value.rendered.media)
-                elif _OPENING in value:
-                    media.extend(_nested_media(value, values.get("wrapped_str")))
-                texts.append(value)
+                continue
+            texts.append(value)
+            if type(value) is RenderedText:
+                media.extend(rendered_of(value).media)
+            elif _OPENING in value:
+                media.extend(_nested_media(value, values.get("wrapped_str")))
         text = "".join(texts)
         if text.count(_OPENING) != len(media):
             pieces, text = _defuse(pieces, texts, {part.id for part in media})
@@ -125,8 +124,12 @@ class Rendered:
     def join(cls, separator: str, children: Sequence[tuple[str, Rendered]], label: str = "") -> Rendered:
         """Join named renderings; the separators belong to `label`."""
         text = separator.join([child.text for _, child in children])
-        media = tuple(part for _, child in children for part in child.media)
-        if text.count(_OPENING) != len(media):
+        media: tuple[Media, ...] = ()
+        for _, child in children:
+            if child.media:
+                media += child.media
+        # A marker holds no line break: across one, none can form.
+        if "\n" not in separator and text.count(_OPENING) != len(media):
             raise PromptError(
                 f"joining {', '.join(name for name, _ in children)} with {separator!r} would form a media marker; "
                 "use a separator with a line break"
@@ -172,7 +175,8 @@ class Rendered:
 
     def cut_points(self, most: int) -> list[int]:
         """Return at most `most` ascending offsets, the end last, at which the text may be cut: between words where
-        there are any, never inside a media marker or an atomic passage."""
+        there are any, never inside a media marker or an atomic passage.
+        """
         text, size = self.text, len(self.text)
         points: list[int] = []
         kept_whole = [(span.start, span.end) for span in self._whole_spans()]
@@ -281,7 +285,7 @@ class _Template:
     def __init__(
         self,
         program: Program,
-        pieces: Sequence[Piece],
+        pieces: Sequence[Piece] | Trace,
         values: Mapping[str, Any],
         prefixes: Mapping[str, str] | None,
     ) -> None:
@@ -292,13 +296,13 @@ class _Template:
 
     def segments(self, prompt: str) -> Iterator[Segment]:
         sites = self.program.sites
-        for piece in self.pieces:
-            if type(piece) is str:
+        for piece in self.pieces.pieces() if isinstance(self.pieces, Trace) else self.pieces:
+            if isinstance(piece, str):
                 yield Segment(piece, prompt, None, "", "trusted")
                 continue
             number, index, value = piece
             if type(value) is RenderedText:
-                yield from value.rendered.segments(prompt)
+                yield from rendered_of(value).segments(prompt)
                 continue
             site = sites[number]
             indices = index if type(index) is tuple else (index,)
@@ -326,7 +330,7 @@ class _Template:
         for root in roots:
             value = self.values.get(root)
             if type(value) is RenderedText:
-                if any(segment.trust == "untrusted" for segment in value.rendered.segments()):
+                if rendered_of(value).trust == "untrusted":
                     return "untrusted"
             elif type(value) is Trusted:
                 continue
@@ -339,9 +343,17 @@ class _Template:
         return "trusted"
 
 
+def rendered_of(value: RenderedText) -> Rendered:
+    """Return what a wrapped text was rendered from."""
+    rendered = value.rendered
+    if not isinstance(rendered, Rendered):
+        raise PromptError("a wrapped text must carry the rendering it came from: use Rendered.as_wrapped")
+    return rendered
+
+
 def _nested_media(text: str, wrapped: object) -> list[Media]:
     """Find the media of a wrapped rendering whose markers came through a filter such as `trim` unharmed."""
-    known = {part.id: part for part in wrapped.rendered.media} if type(wrapped) is RenderedText else {}
+    known = {part.id: part for part in rendered_of(wrapped).media} if isinstance(wrapped, RenderedText) else {}
     return [known[found[2]] for found in MARKER.finditer(text) if found[2] in known]
 
 
@@ -352,7 +364,7 @@ def _defuse(pieces: Sequence[Piece], texts: Sequence[str], known: set[str]) -> t
     offset = 0
     for piece, text in zip(pieces, texts, strict=True):
         starts.append(offset)
-        if type(piece) is not str:
+        if not isinstance(piece, str):
             real.update(offset + found.start() for found in MARKER.finditer(text) if found[2] in known)
         offset += len(text)
     joined = "".join(texts)
@@ -368,7 +380,7 @@ def _defuse(pieces: Sequence[Piece], texts: Sequence[str], known: set[str]) -> t
         here = [cut - start for cut in cuts if start <= cut < start + len(text)]
         if here:
             text = _insert(text, here)
-            piece = text if type(piece) is str else (piece[0], piece[1], text)
+            piece = text if isinstance(piece, str) else (piece[0], piece[1], text)
         result.append(piece)
         out.append(text)
     return result, "".join(out)
@@ -376,6 +388,4 @@ def _defuse(pieces: Sequence[Piece], texts: Sequence[str], known: set[str]) -> t
 
 def _insert(text: str, offsets: Sequence[int]) -> str:
     bounds = [0, *offsets, len(text)]
-    return "\u200b".join(text[a:b] for a, b in zip(bounds, bounds[1:], strict=False))
-
-
+    return "\u200b".join(text[a:b] for a, b in pairwise(bounds))

@@ -13,7 +13,15 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 
 from agentkit_prompts.errors import PromptError, SchemaConflict
 
-__all__ = ["JsonSchema", "ParamsSchema", "Problem", "check_params_schema", "merge_schemas", "params_checker", "to_json_schema"]
+__all__ = [
+    "JsonSchema",
+    "ParamsSchema",
+    "Problem",
+    "check_params_schema",
+    "merge_schemas",
+    "params_checker",
+    "to_json_schema",
+]
 
 JsonSchema: TypeAlias = dict[str, Any]
 ParamsSchema: TypeAlias = TypeAdapter[Any] | type | Mapping[str, Any]
@@ -57,7 +65,9 @@ def to_json_schema(schema: ParamsSchema) -> JsonSchema:
     try:
         return adapter.json_schema()
     except PydanticInvalidForJsonSchema as error:
-        raise PromptError(f"params_schema {_named(schema)}: no JSON Schema for it ({str(error).splitlines()[0]})") from error
+        raise PromptError(
+            f"params_schema {_named(schema)}: no JSON Schema for it ({str(error).splitlines()[0]})"
+        ) from error
 
 
 def check_params_schema(schema: ParamsSchema) -> None:
@@ -122,7 +132,8 @@ def _json_faults(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int 
 
 
 def _named(schema: object) -> str:
-    return getattr(schema, "__name__", None) or getattr(getattr(schema, "_type", None), "__name__", repr(schema))
+    name = getattr(schema, "__name__", None) or getattr(getattr(schema, "_type", None), "__name__", None)
+    return str(name or repr(schema))
 
 
 def params_checker(schema: ParamsSchema) -> Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], list[Problem]]]:

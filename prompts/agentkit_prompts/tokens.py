@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable
 from typing import Protocol, runtime_checkable
 
-from agentkit_prompts.context import ToolSpec
+from agentkit_prompts.context import ToolSpec, per_toolset
 from agentkit_prompts.messages import Message
 from agentkit_prompts.parts import Media, MediaKind, Text
 
-__all__ = ["ESTIMATE", "MEDIA_TOKENS", "MESSAGE_OVERHEAD", "EstimateCounter", "TokenCounter", "media_tokens", "message_tokens", "tool_tokens"]
+__all__ = [
+    "ESTIMATE",
+    "MEDIA_TOKENS",
+    "MESSAGE_OVERHEAD",
+    "EstimateCounter",
+    "TokenCounter",
+    "media_tokens",
+    "message_tokens",
+    "tool_tokens",
+]
 
 MESSAGE_OVERHEAD = 4
 """Tokens a chat format spends around each message: role, delimiters."""
@@ -62,26 +70,29 @@ def media_tokens(media: Iterable[Media]) -> int:
     return sum(MEDIA_TOKENS[part.kind] for part in media)
 
 
-def tool_tokens(tools: Sequence[ToolSpec], counter: TokenCounter) -> int:
-    """Return what the tool specs cost as JSON; counted once per tuple of specs and counter."""
-    if not tools:
-        return 0
-    known = _TOOLS.get(id(tools))
-    if known is None or known[0] is not tools or known[1] is not counter:
-        if len(_TOOLS) >= _MOST_TOOLS:
-            _TOOLS.clear()
-        known = (tools, counter, sum(counter.count(tool.json) + MESSAGE_OVERHEAD for tool in tools))
-        _TOOLS[id(tools)] = known
-    return known[2]
+def tool_tokens(tools: tuple[ToolSpec, ...], counter: TokenCounter) -> int:
+    """Return what the tool specs cost as JSON."""
+    return per_toolset(tools, counter, lambda: sum(counter.count(tool.json) + MESSAGE_OVERHEAD for tool in tools))
 
 
-_TOOLS: dict[int, tuple[Sequence[ToolSpec], TokenCounter, int]] = {}
-_MOST_TOOLS = 1024
-
-
-@lru_cache(maxsize=64)
 def message_tokens(counter: TokenCounter) -> Callable[[Message], int]:
-    """Return the function that counts a whole message: text, media, tool calls and overhead."""
+    """Return the function that counts a whole message: text, media, tool calls and overhead.
+
+    The same function for the same counter, so that conversations count each message once.
+    """
+    known = _FUNCTIONS.get(id(counter))
+    if known is None or known[0] is not counter:
+        if len(_FUNCTIONS) >= _MOST_COUNTERS:
+            _FUNCTIONS.clear()
+        known = _FUNCTIONS[id(counter)] = (counter, _message_tokens(counter))
+    return known[1]
+
+
+_FUNCTIONS: dict[int, tuple[TokenCounter, Callable[[Message], int]]] = {}
+_MOST_COUNTERS = 64
+
+
+def _message_tokens(counter: TokenCounter) -> Callable[[Message], int]:
     count = counter.count
 
     def tokens(message: Message) -> int:

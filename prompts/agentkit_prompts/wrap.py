@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from functools import cached_property
+from typing import ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.context import PromptContext
@@ -32,15 +33,11 @@ class WrapPrompt(BasePrompt):
     """The prompts inside, in order."""
     template: Template = Field(default_factory=lambda: default_template("{{ wrapped_str }}"))
 
-    @model_validator(mode="after")
-    def validate_prompt(self) -> Self:
-        """Merge the schemas of the tree, which finds a conflict now rather than later."""
-        super().validate_prompt()
-        merge = self.additional_kwargs_schema
-        del merge
-        return self
+    def _check(self) -> None:
+        super()._check()
+        _ = self.additional_kwargs_schema  # merging the schemas of the tree finds a conflict now rather than later
 
-    @property
+    @cached_property
     def children(self) -> tuple[tuple[str, BasePrompt], ...]:
         """The wrapped prompts."""
         return tuple((f"wrapped_prompts[{index}]", prompt) for index, prompt in enumerate(self.wrapped_prompts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from agentkit_prompts.context import ToolSpec
+from agentkit_prompts.context import ToolSpec, per_toolset
 from agentkit_prompts.errors import MediaError
 from agentkit_prompts.frozen import FrozenDict, FrozenList, freeze
 from agentkit_prompts.messages import Message
@@ -39,11 +39,15 @@ def openai_payload(composition: Composition) -> dict[str, Any]:
             messages.append(_rendered("user", closing))
     payload: dict[str, Any] = {"messages": messages}
     if composition.tools:
-        payload["tools"] = [openai_tool(tool) for tool in composition.tools]
+        payload["tools"] = _tools(composition.tools)
     if composition.output_schema is not None:
         schema = {"name": "answer", "schema": composition.output_schema}
         payload["response_format"] = {"type": "json_schema", "json_schema": schema}
     return payload
+
+
+def _tools(tools: tuple[ToolSpec, ...]) -> FrozenList:
+    return per_toolset(tools, openai_tool, lambda: FrozenList(openai_tool(tool) for tool in tools))
 
 
 def _rendered(role: str, rendered: Rendered) -> FrozenDict:
