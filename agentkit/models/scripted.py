@@ -65,7 +65,7 @@ class ScriptedModel:
         """Return the next reply, word by word when there is a listener."""
         self.requests.append(composition)
         reply = next(self._replies, None)
-        if type(reply) is not Reply:
+        if not isinstance(reply, Reply):
             reply = self._unusual(reply, composition)
         if on_text is not None:
             speak(reply.message.text, on_text)
