@@ -76,7 +76,9 @@ class Agent(Generic[Deps, Output]):
         """What the prompts require of the user's `additional_kwargs`."""
         return self.chain.additional_kwargs_schema
 
-    def context(self, user_input: UserInput | str | Iterable[str | Part], session: Session | None = None) -> PromptContext:
+    def context(
+        self, user_input: UserInput | str | Iterable[str | Part], session: Session | None = None
+    ) -> PromptContext:
         """Return the context of a run, without what memory would recall."""
         return PromptContext(
             user_input=cast(UserInput, user_input),
@@ -84,7 +86,9 @@ class Agent(Generic[Deps, Output]):
             tools=self.specs,
         )
 
-    def compose(self, user_input: UserInput | str | Iterable[str | Part], *, session: Session | None = None) -> Composition:
+    def compose(
+        self, user_input: UserInput | str | Iterable[str | Part], *, session: Session | None = None
+    ) -> Composition:
         """Return what a run would send first, recalling but not sending or keeping anything."""
         ctx = self.context(user_input, session)
         self.chain.preflight(ctx.user_input)
@@ -183,9 +187,7 @@ class Agent(Generic[Deps, Output]):
         """Answer one user input, yielding events; the last one is `RunFinished`. Leaving the loop cancels the run."""
         events: asyncio.Queue[Event | None] = asyncio.Queue()
         run = asyncio.create_task(
-            self.run(
-                user_input, deps=deps, session=session, on_event=events.put_nowait, approve=approve, run_id=run_id
-            )
+            self.run(user_input, deps=deps, session=session, on_event=events.put_nowait, approve=approve, run_id=run_id)
         )
         run.add_done_callback(lambda _: events.put_nowait(None))
         try:
@@ -199,4 +201,3 @@ class Agent(Generic[Deps, Output]):
 
 
 _NO_CONVERSATION = Conversation()
-

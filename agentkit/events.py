@@ -13,7 +13,16 @@ from agentkit_tools.result import ToolResult
 from agentkit.loop import RunResult
 from agentkit.models.base import Reply
 
-__all__ = ["Event", "ModelReplied", "PromptComposed", "Recalled", "RunFinished", "TextDelta", "ToolFinished", "ToolStarted"]
+__all__ = [
+    "Event",
+    "ModelReplied",
+    "PromptComposed",
+    "Recalled",
+    "RunFinished",
+    "TextDelta",
+    "ToolFinished",
+    "ToolStarted",
+]
 
 
 @dataclass(frozen=True, slots=True)

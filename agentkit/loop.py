@@ -95,7 +95,9 @@ def run_loop(
         if message.tool_calls:
             calls += len(message.tool_calls)
             if limits.tool_calls is not None and calls > limits.tool_calls:
-                raise LimitExceeded("tool_calls", limits.tool_calls, "allow more, or give the model fewer tools", messages)
+                raise LimitExceeded(
+                    "tool_calls", limits.tool_calls, "allow more, or give the model fewer tools", messages
+                )
             try:
                 results = yield from _call_tools(message.tool_calls, tools, step)
             except Interrupted as stop:
@@ -120,7 +122,9 @@ def run_loop(
             raise LimitExceeded("tokens", limits.tokens, "raise the limit or shorten the prompt", messages)
         traffic = traffic.append(*fresh)
         ctx = ctx.evolve(intermediate=traffic)
-    raise LimitExceeded("steps", limits.steps, "the model keeps calling tools; raise the limit or mend the prompt", messages)
+    raise LimitExceeded(
+        "steps", limits.steps, "the model keeps calling tools; raise the limit or mend the prompt", messages
+    )
 
 
 def _call_tools(

@@ -37,7 +37,18 @@ class Recaller(Protocol):
 class AsyncDriver:
     """Performs the effects of one run on the running event loop."""
 
-    __slots__ = ("_approve", "_calls", "_deps", "_emit", "_finished", "_memory", "_model", "_run_id", "_session", "_tools")
+    __slots__ = (
+        "_approve",
+        "_calls",
+        "_deps",
+        "_emit",
+        "_finished",
+        "_memory",
+        "_model",
+        "_run_id",
+        "_session",
+        "_tools",
+    )
 
     def __init__(
         self,
@@ -165,4 +176,3 @@ class AsyncDriver:
                 if (await answer) if isinstance(answer, Awaitable) else answer:
                     approved.add(call.id)
         return frozenset(approved)
-
