@@ -8,8 +8,7 @@ import json
 import socket
 import time
 import traceback
-import warnings
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,7 +29,10 @@ from agentkit.models import (
 from agentkit_prompts import Composition, Conversation, Layers, Message, PromptContext, ToolCall, ToolSpec, compose
 from tests.servers import ChatServer, calls, chunk, completion, hangs, in_turn, says, sends, streams
 
-pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")  # such as an open socket
+pytestmark = [
+    pytest.mark.filterwarnings("error::ResourceWarning"),
+    pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning"),
+]
 
 T = TypeVar("T")
 KEY = "sk-a-very-secret-key-0123456789"
@@ -47,13 +49,15 @@ def composed(text: str = "Say hello.", **context: Any) -> Composition:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run in an event loop of its own, and fail on any connection that was left open."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ResourceWarning)
-        try:
-            return asyncio.run(work)
-        finally:
-            gc.collect()
+    """Run in an event loop of its own."""
+    return asyncio.run(work)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_open_sockets() -> Iterator[None]:
+    """Find what was left open before the module is over: `pytestmark` makes it a failure."""
+    yield
+    gc.collect()
 
 
 def model_for(server: ChatServer, name: str, **settings: Any) -> OpenAIModel:
