@@ -6,7 +6,8 @@ costs what is new in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -15,35 +16,54 @@ from agentkit_prompts.budget import Budget
 from agentkit_prompts.composition import SEPARATOR, Composition, Fragment, Section
 from agentkit_prompts.context import PromptContext
 from agentkit_prompts.errors import PromptError
-from agentkit_prompts.layers import PLACES, Layers
+from agentkit_prompts.layers import PLACES, Layers, Place
 from agentkit_prompts.rendered import Rendered
 from agentkit_prompts.schema import JsonSchema
 from agentkit_prompts.tokens import ESTIMATE, TokenCounter
 
 __all__ = ["Memo", "compose"]
 
-_Step: TypeAlias = tuple[str, BasePrompt, tuple[str, ...] | None]
+_Reader: TypeAlias = Callable[[Mapping[str, Any]], tuple[Any, ...]]
+_Step: TypeAlias = tuple[str, BasePrompt, _Reader | None]
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 _EMPTY = Section((), Rendered.from_text(""))
 
 
+class _Place:
+    """What is known about one place before any context: its steps, and the names they read together."""
+
+    __slots__ = ("name", "reads", "steps")
+
+    def __init__(self, layers: Layers, name: Place) -> None:
+        self.name = name
+        self.steps: tuple[_Step, ...] = tuple(
+            (f"{name}[{index}]", prompt, _reader(prompt.reads)) for index, prompt in enumerate(getattr(layers, name))
+        )
+        names: set[str] | None = set()
+        for prompt in getattr(layers, name):
+            names = None if names is None or prompt.reads is None else names | prompt.reads
+        self.reads = _reader(names)
+
+
+def _reader(names: Iterable[str] | None) -> _Reader | None:
+    """Return the function that gets the values of `names` from a view; None when it is not known what is read."""
+    if names is None:
+        return None
+    ordered = sorted(names)
+    if len(ordered) < 2:
+        return lambda view: tuple([view[name] for name in ordered])
+    return itemgetter(*ordered)
+
+
 class _Plan:
-    """What is known about layers before any context: the steps of each place and the names it reads."""
+    """What is known about layers before any context."""
 
     __slots__ = ("has_maximum", "places")
 
     def __init__(self, layers: Layers) -> None:
         sizes = [layers.history, layers.traffic, *(prompt.size for _, prompt in layers.walk())]
         self.has_maximum = any(size.max is not None for size in sizes)
-        self.places: list[tuple[tuple[_Step, ...], tuple[str, ...] | None]] = []
-        for place in PLACES:
-            steps: list[_Step] = []
-            union: set[str] | None = set()
-            for index, prompt in enumerate(getattr(layers, place)):
-                reads = prompt.reads
-                steps.append((f"{place}[{index}]", prompt, None if reads is None else tuple(sorted(reads))))
-                union = None if union is None or reads is None else union | reads
-            self.places.append((tuple(steps), None if union is None else tuple(sorted(union))))
+        self.places = [_Place(layers, name) for name in PLACES]
 
 
 class Memo:
@@ -94,18 +114,18 @@ def compose(
     view = ctx.view
     known = (memo or Memo()).sections(plan)
     sections: list[Section] = []
-    for slot, (steps, reads) in enumerate(plan.places):
-        if not steps:
+    for slot, place in enumerate(plan.places):
+        if not place.steps:
             sections.append(_EMPTY)
             continue
         remembered = known[slot]
         inputs: tuple[Any, ...] = ()
-        if reads is not None:
-            inputs = tuple([view[name] for name in reads])
+        if place.reads is not None:
+            inputs = place.reads(view)
             if remembered is not None and _same(inputs, remembered[0]):
                 sections.append(remembered[1])
                 continue
-        section = _render(steps, ctx, view, remembered[1] if remembered is not None else None)
+        section = _render(place, ctx, view, remembered[1] if remembered is not None else None)
         known[slot] = (inputs, section)
         sections.append(section)
     composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, output_schema)
@@ -120,25 +140,29 @@ def compose(
     return fit(composition, limit)
 
 
-def _render(steps: tuple[_Step, ...], ctx: PromptContext, view: Mapping[str, Any], before: Section | None) -> Section:
+def _render(place: _Place, ctx: PromptContext, view: Mapping[str, Any], before: Section | None) -> Section:
     """Render the prompts of one place, reusing those fragments of `before` whose inputs did not change."""
     fragments: list[Fragment] = []
-    for index, (path, prompt, reads) in enumerate(steps):
+    shown: list[tuple[str, Rendered]] = []
+    for index, (path, prompt, reads) in enumerate(place.steps):
         inputs: tuple[Any, ...] | None = None
         if reads is not None:
-            inputs = tuple([view[name] for name in reads])
+            inputs = reads(view)
             if before is not None:
                 fragment = before.fragments[index]
                 if fragment.inputs is not None and _same(inputs, fragment.inputs):
                     fragments.append(fragment)
+                    if fragment.rendered.text:
+                        shown.append((path, fragment.rendered))
                     continue
         try:
             rendered = prompt.render(ctx)
         except PromptError as error:
             raise error.at(f"{path} ({prompt.label})") from error.__cause__
         fragments.append(Fragment(path, prompt, rendered, inputs))
-    shown = [(fragment.path, fragment.rendered) for fragment in fragments if fragment.rendered.text]
-    return Section(tuple(fragments), Rendered.join(SEPARATOR, shown, steps[0][0].partition("[")[0]))
+        if rendered.text:
+            shown.append((path, rendered))
+    return Section(tuple(fragments), Rendered.join(SEPARATOR, shown, place.name))
 
 
 def _same(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:

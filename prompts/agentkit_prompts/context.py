@@ -157,21 +157,21 @@ def per_toolset(tools: tuple[ToolSpec, ...], key: object, make: Callable[[], T])
     return values[key]  # type: ignore[no-any-return]
 
 
+_LATEST: dict[type, tuple[Any, ...]] = {}
+"""Per kind the tuple that was found valid last: as its items are immutable, it still is."""
+
+
 def _tuple_of(kind: type, from_text: Callable[[str], Any] | None = None) -> PlainValidator:
     """Validate a sequence into a tuple of `kind`; a tuple that is right already keeps its identity."""
-    latest: tuple[Any, ...] = ()
 
     def validate(value: Any) -> tuple[Any, ...]:
-        nonlocal latest
-        if value is latest:  # what was right a moment ago still is: the items are immutable too
-            return latest
         if type(value) is tuple:
             for item in value:
                 if type(item) is not kind:
                     break
             else:
-                latest = value
-                return latest
+                _LATEST[kind] = value
+                return _LATEST[kind]
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             raise ValueError(f"expected a sequence of {kind.__name__}, got {type(value).__name__}")
         return tuple(_one(item, index) for index, item in enumerate(value))
@@ -227,6 +227,15 @@ Kwargs: TypeAlias = Annotated[Mapping[str, Any], PlainValidator(_kwargs)]
 _NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 
 
+def _set_fields(model: BaseModel, fields: dict[str, Any], given: set[str]) -> None:
+    """Fill in a frozen model whose fields are known to be valid."""
+    put = object.__setattr__
+    put(model, "__dict__", fields)
+    put(model, "__pydantic_fields_set__", given)
+    put(model, "__pydantic_extra__", None)
+    put(model, "__pydantic_private__", None)
+
+
 class UserInput(BaseModel):
     """What the user sent: text or content parts, and structured extras that prompts may require."""
 
@@ -239,7 +248,15 @@ class UserInput(BaseModel):
     )
     """Structured data that came with the input, such as a project root; read-only. See `additional_kwargs_schema`."""
 
-    def __init__(self, input: str | Iterable[str | Part] = "", /, **data: Any) -> None:
+    def __init__(self, input: str | Iterable[str | Part] = "", /, **data: Any) -> None:  # noqa: A002
+        text = data.get("input", input)
+        kwargs = data.get("additional_kwargs")
+        if type(text) is str and len(data) == ("input" in data) + (
+            type(kwargs) is dict
+        ):  # the usual input: no validator
+            fields = {"input": text, "additional_kwargs": _NO_KWARGS if kwargs is None else _kwargs(kwargs)}
+            _set_fields(self, fields, set(fields))
+            return
         if "input" not in data:
             data["input"] = input if isinstance(input, str | Text | Media) else list(input)
         super().__init__(**data)
@@ -305,6 +322,17 @@ class PromptContext(BaseModel):
     extra: Kwargs = Field(default_factory=lambda: _NO_KWARGS)
     """Anything else the developer wants in reach of templates; trusted."""
 
+    def __init__(self, **data: Any) -> None:
+        for name, value in data.items():
+            kind = _USUAL.get(name)
+            if type(value) is not kind and (kind is None or _LATEST.get(kind) is not value):
+                super().__init__(**data)
+                return
+        if "user_input" not in data:
+            super().__init__(**data)
+            return
+        _set_fields(self, {**_DEFAULTS, **data}, set(data))
+
     @property
     def view(self) -> Mapping[str, Any]:
         """Read-only mapping of the names a template can use to their values, built once."""
@@ -318,14 +346,33 @@ class PromptContext(BaseModel):
 
     def evolve(self, **changes: Any) -> Self:
         """Return a copy with some fields replaced by values that are valid already; nothing is checked or copied."""
-        put = object.__setattr__
         other = type(self).__new__(type(self))
-        put(other, "__dict__", {**self.__dict__, **changes})
-        put(other, "__pydantic_fields_set__", self.__pydantic_fields_set__ | changes.keys())
-        put(other, "__pydantic_extra__", None)
-        put(other, "__pydantic_private__", None)
+        _set_fields(other, {**self.__dict__, **changes}, self.__pydantic_fields_set__ | changes.keys())
         return other
 
 
 CONTEXT_NAMES: frozenset[str] = frozenset({*PromptContext.model_fields, "additional_kwargs"})
 """The names every template can read."""
+
+_USUAL: dict[str, type] = {
+    "user_input": UserInput,
+    "conversation": Conversation,
+    "documents": Document,
+    "knowledge": Fact,
+    "tools": ToolSpec,
+    "examples": Example,
+    "intermediate": Conversation,
+}
+"""What each field usually is given: the type itself, or a tuple of the type that was found valid before."""
+
+_DEFAULTS: dict[str, Any] = {
+    "conversation": Conversation(),
+    "documents": (),
+    "knowledge": (),
+    "tools": (),
+    "examples": (),
+    "intermediate": Conversation(),
+    "locale": None,
+    "now": None,
+    "extra": _NO_KWARGS,
+}

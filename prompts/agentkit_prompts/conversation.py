@@ -58,9 +58,7 @@ class Conversation(Sequence[Message]):
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         items = list(messages)
-        for index, message in enumerate(items):
-            if not isinstance(message, Message):
-                raise MessageError(f"conversation[{index}]: expected a Message, got {type(message).__name__}")
+        _check(items, 0)
         self._log = _Log(items)
         self.start = 0
         self.stop = len(items)
@@ -75,6 +73,7 @@ class Conversation(Sequence[Message]):
 
     def append(self, *messages: Message) -> Conversation:
         """Return the conversation with `messages` at its end; this one stays as it is."""
+        _check(messages, len(self))
         log = self._log
         with log.lock:
             if self.stop == len(log.messages):
@@ -168,8 +167,32 @@ class Conversation(Sequence[Message]):
     def __hash__(self) -> int:
         return hash((len(self), self[-1].text if len(self) else ""))
 
+    def __reduce__(self) -> tuple[type[Conversation], tuple[list[Message]]]:
+        return Conversation, (list(self),)
+
+    def __copy__(self) -> Conversation:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Conversation:
+        return self
+
+    def __reduce__(self) -> tuple[type[Conversation], tuple[list[Message]]]:
+        return Conversation, (list(self),)
+
+    def __copy__(self) -> Conversation:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Conversation:
+        return self
+
     def __repr__(self) -> str:
         return f"Conversation({len(self)} messages)"
+
+
+def _check(messages: Iterable[object], first: int) -> None:
+    for index, message in enumerate(messages, first):
+        if not isinstance(message, Message):
+            raise MessageError(f"conversation[{index}]: expected a Message, got {type(message).__name__}")
 
 
 def _without_orphans(messages: Sequence[Message]) -> Iterator[Message]:

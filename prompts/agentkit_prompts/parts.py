@@ -5,16 +5,19 @@ In rendered text a media part is one marker, `<|media:KIND:ID|>`, whose id is th
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import mimetypes
+import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AnyUrl
+from pydantic import AnyUrl, Field, PlainSerializer, PlainValidator
 
 from agentkit_prompts.errors import MediaError
 
@@ -56,6 +59,25 @@ def replace_markers(text: str, mapping: Mapping[str, str]) -> str:
     return MARKER.sub(lambda found: mapping.get(found[2], found[0]), text)
 
 
+def _storable(source: Source) -> dict[str, str]:
+    """Say which of the three a source is: bytes that read like a path must not come back as one."""
+    if isinstance(source, bytes):
+        return {"bytes": base64.b64encode(source).decode("ascii")}
+    return {"path": str(source)} if isinstance(source, Path) else {"url": str(source)}
+
+
+def _stored(value: Any) -> Source:
+    if isinstance(value, Path | AnyUrl | bytes):
+        return value
+    if isinstance(value, dict) and len(value) == 1:
+        ((form, text),) = value.items()
+        if form in ("bytes", "path", "url") and isinstance(text, str):
+            if form == "bytes":
+                return base64.b64decode(text, validate=True)
+            return Path(text) if form == "path" else Url(text)
+    raise ValueError("expected a media source: an object with one of bytes (base64), path or url")
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
     """A piece of text inside a multimodal message."""
@@ -79,17 +101,19 @@ class Media:
     path otherwise. `media_type` is guessed from the name where it is not given.
     """
 
-    source: Source
+    source: Annotated[
+        Source, PlainValidator(lambda value: _stored(value)), PlainSerializer(lambda value: _storable(value))
+    ]
     media_type: str | None = None
     name: str | None = None
     kind: MediaKind = field(default="file", kw_only=True)
-    _id: str | None = field(default=None, init=False, repr=False, compare=False)
+    _id: Annotated[str | None, Field(exclude=True)] = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         source = self.source
         if isinstance(source, str):
             is_url = _URL.match(source) is not None and not Path(source).drive
-            object.__setattr__(self, "source", Url(source) if is_url else Path(source))
+            object.__setattr__(self, "source", _url(source) if is_url else Path(source))
         elif isinstance(source, PathLike) and not isinstance(source, Path):
             object.__setattr__(self, "source", Path(source))
         elif isinstance(source, bytearray | memoryview):
@@ -108,9 +132,8 @@ class Media:
             return _digest_of_file(self.source)
         known = self._id
         if known is None:
-            known = _digest(
-                self.source if isinstance(self.source, bytes) else str(self.source).encode("utf-8", "replace")
-            )
+            source = self.source
+            known = _digest(source) if isinstance(source, bytes) else _digest(str(source).encode(), b"url")
             object.__setattr__(self, "_id", known)
         return known
 
@@ -139,8 +162,12 @@ class Media:
         """The media type, guessed from the name where it was not given."""
         if self.media_type:
             return self.media_type
-        name = self.name or (str(self.source) if not isinstance(self.source, bytes) else "")
-        return mimetypes.guess_type(name)[0] or _DEFAULT_MIME[self.kind]
+        source = self.source
+        address = (source.path or "") if isinstance(source, AnyUrl) and source.scheme != "data" else source
+        for name in (self.name, None if isinstance(address, bytes) else str(address)):
+            if name and (guess := mimetypes.guess_type(name)[0]):
+                return guess
+        return _DEFAULT_MIME[self.kind]
 
     def read(self) -> bytes:
         """Return the bytes of a path or bytes source.
@@ -152,8 +179,9 @@ class Media:
             return self.source
         if isinstance(self.source, Path):
             try:
+                _require_file(self.source)
                 return self.source.read_bytes()
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 raise _unreadable(self.source, error) from error
         raise MediaError(f"{self.kind} {self.source}: a URL is passed on, not downloaded")
 
@@ -197,14 +225,30 @@ _DEFAULT_MIME: dict[str, str] = {
 _FILE_DIGESTS: dict[tuple[str, int, int], str] = {}
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=_DIGEST).hexdigest()
+def _url(text: str) -> Url:
+    try:
+        return Url(text)
+    except ValueError as error:
+        why = str(error).splitlines()[1].strip().partition(" [type=")[0]
+        raise MediaError(f"{text[:200]!r}: not a URL ({why}); give a complete URL, a Path or bytes") from error
+
+
+def _digest(data: bytes, form: bytes = b"") -> str:
+    return hashlib.blake2b(data, digest_size=_DIGEST, person=form).hexdigest()
+
+
+def _require_file(path: Path) -> os.stat_result:
+    """Return the status of a regular file; a pipe or a device could keep a reader waiting for ever."""
+    status = path.stat()
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        raise OSError("not a regular file")
+    return status
 
 
 def _digest_of_file(path: Path) -> str:
     """Hash a file once per (path, size, mtime)."""
     try:
-        status = path.stat()
+        status = _require_file(path)
         key = (str(path), status.st_size, status.st_mtime_ns)
         digest = _FILE_DIGESTS.get(key)
         if digest is None:

@@ -10,12 +10,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from agentkit_prompts.context import Trust
 from agentkit_prompts.engine import Piece, Program, RenderedText, Trusted
 from agentkit_prompts.engine.trace import Trace
 from agentkit_prompts.errors import PromptError
+from agentkit_prompts.frozen import FrozenDict
 from agentkit_prompts.parts import MARKER, Media
 from agentkit_prompts.tokens import TokenCounter, media_tokens
 
@@ -63,6 +64,10 @@ class Segment(NamedTuple):
     """Whether it must be kept or dropped as a whole."""
 
 
+class _Origin(Protocol):
+    def segments(self, prompt: str) -> Iterator[Segment]: ...
+
+
 class Rendered:
     """The rendering of one prompt, or of several joined.
 
@@ -71,18 +76,21 @@ class Rendered:
         media: The media parts in the order of their markers; a part used twice is here twice.
     """
 
-    __slots__ = ("_count", "_origin", "media", "text")
+    __slots__ = ("_count", "_origin", "media", "text", "wire")
 
     text: str
     media: tuple[Media, ...]
-    _origin: _Template | _Join | _Plain | _Segments
+    _origin: _Origin
     _count: tuple[TokenCounter, int] | None
+    wire: FrozenDict | None
+    """The message a target made of it last, kept for the next turn."""
 
-    def __init__(self, text: str, media: tuple[Media, ...], origin: _Template | _Join | _Plain | _Segments) -> None:
+    def __init__(self, text: str, media: tuple[Media, ...], origin: _Origin) -> None:
         self.text = text
         self.media = media
         self._origin = origin
         self._count = None
+        self.wire = None
 
     @classmethod
     def from_text(cls, text: str, *, pointer: str = "", trust: Trust = "trusted") -> Rendered:
@@ -121,8 +129,17 @@ class Rendered:
         return cls(text, tuple(media), _Template(program, pieces, values, prefixes))
 
     @classmethod
+    def around(cls, before: str, child: Rendered, after: str) -> Rendered:
+        """Put text of the template around a rendering."""
+        if _OPENING in before or _OPENING in after:
+            raise PromptError(f"{_OPENING!r} is reserved for media markers")
+        return cls(before + child.text + after, child.media, _Around(before, child, after))
+
+    @classmethod
     def join(cls, separator: str, children: Sequence[tuple[str, Rendered]], label: str = "") -> Rendered:
         """Join named renderings; the separators belong to `label`."""
+        if len(children) == 1 and not children[0][0]:
+            return children[0][1]
         text = separator.join([child.text for _, child in children])
         media: tuple[Media, ...] = ()
         for _, child in children:
@@ -250,6 +267,20 @@ class _Plain:
 
     def segments(self, prompt: str) -> Iterator[Segment]:
         yield Segment(self.text, prompt, None, self.pointer, self.trust)
+
+
+class _Around:
+    __slots__ = ("after", "before", "child")
+
+    def __init__(self, before: str, child: Rendered, after: str) -> None:
+        self.before = before
+        self.child = child
+        self.after = after
+
+    def segments(self, prompt: str) -> Iterator[Segment]:
+        yield Segment(self.before, prompt, None, "", "trusted")
+        yield from self.child.segments(prompt)
+        yield Segment(self.after, prompt, None, "", "trusted")
 
 
 class _Segments:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +27,9 @@ __all__ = ["MediaTable", "Template", "media_table"]
 
 MediaTable = dict[str, dict[str, Source]]
 """Media kind -> content-addressed id -> payload."""
+
+
+_AFFIXES = re.compile(r"((?:[^{]|\{(?![{%#]))*)\{\{ *wrapped_str *\}\}((?:[^{]|\{(?![{%#]))*)")
 
 
 def media_table(media: Iterable[Media]) -> MediaTable:
@@ -53,7 +57,7 @@ class Template:
         PromptError: The params schema forbids extras or refuses arbitrary types.
     """
 
-    __slots__ = ("_check", "_programs", "engine", "file", "names", "params_schema", "text")
+    __slots__ = ("_affixes", "_check", "_programs", "engine", "file", "names", "params_schema", "text")
 
     def __init__(
         self,
@@ -78,6 +82,11 @@ class Template:
             for locale, source in texts.items()
         }
         self._programs[None] = self._programs[next(iter(texts))]
+        self._affixes: dict[Program, tuple[str, str]] = {}
+        for program in self._programs.values():
+            found = _AFFIXES.fullmatch(program.source) if engine == "jinja" and "\r" not in program.source else None
+            if found:
+                self._affixes[program] = (found[1], found[2].removesuffix("\n"))
         names: dict[str, int] = {}
         for program in self._programs.values():
             for name, line in program.names.items():
@@ -136,6 +145,12 @@ class Template:
             language = locale.replace("_", "-").split("-", 1)[0]
             found = self._programs.get(locale.replace("_", "-")) or self._programs.get(language)
         return found if found is not None else self._programs[None]
+
+    def affixes(self, locale: str | None = None) -> tuple[str, str] | None:
+        """Return what stands before and after `{{ wrapped_str }}` when the text is nothing else, or None."""
+        if self.params_schema is not None:
+            return None
+        return self._affixes.get(self.program(locale))
 
     def problems(self, values: Mapping[str, Any]) -> list[Problem]:
         """Return what the params schema has against `values`."""

@@ -79,5 +79,9 @@ class WrapPrompt(BasePrompt):
     def render_around(self, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
         """Join the children and render the template around them."""
         named = [(path, child) for (path, _), child in zip(self.children, children, strict=True)]
-        wrapped = Rendered.join("\n", named).as_wrapped
-        return self.template.run({**self.values(ctx), "wrapped_str": wrapped}, locale=ctx.locale)
+        inner = Rendered.join("\n", named)
+        if type(self).values is BasePrompt.values:
+            affixes = self.template.affixes(ctx.locale)
+            if affixes is not None:
+                return Rendered.around(affixes[0], inner, affixes[1])
+        return self.template.run({**self.values(ctx), "wrapped_str": inner.as_wrapped}, locale=ctx.locale)

@@ -52,7 +52,10 @@ def _tools(tools: tuple[ToolSpec, ...]) -> FrozenList:
 
 def _rendered(role: str, rendered: Rendered) -> FrozenDict:
     if not rendered.media:
-        return FrozenDict(role=role, content=rendered.text)
+        wire = rendered.wire
+        if wire is None or wire["role"] != role:
+            wire = rendered.wire = FrozenDict(role=role, content=rendered.text)
+        return wire
     from agentkit_prompts.composition import to_parts
 
     return FrozenDict(role=role, content=FrozenList(_part(part) for part in to_parts(rendered)))
