@@ -176,15 +176,6 @@ class Conversation(Sequence[Message]):
     def __deepcopy__(self, memo: dict[int, object]) -> Conversation:
         return self
 
-    def __reduce__(self) -> tuple[type[Conversation], tuple[list[Message]]]:
-        return Conversation, (list(self),)
-
-    def __copy__(self) -> Conversation:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Conversation:
-        return self
-
     def __repr__(self) -> str:
         return f"Conversation({len(self)} messages)"
 
