@@ -7,6 +7,8 @@ from threading import Lock
 from typing import Protocol
 
 from agentkit_memory.errors import HeadMoved, KeyReused, StoreError
+from agentkit_memory.scope import check_name
+from agentkit_prompts.compose import Memo
 from agentkit_prompts.conversation import Conversation
 from agentkit_prompts.messages import Message
 
@@ -30,9 +32,14 @@ class Session:
     `HeadMoved` and an up-to-date view, and nothing is lost or interleaved.
     """
 
+    blocking = True
+    """`append` waits for a disk or a network: async code calls it in a thread."""
+
     def __init__(self, branch: _Branch) -> None:
         self._branch = branch
         self._lock = Lock()
+        self.memo = Memo()
+        """Fragments rendered for earlier turns; they belong to this session alone."""
         self._view = Conversation(branch.tail(0))
 
     @property
@@ -66,10 +73,13 @@ class Session:
         Raises:
             HeadMoved: Another writer was first. Nothing was added; `conversation` now holds what they wrote.
             KeyReused: The key was used for other messages.
+            ScopeError: The key is too long or holds NUL.
             StoreError: The database is locked, read-only, full or gone. Nothing was added.
         """
         if not messages:
             return self._view
+        if key is not None:
+            check_name("idempotency key", key)
         with self._lock:
             known = len(self._view)
             if self._branch.append(known, messages, key):

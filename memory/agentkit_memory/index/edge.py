@@ -57,7 +57,9 @@ class EdgeIndex:
         try:
             self.id = str(uuid.UUID(self._name.read_text("ascii").strip()))
             return edge.EdgeShard.load(str(self._shard_folder))
-        except Exception:  # no name, no shard or a damaged one: the binding raises bare Exception
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # no name, no shard, or a damaged one, over which the binding may even panic
             return None
 
     @property

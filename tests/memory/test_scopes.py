@@ -1,0 +1,78 @@
+"""Whose memory is read: never anybody else's, not even through the scores."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from agentkit_memory import Memory, Scope, ScopeError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ({"tenant": ""}, "tenant"),
+        ({"tenant": "a\0b"}, "NUL"),
+        ({"tenant": "a", "user": "\ud800"}, "surrogate"),
+        ({"tenant": "a", "session": "s" * 256}, "256 characters"),
+        ({"tenant": "a", "agent": 7}, "expected text, got int"),
+    ],
+)
+def test_a_scope_that_no_store_can_hold_is_refused(names: dict[str, str], said: str) -> None:
+    with pytest.raises(ScopeError, match=said):
+        Scope(**names)
+
+
+def test_memory_cannot_be_opened_without_a_tenant(home: Path) -> None:
+    with pytest.raises(ScopeError, match="expected a Scope or the name of a tenant"):
+        Memory.open(home, scope=None)  # type: ignore[arg-type]
+    assert not home.exists()
+
+
+def test_narrowing_keeps_the_tenant_and_what_was_named() -> None:
+    assert Scope("t", agent="a").narrow(user="u") == Scope("t", user="u", agent="a")
+
+
+def test_a_reader_sees_what_is_shared_and_what_is_theirs() -> None:
+    assert set(Scope("t", user="u").readable()) == {Scope("t"), Scope("t", user="u")}
+    assert len(Scope("t", "u", "s", "a").readable()) == 8
+
+
+def test_quotes_and_percent_signs_in_a_scope_are_only_characters(either: Memory, docs: Path) -> None:
+    (docs / "a.md").write_text("The zebra lives here.")
+    odd = either.within("o'Brien\"; DROP TABLE items; --%_")
+    odd.ingest(docs)
+    assert [found.text for found in odd.recall("zebra")] == ["The zebra lives here."]
+    assert either.within("o'Brien").recall("zebra") == ()
+
+
+NAMES = st.sampled_from(["", "1", "2"])
+SCOPES = st.builds(Scope, st.sampled_from(["a", "b"]), NAMES, NAMES, NAMES)
+WORDS = st.lists(st.sampled_from(["zebra", "quartz", "violin", "harbor"]), min_size=1, max_size=6).map(" ".join)
+
+
+@given(written=st.lists(st.tuples(SCOPES, WORDS), min_size=1, max_size=8), reader=SCOPES, question=WORDS)
+@settings(max_examples=15)
+def test_recall_is_the_same_whether_other_scopes_hold_anything_or_not(
+    written: list[tuple[Scope, str]], reader: Scope, question: str
+) -> None:
+    def recalled(entries: list[tuple[Scope, str]]) -> list[tuple[str, float | None]]:
+        with tempfile.TemporaryDirectory() as home, Memory.open(home) as memory:
+            for number, (scope, text) in enumerate(entries):
+                file = Path(home, f"{number}.txt")
+                file.write_text(f"{text} {number}")
+                memory.within(scope).ingest(file)
+            return [(found.text, found.score) for found in memory.within(reader).recall(question, limit=20)]
+
+    readable = reader.readable()
+    everything = list(enumerate(written))
+    mine = [entry for _, entry in everything if entry[0] in readable]
+    with_others, alone = recalled(written), recalled(mine)
+    assert [score for _, score in with_others] == pytest.approx([score for _, score in alone])
+    asked = set(question.split())
+    assert sorted(" ".join(text.split()[:-1]) for text, _ in with_others) == sorted(
+        text for _, text in mine if asked & set(text.split())
+    )
