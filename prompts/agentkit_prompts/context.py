@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PlainValidator
 
 from agentkit_prompts.conversation import Conversation
+from agentkit_prompts.errors import PromptError
 from agentkit_prompts.frozen import FrozenDict, freeze
 from agentkit_prompts.messages import Message
 from agentkit_prompts.parts import Media, Part, Text
@@ -34,7 +35,14 @@ Trust: TypeAlias = Literal["trusted", "untrusted"]
 
 def _frozen_metadata(item: object, metadata: Mapping[str, Any]) -> None:
     if type(metadata) is not FrozenDict:
-        object.__setattr__(item, "metadata", freeze(metadata))
+        object.__setattr__(item, "metadata", _freeze(metadata, f"metadata of {type(item).__name__}"))
+
+
+def _freeze(data: object, what: str) -> Any:
+    try:
+        return freeze(data)
+    except RecursionError:
+        raise PromptError(f"{what}: the data is cyclic or nests too deeply; pass plain, flatter data") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +123,8 @@ class ToolSpec:
         put = object.__setattr__
         put(self, "name", name)
         put(self, "description", description)
-        put(self, "parameters", freeze({"type": "object", "properties": {}} if parameters is None else parameters))
+        schema = {"type": "object", "properties": {}} if parameters is None else parameters
+        put(self, "parameters", _freeze(schema, f"parameters of tool {name!r}"))
         put(self, "strict", strict)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -170,8 +179,9 @@ def _tuple_of(kind: type, from_text: Callable[[str], Any] | None = None) -> Plai
                 if type(item) is not kind:
                     break
             else:
-                _LATEST[kind] = value
-                return _LATEST[kind]
+                valid: tuple[Any, ...] = value
+                _LATEST[kind] = valid
+                return valid  # never read back: another thread may have put its own there
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             raise ValueError(f"expected a sequence of {kind.__name__}, got {type(value).__name__}")
         return tuple(_one(item, index) for index, item in enumerate(value))
@@ -196,7 +206,16 @@ def _conversation(value: Any) -> Conversation:
         return value
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise ValueError(f"expected a conversation or a list of messages, got {type(value).__name__}")
-    return Conversation(Message(**item) if isinstance(item, Mapping) else item for item in value)
+    return Conversation(
+        _message(item, index) if isinstance(item, Mapping) else item for index, item in enumerate(value)
+    )
+
+
+def _message(item: Mapping[str, Any], index: int) -> Message:
+    try:
+        return Message(**item)
+    except TypeError as error:
+        raise ValueError(f"message {index}: {error}") from error
 
 
 def _parts(value: Any) -> str | tuple[Part, ...]:
@@ -248,17 +267,18 @@ class UserInput(BaseModel):
     )
     """Structured data that came with the input, such as a project root; read-only. See `additional_kwargs_schema`."""
 
-    def __init__(self, input: str | Iterable[str | Part] = "", /, **data: Any) -> None:  # noqa: A002
+    def __init__(self, input: str | Iterable[str | Part] = "", /, **data: Any) -> None:
         text = data.get("input", input)
         kwargs = data.get("additional_kwargs")
-        if type(text) is str and len(data) == ("input" in data) + (
-            type(kwargs) is dict
-        ):  # the usual input: no validator
+        usual = type(text) is str and len(data) == ("input" in data) + (type(kwargs) is dict)
+        if usual and type(self) is UserInput:  # no validator needed
             fields = {"input": text, "additional_kwargs": _NO_KWARGS if kwargs is None else _kwargs(kwargs)}
             _set_fields(self, fields, set(fields))
             return
         if "input" not in data:
-            data["input"] = input if isinstance(input, str | Text | Media) else list(input)
+            data["input"] = (
+                list(input) if isinstance(input, Iterable) and not isinstance(input, str | Mapping) else input
+            )
         super().__init__(**data)
 
     @property
@@ -325,10 +345,11 @@ class PromptContext(BaseModel):
     def __init__(self, **data: Any) -> None:
         for name, value in data.items():
             kind = _USUAL.get(name)
-            if type(value) is not kind and (kind is None or _LATEST.get(kind) is not value):
+            usual = type(value) is kind if name in _SINGLE else kind is not None and _LATEST.get(kind) is value
+            if not usual:
                 super().__init__(**data)
                 return
-        if "user_input" not in data:
+        if "user_input" not in data or type(self) is not PromptContext:
             super().__init__(**data)
             return
         _set_fields(self, {**_DEFAULTS, **data}, set(data))
@@ -364,6 +385,8 @@ _USUAL: dict[str, type] = {
     "intermediate": Conversation,
 }
 """What each field usually is given: the type itself, or a tuple of the type that was found valid before."""
+_SINGLE = frozenset({"user_input", "conversation", "intermediate"})
+"""Those of them that are the type itself."""
 
 _DEFAULTS: dict[str, Any] = {
     "conversation": Conversation(),
