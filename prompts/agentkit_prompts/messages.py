@@ -50,7 +50,7 @@ class Message:
 
     def __post_init__(self) -> None:
         role, content = self.role, self.content
-        if role not in _ROLES:
+        if not isinstance(role, str) or role not in _ROLES:
             raise MessageError(f"unknown role {role!r}: expected one of {', '.join(sorted(_ROLES))}")
         if type(content) is not str:
             if content is None:
@@ -64,6 +64,9 @@ class Message:
                 raise MessageError(f"a {role} message cannot carry tool calls: only an assistant message can")
             if type(self.tool_calls) is not tuple:
                 object.__setattr__(self, "tool_calls", tuple(self.tool_calls))
+            for index, call in enumerate(self.tool_calls):
+                if not isinstance(call, ToolCall):
+                    raise MessageError(f"tool_calls[{index}]: expected a ToolCall, got {type(call).__name__}")
         if role == "tool":
             if not self.tool_call_id:
                 raise MessageError("a tool message needs the tool_call_id of the call that it answers")

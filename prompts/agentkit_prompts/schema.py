@@ -80,7 +80,7 @@ def check_params_schema(schema: ParamsSchema) -> None:
         PromptError: Names every offender at once.
     """
     if isinstance(schema, Mapping):
-        faults = list(_json_faults(schema, schema))
+        faults = list(_shape_faults(schema, "the JSON Schema", 0)) or list(_json_faults(schema, schema))
     else:
         adapter = as_adapter(schema)
         assert adapter is not None
@@ -117,7 +117,47 @@ def _type_faults(kind: Any, seen: set[int]) -> Iterator[str]:
         yield f"{kind.__name__} must set arbitrary_types_allowed=True: context values are not JSON types"
 
 
+_HOLDS_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions")
+_LISTS_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_IS_SCHEMA = ("items", "additionalProperties", "unevaluatedProperties", "not", "contains", "propertyNames")
+_DEEPEST_SCHEMA = 64
+
+
+def _shape_faults(schema: object, where: str, depth: int) -> Iterator[str]:
+    """Find what is no JSON Schema at all, before anything walks it."""
+    if isinstance(schema, bool):
+        return
+    if not isinstance(schema, Mapping):
+        yield f"{where} must be an object or a boolean, got {type(schema).__name__}"
+        return
+    if depth > _DEEPEST_SCHEMA:
+        yield f"{where.partition('.')[0]} nests deeper than {_DEEPEST_SCHEMA} levels"
+        return
+    for keyword in _HOLDS_SCHEMAS:
+        held = schema.get(keyword, {})
+        if not isinstance(held, Mapping):
+            yield f"{where}.{keyword} must be an object of schemas, got {type(held).__name__}"
+            continue
+        for name, item in held.items():
+            yield from _shape_faults(item, f"{where}.{keyword}.{name}", depth + 1)
+    for keyword in _LISTS_SCHEMAS:
+        options = schema.get(keyword, ())
+        if not isinstance(options, list | tuple):
+            yield f"{where}.{keyword} must be a list of schemas, got {type(options).__name__}"
+            continue
+        for index, item in enumerate(options):
+            yield from _shape_faults(item, f"{where}.{keyword}[{index}]", depth + 1)
+    for keyword in _IS_SCHEMA:
+        if keyword in schema:
+            yield from _shape_faults(schema[keyword], f"{where}.{keyword}", depth + 1)
+    for keyword in ("required", "enum"):
+        if not isinstance(schema.get(keyword, ()), list | tuple):
+            yield f"{where}.{keyword} must be a list, got {type(schema[keyword]).__name__}"
+
+
 def _json_faults(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
+    if isinstance(schema, bool):
+        return
     if schema.get("additionalProperties") is False or schema.get("unevaluatedProperties") is False:
         title = schema.get("title", "the JSON Schema")
         yield f"{title} sets additionalProperties to false, but a prompt passes the whole context: leave it out"
@@ -189,6 +229,10 @@ def _json_problems(
     schema: Mapping[str, Any], value: Any, root: Mapping[str, Any], where: str, depth: int = 0
 ) -> Iterator[Problem]:
     """Check the keywords that matter for kwargs: type, enum, const, required, properties, items, anyOf, $ref."""
+    if isinstance(schema, bool):
+        if not schema:
+            yield where or "(value)", "is not allowed"
+        return
     if depth > 64:
         yield where, "is nested more than 64 levels deep"
         return
@@ -215,7 +259,7 @@ def _json_problems(
             if name not in value:
                 yield f"{prefix}{name}", "Field required"
         for name, item in schema.get("properties", {}).items():
-            if name in value and isinstance(item, Mapping):
+            if name in value:
                 yield from _json_problems(item, value[name], root, f"{prefix}{name}", depth + 1)
     items = schema.get("items")
     if isinstance(items, Mapping) and isinstance(value, list | tuple):
@@ -244,6 +288,7 @@ def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchem
 
     Raises:
         SchemaConflict: Two prompts want the same property with different schemas; names both paths.
+        PromptError: One of them is not a JSON Schema.
     """
     merged: JsonSchema | None = None
     origin: dict[str, tuple[str, str]] = {}
@@ -251,6 +296,9 @@ def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchem
     for path, schema in schemas:
         if schema is None:
             continue
+        faults = list(_shape_faults(schema, f"the additional_kwargs_schema of {path or 'the prompt'}", 0))
+        if faults:
+            raise PromptError("; ".join(faults))
         if merged is None:
             merged = {"type": "object", "properties": {}}
         root = _flatten(schema)
