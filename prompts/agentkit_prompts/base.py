@@ -7,9 +7,10 @@ A prompt renders one `PromptContext`. Subclasses usually only choose a default t
 from __future__ import annotations
 
 import difflib
+import hashlib
 from abc import ABC
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -20,7 +21,12 @@ from agentkit_prompts.rendered import Rendered
 from agentkit_prompts.schema import JsonSchema, Problem, check_params_schema, params_checker
 from agentkit_prompts.template import MediaTable, Template, media_table
 
-__all__ = ["BasePrompt"]
+__all__ = ["BasePrompt", "Volatility"]
+
+Volatility: TypeAlias = Literal["static", "session", "turn"]
+
+_SESSION = frozenset({"tools", "examples", "extra"})
+"""Context names that usually stay the same for a whole session."""
 
 
 if (
@@ -49,6 +55,12 @@ class BasePrompt(_Model, ABC):
     """The text, with the names of the context as variables. A str is accepted."""
     name: str | None = None
     """A name for tables and error messages; the class name when not given."""
+    volatility: Volatility | None = None
+    """How often its text changes: never (`static`), between sessions, or every `turn`. Inferred from what it reads
+    when None."""
+    fence: bool = False
+    """Whether it is put between two lines that untrusted text cannot forge, as their nonce comes from a secret of the
+    session. Needs `PromptContext.session_key`."""
     size: Size = Size()
     """How many tokens it may take, and how it gives way under a budget. By default it is sent whole."""
 
@@ -93,6 +105,17 @@ class BasePrompt(_Model, ABC):
     def label(self) -> str:
         """The name shown in tables and errors."""
         return self.name or type(self).__name__
+
+    @property
+    def changes(self) -> Volatility:
+        """How often the text changes, as declared or as inferred from what it reads."""
+        if self.volatility is not None:
+            return self.volatility
+        reads = self.reads
+        if reads is None:
+            return "turn"
+        reads -= {"locale"}
+        return "static" if not reads else "session" if reads <= _SESSION else "turn"
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
@@ -158,18 +181,35 @@ class BasePrompt(_Model, ABC):
 
     def format_2_str(self, ctx: PromptContext) -> str:
         """Render to plain text; a media part is its alt text, `[KIND: NAME]`."""
-        return self._rendered(ctx).plain
+        return self._outermost(ctx).plain
 
     def format_2_multimodal(self, ctx: PromptContext) -> tuple[str, MediaTable]:
         """Render to text with one marker per use of a media part, and the media: kind -> id -> payload."""
-        rendered = self._rendered(ctx)
+        rendered = self._outermost(ctx)
         return rendered.text, media_table(rendered.media)
 
-    def _rendered(self, ctx: PromptContext) -> Rendered:
+    def rendered(self, ctx: PromptContext) -> Rendered:
+        """Render, inside a fence where the prompt has one. This is what a parent or a composition calls."""
         try:
-            return self.render(ctx)
+            rendered = self.render(ctx)
+        except RecursionError:
+            raise PromptError("prompts wrap each other without end, or the data nests too deeply") from None
+        return fenced(rendered, ctx) if self.fence and rendered.text else rendered
+
+    def _outermost(self, ctx: PromptContext) -> Rendered:
+        try:
+            return self.rendered(ctx)
         except PromptError as error:
             raise error.at(self.label) from error.__cause__
+
+
+def fenced(rendered: Rendered, ctx: PromptContext) -> Rendered:
+    """Put a rendering between two lines whose nonce it does not contain."""
+    if ctx.session_key is None:
+        raise PromptError("a fence needs PromptContext.session_key, a secret that stays the same for a session")
+    nonce = hashlib.blake2b(ctx.session_key.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    inner = rendered.replace(nonce, nonce[:1] + "\u200b" + nonce[1:])
+    return Rendered.around(f"<untrusted-{nonce}>\n", inner, f"\n</untrusted-{nonce}>")
 
 
 def _near(name: str, known: Iterable[str]) -> str:

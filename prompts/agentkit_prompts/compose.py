@@ -156,9 +156,9 @@ def _render(place: _Place, ctx: PromptContext, view: Mapping[str, Any], before: 
                         shown.append((path, fragment.rendered))
                     continue
         try:
-            rendered = prompt.render(ctx)
+            rendered = prompt.rendered(ctx)
         except PromptError as error:
-            raise error.at(f"{path} ({prompt.label})") from error.__cause__
+            raise error.at(path) from error.__cause__
         fragments.append(Fragment(path, prompt, rendered, inputs))
         if rendered.text:
             shown.append((path, rendered))

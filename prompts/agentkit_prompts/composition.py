@@ -226,7 +226,7 @@ class Composition:
 
         def fragments(section: Section) -> None:
             for path, prompt, rendered, _ in section.fragments:
-                source = prompt.template.file or ", ".join(prompt.template.names) or "text"
+                source = prompt.template.file or ", ".join(dict.fromkeys(_names_read(prompt))) or "text"
                 rows.append((path, prompt.label, source, rendered.tokens(counter)))
 
         def messages(name: str, history: Conversation) -> None:
@@ -273,6 +273,13 @@ class Composition:
 
     def __repr__(self) -> str:
         return f"Composition({len(self.messages)} messages, {self.tokens} tokens by {self.counter.name})"
+
+
+def _names_read(prompt: BasePrompt) -> Iterator[str]:
+    """Yield the context names that the templates of a prompt and of those inside it read."""
+    yield from (name for name in prompt.template.names if name not in prompt.supplies)
+    for _, child in prompt.children:
+        yield from _names_read(child)
 
 
 def _message(role: Any, rendered: Rendered) -> Message:

@@ -339,6 +339,8 @@ class PromptContext(BaseModel):
     """Language tag, such as `en` or `zh-CN`, that picks the text of a template."""
     now: datetime | None = None
     """The time of the turn. Injected: templates have no clock."""
+    session_key: str | None = Field(default=None, repr=False)
+    """Secret of the session that fences derive their nonce from; templates cannot read it."""
     extra: Kwargs = Field(default_factory=lambda: _NO_KWARGS)
     """Anything else the developer wants in reach of templates; trusted."""
 
@@ -361,7 +363,9 @@ class PromptContext(BaseModel):
             return self._view  # type: ignore[attr-defined,no-any-return]
         except AttributeError:
             fields = self.__dict__
-            view = MappingProxyType({**fields, "additional_kwargs": fields["user_input"].additional_kwargs})
+            names = {**fields, "additional_kwargs": fields["user_input"].additional_kwargs}
+            del names["session_key"]
+            view = MappingProxyType(names)
             object.__setattr__(self, "_view", view)
             return view
 
@@ -372,7 +376,7 @@ class PromptContext(BaseModel):
         return other
 
 
-CONTEXT_NAMES: frozenset[str] = frozenset({*PromptContext.model_fields, "additional_kwargs"})
+CONTEXT_NAMES: frozenset[str] = frozenset({*PromptContext.model_fields, "additional_kwargs"} - {"session_key"})
 """The names every template can read."""
 
 _USUAL: dict[str, type] = {
@@ -397,5 +401,6 @@ _DEFAULTS: dict[str, Any] = {
     "intermediate": Conversation(),
     "locale": None,
     "now": None,
+    "session_key": None,
     "extra": _NO_KWARGS,
 }

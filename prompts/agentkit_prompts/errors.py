@@ -20,10 +20,12 @@ class PromptError(Exception):
     prompt: str | None = None
 
     def at(self, prompt: str) -> PromptError:
-        """Name the prompt the error happened in, unless an inner one was named already."""
-        if self.prompt is None:
-            self.prompt = prompt
-            self.args = (f"{prompt}: {self.args[0]}" if self.args else prompt, *self.args[1:])
+        """Put a step of the path in front: the error happened in `prompt`, inside the prompt that calls this."""
+        message = str(self.args[0]) if self.args else ""
+        if self.prompt is not None:
+            message = message.removeprefix(f"{self.prompt}: ")
+        self.prompt = f"{prompt}.{self.prompt}" if self.prompt is not None else prompt
+        self.args = (f"{self.prompt}: {message}", *self.args[1:])
         return self
 
 

@@ -7,7 +7,7 @@ when somebody asks.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
@@ -234,6 +234,24 @@ class Rendered:
                 kept.append(segment._replace(text=segment.text[max(0, end - begin) :]))
         return Rendered.from_segments(kept)
 
+    def replace(self, old: str, new: str) -> Rendered:
+        """Return the rendering with `old` replaced in its text, also where two values form it together."""
+        return self if old not in self.text else self.map(lambda text: text.replace(old, new), old)
+
+    def map(self, change: Callable[[str], str], over: str = "") -> Rendered:
+        """Return the rendering with `change` applied to what each span says; media stay.
+
+        When `over` is still in the text after that, neighbouring spans form it together: they are changed as one.
+        """
+        changed = [
+            part if part.media is not None else part._replace(text=change(part.text)) for part in self.segments()
+        ]
+        mapped = Rendered.from_segments(changed)
+        if over and over in mapped.text:
+            whole = change(mapped.text)
+            return Rendered(whole, self.media, _Plain(whole, "", self.trust))
+        return mapped
+
     @classmethod
     def from_segments(cls, segments: Sequence[Segment]) -> Rendered:
         """Make a rendering of segments."""
@@ -338,7 +356,8 @@ class _Template:
             site = sites[number]
             indices = index if type(index) is tuple else (index,)
             pointer = site.pointer.format(*indices) if site.pointer else ", ".join(site.roots)
-            trust: Trust = "trusted" if type(value) is Trusted else self._trust(site.roots, site.pointer, indices)
+            vouched = type(value) is Trusted or site.pointer.endswith("].role")  # a role is one of four words
+            trust: Trust = "trusted" if vouched else self._trust(site.roots, site.pointer, indices)
             for root, prefix in self.prefixes.items():
                 if pointer == root or pointer.startswith((root + ".", root + "[")):
                     pointer = prefix + pointer[len(root) :]

@@ -69,11 +69,9 @@ class WrapPrompt(BasePrompt):
         rendered: list[Rendered] = []
         for path, prompt in self.children:
             try:
-                rendered.append(prompt.render(ctx))
+                rendered.append(prompt.rendered(ctx))
             except PromptError as error:
-                raise error.at(f"{path} ({prompt.label})") from error.__cause__
-            except RecursionError:
-                raise PromptError(f"{path} ({prompt.label}): prompts wrap each other without end") from None
+                raise error.at(path) from error.__cause__
         return self.render_around(ctx, rendered)
 
     def render_around(self, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
