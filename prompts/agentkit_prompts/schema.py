@@ -6,9 +6,9 @@ import dataclasses
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias, Union, get_args, get_origin, is_typeddict
+from typing import Any, TypeAlias, Union, get_args, get_origin
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
 
 from agentkit_prompts.errors import PromptError, SchemaConflict
@@ -85,6 +85,8 @@ def check_params_schema(schema: ParamsSchema) -> None:
         adapter = as_adapter(schema)
         assert adapter is not None
         faults = list(_type_faults(adapter._type, set()))
+        if (adapter._config or {}).get("extra") == "forbid":
+            faults.append(f'the config of {_named(schema)} forbids extra fields: use extra="ignore"')
     if faults:
         raise PromptError(f"params_schema cannot be used by a prompt: {'; '.join(dict.fromkeys(faults))}")
 
@@ -103,18 +105,28 @@ def _type_faults(kind: Any, seen: set[int]) -> Iterator[str]:
         for argument in arguments if is_union else arguments[:1]:
             yield from _type_faults(argument, seen)
         return
+    if hasattr(kind, "__supertype__"):  # NewType
+        yield from _type_faults(kind.__supertype__, seen)
+        return
     if not inspect.isclass(kind):
         return
+    if issubclass(kind, RootModel):
+        yield from _type_faults(kind.model_fields["root"].annotation, seen)
     if issubclass(kind, BaseModel):
         config: Mapping[str, Any] = kind.model_config
-    elif dataclasses.is_dataclass(kind) or is_typeddict(kind):
+    elif dataclasses.is_dataclass(kind) or _is_typed_dict(kind):
         config = getattr(kind, "__pydantic_config__", None) or {}
     else:
         return
-    if config.get("extra") == "forbid":
+    if config.get("extra") == "forbid" or getattr(kind, "__closed__", False) is True:
         yield f'{kind.__name__} forbids extra fields, but a prompt passes the whole context: use extra="ignore"'
     if issubclass(kind, BaseModel) and not config.get("arbitrary_types_allowed"):
         yield f"{kind.__name__} must set arbitrary_types_allowed=True: context values are not JSON types"
+
+
+def _is_typed_dict(kind: type) -> bool:
+    """Like `typing.is_typeddict`, for classes made by typing_extensions too."""
+    return issubclass(kind, dict) and hasattr(kind, "__required_keys__")
 
 
 _HOLDS_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions")
