@@ -1,0 +1,20 @@
+"""The `agentkit` command. Needs the extra `cli`, and says so when it is not installed."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+_NEEDS = frozenset({"click", "rich", "typer"})
+
+
+def main() -> None:
+    """Run the command line and end the process with its exit code."""
+    try:
+        from agentkit.cli.app import run
+    except ModuleNotFoundError as error:
+        if error.name not in _NEEDS:
+            raise
+        sys.exit('agentkit: the command line needs the extra `cli`: pip install "agentkit-prompt-tree[cli]"')
+    run()

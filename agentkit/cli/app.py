@@ -1,0 +1,212 @@
+"""The commands: what they take, and how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from datetime import datetime
+from errno import EPIPE
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from typer.core import TyperGroup
+
+import agentkit
+from agentkit.cli.agent import choose_model, default_agent
+from agentkit.cli.chat import Chat
+from agentkit.cli.errors import LIBRARY_ERRORS
+from agentkit.cli.screen import complain, layer_table, note, plain, prepare, put
+from agentkit.models.offline import OfflineModel
+from agentkit_memory import IngestProgress, IngestReport, Memory
+from agentkit_prompts.compose import compose as fit_into
+from agentkit_prompts.composition import Composition
+
+__all__ = ["app", "run"]
+
+
+class _Commands(TyperGroup):
+    """The commands, which tell errors of ours in one line on stderr."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except LIBRARY_ERRORS as error:
+            complain(str(error))
+            raise typer.Exit(1) from error
+        except OSError as error:  # a folder that may not be entered, a disk that is full
+            if error.errno == EPIPE:  # who read the output left: nothing to tell
+                raise
+            complain(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
+            raise typer.Exit(1) from error
+        except KeyboardInterrupt:
+            note("\nstopped; what was stored stays")
+            raise typer.Exit(130) from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # which fills paragraphs to the width of the terminal
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Home: TypeAlias = Annotated[
+    Path, typer.Option(envvar="AGENTKIT_HOME", metavar="DIR", help="Folder that holds conversations and documents.")
+]
+SessionName: TypeAlias = Annotated[
+    str | None, typer.Option("--session", "-s", metavar="NAME", help="Conversation to go on with, or to begin.")
+]
+_HOME = Path(".agentkit")
+_OFFLINE = "an offline stand-in answers by quoting; for a language model set OPENAI_API_KEY or OPENAI_BASE_URL"
+_STEERING = re.compile(r"[\x7f-\x9f]")
+
+
+def run() -> None:
+    """Run the command that the arguments name, and end the process."""
+    prepare()
+    app(prog_name="agentkit")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        put(f"agentkit {agentkit.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def agentkit_command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it, and end.")
+    ] = False,
+) -> None:
+    """Ask questions about your documents, and see the prompt that is sent, layer by layer.
+
+    With OPENAI_API_KEY or OPENAI_BASE_URL set, a real model answers (OPENAI_MODEL names it); without either, an
+    offline stand-in that quotes what was recalled.
+    """
+
+
+@app.command()
+def ingest(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Text or Markdown files, or folders of them.")],
+    home: Home = _HOME,
+) -> None:
+    """Read files into memory, to be recalled when you ask.
+
+    What is stored already is passed over, so it may be stopped and started again at any time. The exit code is 1 when
+    no file could be read.
+    """
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Memory.open(home) as memory, Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("reading", total=None)
+
+        def progress(now: IngestProgress) -> None:
+            bar.update(task, completed=now.done, total=now.total)
+
+        report = memory.ingest(paths, on_progress=progress)
+    _tell(report, home)
+    if not report.files:
+        raise typer.Exit(1)
+
+
+def _tell(report: IngestReport, home: Path) -> None:
+    counts = {"new": report.added, "changed": report.changed, "unchanged": report.unchanged, "removed": report.removed}
+    files = ", ".join(f"{len(names)} {kind}" for kind, names in counts.items() if names)
+    if files:
+        put(f"{files}; {report.chunks} passages written to {home}")
+    if report.pending:
+        note(f"{report.pending} passages wait for the process that has the index open")
+    for error in report.errors:
+        complain(str(error))
+    if not files and not report.errors:
+        complain("there is no text or Markdown file in what was given")
+
+
+@app.command()
+def chat(
+    session: SessionName = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", metavar="NAME", help="Model to ask; `offline` is the stand-in."),
+    ] = None,
+    once: Annotated[str | None, typer.Option(metavar="TEXT", help="Answer this, and end.")] = None,
+    home: Home = _HOME,
+) -> None:
+    """Talk with an agent that recalls what was ingested.
+
+    Reads from the terminal or from a pipe, a turn a line. /layers shows what was sent last, /quit leaves. Answers go
+    to stdout, everything else to stderr.
+    """
+    chosen = choose_model(model)
+    with Memory.open(home) as memory:
+        name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
+        talk = Chat(default_agent(chosen, memory), memory.session(_text(name)))
+        said = len(talk.session.conversation)
+        if isinstance(chosen, OfflineModel):
+            note(_OFFLINE)
+        else:
+            note(f"model {chosen.name}")
+        note(f"session {talk.session.id}{f', {said} messages so far' if said else ''}")
+        if once is None:
+            talk.talk()
+        else:
+            talk.ask(_text(once))
+
+
+@app.command()
+def compose(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What you would ask.")],
+    budget: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Tokens that may be sent; layers give way to fit.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The table and the request body, as JSON.")] = False,
+    as_text: Annotated[bool, typer.Option("--text", help="The messages that would be sent, as plain text.")] = False,
+    session: SessionName = None,
+    home: Home = _HOME,
+) -> None:
+    """Show what would be sent for TEXT, layer by layer. Nothing is sent."""
+    if as_json and as_text:
+        raise typer.BadParameter("choose one of --json and --text")
+    if not (home / "memory.db").exists():
+        note(f"nothing was ingested into {home} yet")
+        composition = default_agent(OfflineModel()).compose(_text(text))
+    else:
+        with Memory.open(home) as memory:
+            conversation = memory.session(_text(session)) if session else None
+            composition = default_agent(OfflineModel(), memory).compose(_text(text), session=conversation)
+    if budget is not None:
+        composition = fit_into(composition.layers, composition.context, budget=budget)
+    if as_json:
+        sys.stdout.write(_json(composition) + "\n")
+    elif as_text:
+        shown = composition.text
+        sys.stdout.write((plain(shown) if sys.stdout.isatty() else shown) + "\n")
+    else:
+        layer_table(composition)
+
+
+def _json(composition: Composition) -> str:
+    names = ("layer", "prompt", "source", "tokens", "share", "status", "why")
+    found = {
+        "tokens": composition.tokens,
+        "budget": composition.budget.tokens if composition.budget is not None else None,
+        "counter": composition.counter.name,
+        "prefix_hash": composition.prefix_hash,
+        "layers": [{name: getattr(row, name) for name in names} for row in composition.explain()],
+        "request": composition.to_openai(),
+    }
+    text = json.dumps(found, ensure_ascii=False, indent=2)
+    return _STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # json escapes the others itself
+
+
+def _text(argument: str) -> str:
+    """Return an argument in characters that can be stored and sent: bytes that are not UTF-8 become U+FFFD."""
+    return os.fsencode(argument).decode("utf-8", "replace")

@@ -1,0 +1,90 @@
+"""What is printed where: answers and tables on stdout, all else on stderr, and nothing that steers a terminal."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from io import TextIOWrapper
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agentkit_prompts.composition import Composition, LayerRow
+
+__all__ = ["complain", "layer_table", "note", "plain", "prepare", "put"]
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_BAR = 12
+"""Characters of a bar that stands for all tokens."""
+_WIDE = 200
+"""Characters of a line where there is no terminal to fit."""
+
+
+def prepare() -> None:
+    """Let no character of a document, a model or the command line break a stream."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def plain(text: str) -> str:
+    """Return the text without control characters: a document or a model must not steer the terminal."""
+    return _CONTROL.sub("\ufffd", text.replace("\r\n", "\n"))
+
+
+def put(text: str, *, end: str = "\n") -> None:
+    """Print text on stdout as it is, apart from control characters."""
+    sys.stdout.write(plain(text) + end)
+    sys.stdout.flush()
+
+
+def note(text: str) -> None:
+    """Print a remark on stderr: what happens, as opposed to what was asked for."""
+    _errors().print(Text(plain(text)), style="dim", soft_wrap=True)
+
+
+def complain(text: str) -> None:
+    """Print an error on stderr."""
+    _errors().print(Text.assemble(("agentkit: ", "bold red"), plain(text)), soft_wrap=True)
+
+
+def layer_table(composition: Composition) -> None:
+    """Print what is sent, layer by layer: tokens, share, where it is from, and what a budget did to it."""
+    rows = composition.explain()
+    total = f"{composition.tokens:,}"
+    if composition.budget is not None:
+        total += f" of {composition.budget.tokens:,}"
+    table = Table(box=None, header_style="bold", footer_style="bold", pad_edge=False, show_footer=True)
+    table.add_column("layer", "total", style="cyan", overflow="fold")
+    table.add_column("prompt", overflow="fold")
+    table.add_column("tokens", total, justify="right", no_wrap=True)
+    table.add_column("share", no_wrap=True)
+    table.add_column("source", f"counted by {composition.counter.name}", overflow="fold")
+    table.add_column("status", no_wrap=True)
+    for row in rows:
+        table.add_row(*_cells(row))
+    console = Console(highlight=False)
+    console.width = console.width if console.is_terminal else _WIDE
+    console.print(table)
+    for row in rows:
+        if row.why:
+            console.print(Text(plain(f"{row.layer} {row.status}: {row.why}")), soft_wrap=True)
+
+
+def _cells(row: LayerRow) -> Sequence[Text]:
+    bar = "█" * max(round(row.share * _BAR), 1 if row.tokens else 0)
+    style = {"trimmed": "yellow", "dropped": "red"}.get(row.status, "dim")
+    return (
+        Text(plain(row.layer)),
+        Text(plain(row.prompt)),
+        Text(f"{row.tokens:,}"),
+        Text.assemble(f"{row.share:4.0%} ", (bar, "green")),
+        Text(plain(row.source), "dim"),
+        Text(row.status, style),
+    )
+
+
+def _errors() -> Console:
+    return Console(stderr=True, highlight=False)
