@@ -1,18 +1,9 @@
 """agentkit: tool-calling agents whose prompt is a typed, layered, inspectable tree."""
 
-from agentkit_prompts.composition import Composition
-from agentkit_prompts.context import Document, Example, Fact, PromptContext, ToolSpec, UserInput
-from agentkit_prompts.conversation import Conversation
-from agentkit_prompts.layers import Layers
-from agentkit_prompts.messages import Message, ToolCall
-from agentkit_tools.context import ToolContext
-from agentkit_tools.result import ToolResult
-from agentkit_tools.tool import Tool, tool
-
 from agentkit.agent import Agent
 from agentkit.chain import Chain
 from agentkit.drivers.aio import Approver, Recaller
-from agentkit.errors import AgentError, LimitExceeded, OutputError
+from agentkit.errors import AgentDefinitionError, AgentError, LimitExceeded, OutputError, SessionBusy
 from agentkit.events import (
     Event,
     ModelReplied,
@@ -23,7 +14,8 @@ from agentkit.events import (
     ToolFinished,
     ToolStarted,
 )
-from agentkit.loop import Limits, RunResult
+from agentkit.limits import Limits
+from agentkit.loop import RunResult
 from agentkit.models.base import Model, Reply, Usage
 from agentkit.models.errors import (
     ModelAuthError,
@@ -37,11 +29,20 @@ from agentkit.models.errors import (
 from agentkit.models.openai import OpenAIModel
 from agentkit.models.scripted import ScriptedModel
 from agentkit.session import InMemorySession, Session
+from agentkit_prompts.composition import Composition
+from agentkit_prompts.context import Document, Example, Fact, PromptContext, ToolSpec, UserInput
+from agentkit_prompts.conversation import Conversation
+from agentkit_prompts.layers import Layers
+from agentkit_prompts.messages import Message, ToolCall
+from agentkit_tools.context import ToolContext
+from agentkit_tools.result import ToolResult
+from agentkit_tools.tool import Tool, tool
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Agent",
+    "AgentDefinitionError",
     "AgentError",
     "Approver",
     "Chain",
@@ -76,6 +77,7 @@ __all__ = [
     "RunResult",
     "ScriptedModel",
     "Session",
+    "SessionBusy",
     "TextDelta",
     "Tool",
     "ToolCall",

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import Any, Generic, cast
+import os
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from types import NoneType
+from typing import Any, Generic, TypeAlias, cast
 from uuid import uuid4
 
+from typing_extensions import TypeVar
+
+from agentkit.chain import Chain, Output
+from agentkit.drivers.aio import Approver, AsyncDriver, Recaller
+from agentkit.drivers.sync import run_blocking
+from agentkit.errors import AgentDefinitionError, LimitExceeded, SessionBusy
+from agentkit.events import Event, RunFinished
+from agentkit.limits import Limits
+from agentkit.loop import RunResult, run_loop
+from agentkit.models.base import Model
+from agentkit.session import Session
 from agentkit_prompts.compose import Memo
 from agentkit_prompts.composition import Composition
 from agentkit_prompts.context import PromptContext, ToolSpec, UserInput
@@ -17,20 +30,11 @@ from agentkit_prompts.parts import Part
 from agentkit_prompts.schema import JsonSchema
 from agentkit_tools import by_name
 from agentkit_tools.tool import Tool
-from typing_extensions import TypeVar
-
-from agentkit.chain import Chain, Output
-from agentkit.drivers.aio import Approver, AsyncDriver, Recaller
-from agentkit.drivers.sync import run_blocking
-from agentkit.errors import LimitExceeded
-from agentkit.events import Event, RunFinished
-from agentkit.loop import Limits, RunResult, run_loop
-from agentkit.models.base import Model
-from agentkit.session import Session
 
 __all__ = ["Agent"]
 
 Deps = TypeVar("Deps", default=None)
+Input: TypeAlias = PromptContext | UserInput | str | Sequence[str | Part]
 _DEFAULT_LIMITS = Limits()
 
 
@@ -49,6 +53,7 @@ class Agent(Generic[Deps, Output]):
     Raises:
         ToolDefinitionError: Two tools have the same name, or one cannot be offered to a model.
         PromptError: A prompt can never render.
+        AgentDefinitionError: The output type cannot be asked for, or layers are given beside a `Chain`.
     """
 
     __slots__ = ("chain", "limits", "memory", "specs", "tools")
@@ -58,15 +63,19 @@ class Agent(Generic[Deps, Output]):
         model: Model | Chain[Output],
         layers: Layers | TextPrompt | str = "",
         *,
-        tools: Iterable[Tool[..., Any] | Callable[..., Any]] = (),
+        tools: Iterable[Tool | Callable[..., Any]] = (),
         memory: Recaller | None = None,
         output: type[Output] = cast(Any, str),
-        deps: type[Deps] = cast(Any, type(None)),
+        deps: type[Deps] = cast(Any, NoneType),
         limits: Limits = _DEFAULT_LIMITS,
     ) -> None:
         del deps
-        self.chain: Chain[Output] = model if isinstance(model, Chain) else Chain(model, layers, output=output)
-        self.tools: Mapping[str, Tool[..., Any]] = by_name(tools)
+        if not isinstance(model, Chain):
+            model = Chain(model, layers, output=output)
+        elif layers or output is not str:
+            raise AgentDefinitionError("a Chain brings its layers and its output type: give them to the Chain instead")
+        self.chain: Chain[Output] = model
+        self.tools: Mapping[str, Tool] = by_name(tools)
         self.specs: tuple[ToolSpec, ...] = tuple([tool.spec for tool in self.tools.values()])
         self.memory = memory
         self.limits = limits
@@ -76,19 +85,18 @@ class Agent(Generic[Deps, Output]):
         """What the prompts require of the user's `additional_kwargs`."""
         return self.chain.additional_kwargs_schema
 
-    def context(
-        self, user_input: UserInput | str | Iterable[str | Part], session: Session | None = None
-    ) -> PromptContext:
+    def context(self, user_input: Input, session: Session | None = None) -> PromptContext:
         """Return the context of a run, without what memory would recall."""
+        if isinstance(user_input, PromptContext):
+            conversation = session.conversation if session is not None else user_input.conversation
+            return user_input.evolve(conversation=conversation, tools=self.specs)
         return PromptContext(
             user_input=cast(UserInput, user_input),
             conversation=session.conversation if session is not None else _NO_CONVERSATION,
             tools=self.specs,
         )
 
-    def compose(
-        self, user_input: UserInput | str | Iterable[str | Part], *, session: Session | None = None
-    ) -> Composition:
+    def compose(self, user_input: Input, *, session: Session | None = None) -> Composition:
         """Return what a run would send first, recalling but not sending or keeping anything."""
         ctx = self.context(user_input, session)
         self.chain.preflight(ctx.user_input)
@@ -98,18 +106,19 @@ class Agent(Generic[Deps, Output]):
 
     async def run(
         self,
-        user_input: UserInput | str | Iterable[str | Part],
+        user_input: Input,
         *,
         deps: Deps = cast(Any, None),
         session: Session | None = None,
-        on_event: Callable[[Event], None] | None = None,
+        on_event: Callable[[Event[Output]], None] | None = None,
         approve: Approver | None = None,
         run_id: str | None = None,
     ) -> RunResult[Output]:
         """Answer one user input.
 
         Args:
-            user_input: Text, parts, or a `UserInput` with additional kwargs.
+            user_input: Text, parts, a `UserInput` with additional kwargs, or a whole context, which the agent completes
+                with the conversation of the session, its tools, and what memory recalls.
             deps: Handed to tools in their `ToolContext`.
             session: Conversation to go on with; it receives the messages of the run. None starts from nothing.
             on_event: Called with every event, in order.
@@ -121,20 +130,10 @@ class Agent(Generic[Deps, Output]):
             ModelError: The model could not be reached or did not answer.
             OutputError: The answer is not the output type.
             LimitExceeded: The run used more than its limits allow.
+            SessionBusy: Another run is using the session.
         """
-        ctx = self.context(user_input, session)
         chain, limits = self.chain, self.limits
-        chain.preflight(ctx.user_input)
         run_id = run_id or uuid4().hex
-        loop = run_loop(
-            chain,
-            ctx,
-            self.tools,
-            limits,
-            run_id=run_id,
-            recalls=self.memory is not None,
-            memo=session.memo if session is not None else Memo(),
-        )
         driver = AsyncDriver(
             model=chain.model,
             tools=self.tools,
@@ -145,28 +144,40 @@ class Agent(Generic[Deps, Output]):
             emit=on_event,
             approve=approve,
         )
-        if limits.seconds is None:
-            result = await driver.drive(loop)
-        else:
-            timer = asyncio.timeout(limits.seconds)
-            try:
-                async with timer:
-                    result = await driver.drive(loop)
-            except TimeoutError as error:
-                if not timer.expired():
-                    raise
-                raise LimitExceeded("seconds", limits.seconds, "allow more time, or use faster tools") from error
+        if session is not None and _RUNNING.setdefault(id(session), driver) is not driver:
+            raise SessionBusy(session.id)
+        try:
+            ctx = self.context(user_input, session)
+            chain.preflight(ctx.user_input)
+            memo = session.memo if session is not None else Memo()
+            recalls = self.memory is not None
+            loop = run_loop(chain, ctx, self.tools, limits, run_id=run_id, recalls=recalls, memo=memo)
+            if limits.seconds is None:
+                result = await driver.drive(loop)
+            else:
+                timer = asyncio.timeout(limits.seconds)
+                try:
+                    async with timer:
+                        result = await driver.drive(loop)
+                except TimeoutError as error:
+                    if not timer.expired():
+                        raise
+                    advice = "allow more time, or use faster tools"
+                    raise LimitExceeded("seconds", limits.seconds, advice, driver.kept) from error
+        finally:
+            if session is not None:
+                del _RUNNING[id(session)]
         if on_event is not None:
             on_event(RunFinished(result))
         return result
 
     def run_sync(
         self,
-        user_input: UserInput | str | Iterable[str | Part],
+        user_input: Input,
         *,
         deps: Deps = cast(Any, None),
         session: Session | None = None,
-        on_event: Callable[[Event], None] | None = None,
+        on_event: Callable[[Event[Output]], None] | None = None,
         approve: Approver | None = None,
         run_id: str | None = None,
     ) -> RunResult[Output]:
@@ -177,15 +188,18 @@ class Agent(Generic[Deps, Output]):
 
     async def stream(
         self,
-        user_input: UserInput | str | Iterable[str | Part],
+        user_input: Input,
         *,
         deps: Deps = cast(Any, None),
         session: Session | None = None,
         approve: Approver | None = None,
         run_id: str | None = None,
-    ) -> AsyncIterator[Event]:
-        """Answer one user input, yielding events; the last one is `RunFinished`. Leaving the loop cancels the run."""
-        events: asyncio.Queue[Event | None] = asyncio.Queue()
+    ) -> AsyncGenerator[Event[Output], None]:
+        """Answer one user input, yielding events; the last one is `RunFinished`. Raises what `run` does.
+
+        Leaving early cancels the run. To have it ended before going on, use `contextlib.aclosing`.
+        """
+        events: asyncio.Queue[Event[Output] | None] = asyncio.Queue()
         run = asyncio.create_task(
             self.run(user_input, deps=deps, session=session, on_event=events.put_nowait, approve=approve, run_id=run_id)
         )
@@ -201,3 +215,9 @@ class Agent(Generic[Deps, Output]):
 
 
 _NO_CONVERSATION = Conversation()
+
+_RUNNING: dict[int, AsyncDriver] = {}
+"""Which run uses the session of that id. `setdefault` is atomic, also between threads."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_RUNNING.clear)  # those runs go on in the parent only

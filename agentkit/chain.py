@@ -6,18 +6,21 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Generic, cast
 
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from typing_extensions import TypeVar
+
+from agentkit.errors import AgentDefinitionError, OutputError
+from agentkit.models.base import Model, Reply
+from agentkit_prompts.budget import Budget
 from agentkit_prompts.compose import Memo, compose
 from agentkit_prompts.composition import Composition
 from agentkit_prompts.context import PromptContext, UserInput
+from agentkit_prompts.frozen import freeze
 from agentkit_prompts.layers import Layers
 from agentkit_prompts.leaves import TextPrompt
 from agentkit_prompts.schema import JsonSchema
 from agentkit_prompts.tokens import TokenCounter
-from pydantic import TypeAdapter, ValidationError
-from typing_extensions import TypeVar
-
-from agentkit.errors import OutputError
-from agentkit.models.base import Model, Reply
 
 __all__ = ["Chain"]
 
@@ -32,9 +35,17 @@ class Chain(Generic[Output]):
         layers: The prompts, placed; a str is the one prompt of `system`.
         output: The type of the answer: `str`, or anything pydantic validates, read from the reply as JSON.
         tokenizer: Counts tokens; a fast estimate when not given.
+        budget: Tokens a composition may have at most; prompts give way as their `size` says.
+
+    Raises:
+        AgentDefinitionError: The output type cannot be described as JSON Schema.
+        PromptError: A prompt can never render.
     """
 
-    __slots__ = ("_output", "layers", "model", "output", "tokenizer")
+    __slots__ = ("_output", "budget", "layers", "model", "output", "output_schema", "tokenizer")
+
+    output_schema: JsonSchema | None
+    """JSON Schema of the answer; None for text."""
 
     def __init__(
         self,
@@ -43,22 +54,22 @@ class Chain(Generic[Output]):
         *,
         output: type[Output] = cast(Any, str),
         tokenizer: TokenCounter | None = None,
+        budget: int | Budget | None = None,
     ) -> None:
         self.model = model
         self.layers = layers if isinstance(layers, Layers) else _layers(layers)
         self.output: type[Output] = output
         self.tokenizer = tokenizer
-        self._output: TypeAdapter[Output] | None = None if output is str else _adapter(output)
+        self.budget = budget
+        self._output: TypeAdapter[Output] | None = None
+        self.output_schema = None
+        if output is not str:
+            self._output, self.output_schema = _adapter(cast(Any, output))
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
         """What the prompts require of the user's `additional_kwargs`, with `x-required-by` per property."""
         return self.layers.additional_kwargs_schema
-
-    @property
-    def output_schema(self) -> JsonSchema | None:
-        """JSON Schema of the answer; None for text."""
-        return self._output.json_schema() if self._output is not None else None
 
     def preflight(self, user_input: UserInput | str | Mapping[str, Any]) -> None:
         """Check that the input carries every additional kwarg the prompts need, before anything is recalled or sent.
@@ -73,7 +84,14 @@ class Chain(Generic[Output]):
 
     def compose(self, ctx: PromptContext, *, memo: Memo | None = None) -> Composition:
         """Return everything that would be sent for `ctx`, without sending it."""
-        return compose(self.layers, ctx, tokenizer=self.tokenizer, memo=memo, output_schema=self.output_schema)
+        return compose(
+            self.layers,
+            ctx,
+            budget=self.budget,
+            tokenizer=self.tokenizer,
+            memo=memo,
+            output_schema=self.output_schema,
+        )
 
     async def run(
         self, ctx: PromptContext | UserInput | str, *, on_text: Callable[[str], None] | None = None
@@ -104,9 +122,9 @@ class Chain(Generic[Output]):
         except ValidationError as error:
             problems = "; ".join(
                 f"{'.'.join(map(str, item['loc'])) or 'answer'}: {item['msg']}"
-                for item in error.errors(include_url=False, include_context=False)
+                for item in error.errors(include_url=False, include_context=False, include_input=False)
             )
-            raise OutputError(getattr(self.output, "__name__", str(self.output)), text, problems) from error
+            raise OutputError(_type_name(self.output), text, problems) from error
 
 
 @lru_cache(maxsize=256)
@@ -116,8 +134,20 @@ def _layers(system: TextPrompt | str) -> Layers:
 
 
 @lru_cache(maxsize=256)
-def _adapter(output: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(output)
+def _adapter(output: Any) -> tuple[TypeAdapter[Any], JsonSchema]:
+    """Build the validator of a type once: it is shared by all chains."""
+    try:
+        adapter = TypeAdapter(output)
+        return adapter, freeze(adapter.json_schema())
+    except PydanticUserError as error:
+        why = str(error).partition("\n")[0]
+        raise AgentDefinitionError(
+            f"output={_type_name(output)}: a model can only be asked for types that JSON Schema can describe; {why}"
+        ) from error
+
+
+def _type_name(output: Any) -> str:
+    return getattr(output, "__name__", None) or str(output)
 
 
 def _without_fence(text: str) -> str:

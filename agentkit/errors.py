@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from agentkit_prompts.messages import Message
 
-__all__ = ["AgentError", "LimitExceeded", "OutputError"]
+__all__ = ["AgentDefinitionError", "AgentError", "LimitExceeded", "OutputError", "SessionBusy"]
 
 
 class AgentError(Exception):
     """Base of the errors of the runtime."""
+
+
+class AgentDefinitionError(AgentError, ValueError):
+    """An agent, chain or limit that can never work as it was written."""
 
 
 class LimitExceeded(AgentError):
@@ -20,7 +24,7 @@ class LimitExceeded(AgentError):
 
     Attributes:
         limit: Name of the limit: `steps`, `tool_calls`, `tokens` or `seconds`.
-        messages: The messages of the run so far.
+        messages: What the run added to the conversation until then.
     """
 
     def __init__(self, limit: str, allowed: float, advice: str, messages: Sequence[Message] = ()) -> None:
@@ -41,3 +45,18 @@ class OutputError(AgentError):
         super().__init__(f"the answer is not a valid {type_name}: {problems}")
         self.text = text
         self.problems = problems
+
+
+class SessionBusy(AgentError):
+    """Another run is using the session. Nothing was sent or kept.
+
+    Attributes:
+        session: Id of the session.
+    """
+
+    def __init__(self, session: str) -> None:
+        super().__init__(
+            f"session {session!r} is in use by another run, and two at once would mix their messages: "
+            "wait until that one has ended, or give each run a session of its own"
+        )
+        self.session = session

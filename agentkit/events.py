@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias
 
+from typing_extensions import TypeVar
+
+from agentkit.loop import RunResult
+from agentkit.models.base import Reply
 from agentkit_prompts.composition import Composition
 from agentkit_prompts.context import Document
 from agentkit_prompts.messages import ToolCall
 from agentkit_tools.result import ToolResult
-
-from agentkit.loop import RunResult
-from agentkit.models.base import Reply
 
 __all__ = [
     "Event",
@@ -23,6 +24,8 @@ __all__ = [
     "ToolFinished",
     "ToolStarted",
 ]
+
+Answer = TypeVar("Answer", default=Any)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +77,12 @@ class ToolFinished:
 
 
 @dataclass(frozen=True, slots=True)
-class RunFinished:
+class RunFinished(Generic[Answer]):
     """The run ended with an answer. Always the last event."""
 
-    result: RunResult[Any]
+    result: RunResult[Answer]
 
 
-Event: TypeAlias = Recalled | PromptComposed | TextDelta | ModelReplied | ToolStarted | ToolFinished | RunFinished
+Event: TypeAlias = (
+    Recalled | PromptComposed | TextDelta | ModelReplied | ToolStarted | ToolFinished | RunFinished[Answer]
+)

@@ -6,9 +6,15 @@ It yields effects and receives their results; drivers perform them. Everything a
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import is_
 from typing import Any, Generic
 
+from agentkit.chain import Chain, Output
+from agentkit.effects import Append, AskApproval, CallModel, CallTools, Effect, Recall
+from agentkit.errors import LimitExceeded, OutputError
+from agentkit.limits import Limits
+from agentkit.models.base import Reply, Usage
 from agentkit_prompts.compose import Memo
 from agentkit_prompts.composition import Composition
 from agentkit_prompts.context import PromptContext
@@ -17,28 +23,7 @@ from agentkit_prompts.messages import Message, ToolCall
 from agentkit_tools.result import ToolResult
 from agentkit_tools.tool import Tool
 
-from agentkit.chain import Chain, Output
-from agentkit.effects import Append, AskApproval, CallModel, CallTools, Effect, Recall
-from agentkit.errors import LimitExceeded, OutputError
-from agentkit.models.base import Reply, Usage
-
-__all__ = ["Interrupted", "Limits", "RunResult", "run_loop"]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one run may use at most. None means no limit."""
-
-    steps: int = 16
-    """Model calls."""
-    tool_calls: int | None = None
-    """Tool calls."""
-    tokens: int | None = None
-    """Input and output tokens, as the model reports them."""
-    seconds: float | None = None
-    """Wall time; the run is cancelled then."""
-    repairs: int = 2
-    """Turns in which the model may mend an answer that is not the output type."""
+__all__ = ["Interrupted", "RunResult", "run_loop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +40,15 @@ class RunResult(Generic[Output]):
     """Tokens of all model calls."""
     steps: int
     """Model calls."""
+    finish_reason: str
+    """Why the model stopped: `stop`, or `length` when the answer was cut; see `Reply`."""
     run_id: str
 
 
 class Interrupted(BaseException):
-    """Thrown into the loop by a driver that is being cancelled: what it has may still be kept, then the run ends."""
+    """Thrown into the loop by a driver when a round of tool calls is cut short: answers with one last `Append`."""
 
-    def __init__(self, results: Sequence[ToolResult] = ()) -> None:
+    def __init__(self, results: Sequence[ToolResult]) -> None:
         super().__init__()
         self.results = tuple(results)
 
@@ -69,7 +56,7 @@ class Interrupted(BaseException):
 def run_loop(
     chain: Chain[Output],
     ctx: PromptContext,
-    tools: Mapping[str, Tool[..., Any]],
+    tools: Mapping[str, Tool],
     limits: Limits,
     *,
     run_id: str,
@@ -79,58 +66,66 @@ def run_loop(
     """Answer one user input."""
     if recalls:
         ctx = ctx.evolve(documents=(yield Recall(ctx.user_input.text)))
-    composition = chain.compose(ctx, memo=memo)  # before anything is written: a prompt that cannot render costs nothing
+    composition = chain.compose(ctx, memo=memo)  # before anything is kept: a prompt that cannot render costs nothing
     messages: tuple[Message, ...] = (ctx.user_input.message,)
     yield Append(messages, f"{run_id}:0")
-    usage = Usage()
-    repairs = calls = 0
-    traffic = Conversation()
+    usage, traffic, seen, repairs = Usage(), Conversation(), set[str](), 0
     for step in range(1, limits.steps + 1):
         if step > 1:
             composition = chain.compose(ctx, memo=memo)
         reply: Reply = yield CallModel(composition, step)
         usage = usage + reply.usage
         message = reply.message
-        fresh: tuple[Message, ...] = (message,)
         if message.tool_calls:
-            calls += len(message.tool_calls)
-            if limits.tool_calls is not None and calls > limits.tool_calls:
-                raise LimitExceeded(
-                    "tool_calls", limits.tool_calls, "allow more, or give the model fewer tools", messages
-                )
+            message = _with_own_ids(message, seen, step)
+            if limits.tool_calls is not None and len(seen) > limits.tool_calls:
+                raise LimitExceeded("tool_calls", limits.tool_calls, "allow more, or offer fewer tools", messages)
             try:
                 results = yield from _call_tools(message.tool_calls, tools, step)
-            except Interrupted as stop:
-                if stop.results:
-                    yield Append((message, *(result.message for result in stop.results)), f"{run_id}:{step}")
+            except Interrupted as cut:
+                yield Append((message, *[result.message for result in cut.results]), f"{run_id}:{step}")
                 raise
-            fresh = (message, *(result.message for result in results))
+            fresh = (message, *[result.message for result in results])
         else:
             try:
                 output = chain.parse(reply)
             except OutputError as error:
-                if repairs >= limits.repairs:
+                if repairs == limits.repairs:
+                    yield Append((message,), f"{run_id}:{step}")
                     raise
                 repairs += 1
-                fresh = (message, Message("user", f"{error}. Answer again with valid JSON only."))
+                fresh = (message, Message("user", f"{error}. Answer again, with valid JSON only."))
             else:
-                yield Append(fresh, f"{run_id}:{step}")
-                return RunResult(output, messages + fresh, composition, usage, step, run_id)
+                yield Append((message,), f"{run_id}:{step}")
+                return RunResult(output, (*messages, message), composition, usage, step, reply.finish_reason, run_id)
         yield Append(fresh, f"{run_id}:{step}")
         messages += fresh
         if limits.tokens is not None and usage.input_tokens + usage.output_tokens > limits.tokens:
-            raise LimitExceeded("tokens", limits.tokens, "raise the limit or shorten the prompt", messages)
+            raise LimitExceeded("tokens", limits.tokens, "allow more, or shorten the prompt", messages)
         traffic = traffic.append(*fresh)
         ctx = ctx.evolve(intermediate=traffic)
-    raise LimitExceeded(
-        "steps", limits.steps, "the model keeps calling tools; raise the limit or mend the prompt", messages
-    )
+    raise LimitExceeded("steps", limits.steps, "the model did not come to an answer; allow more", messages)
 
 
 def _call_tools(
-    calls: tuple[ToolCall, ...], tools: Mapping[str, Tool[..., Any]], step: int
+    calls: tuple[ToolCall, ...], tools: Mapping[str, Tool], step: int
 ) -> Generator[Effect, Any, Sequence[ToolResult]]:
     """Ask for approval where a tool wants it, then run the calls; a tool denies what was not approved."""
-    asking = tuple(call for call in calls if call.name in tools and tools[call.name].policy.approval != "never")
+    asking = tuple([call for call in calls if call.name in tools and tools[call.name].policy.approval != "never"])
     approved: frozenset[str] = (yield AskApproval(asking, step)) if asking else frozenset()
-    return (yield CallTools(calls, step, approved))
+    results: Sequence[ToolResult] = yield CallTools(calls, step, approved)
+    return results
+
+
+def _with_own_ids(message: Message, seen: set[str], step: int) -> Message:
+    """Give a call without an id, or with one this run has seen, another: results, approval, idempotency go by it."""
+    calls = []
+    for number, call in enumerate(message.tool_calls, 1):
+        own = call.id
+        if not own or own in seen:
+            own = f"call_{step}_{number}"
+            while own in seen:
+                own += "_"
+        seen.add(own)
+        calls.append(call if own is call.id else replace(call, id=own))
+    return message if all(map(is_, calls, message.tool_calls)) else replace(message, tool_calls=tuple(calls))

@@ -42,19 +42,19 @@ class Session(Protocol):
 class InMemorySession:
     """A session that lives as long as the object."""
 
-    __slots__ = ("_keys", "conversation", "id", "memo")
+    __slots__ = ("_last_key", "conversation", "id", "memo")
 
     blocking = False
 
-    def __init__(self, conversation: Conversation | None = None, *, id: str = "memory") -> None:  # noqa: A002
+    def __init__(self, conversation: Conversation | None = None, *, id: str = "memory") -> None:
         self.id = id
         self.conversation = conversation if conversation is not None else Conversation()
         self.memo = Memo()
-        self._keys: str | None = None
+        self._last_key: str | None = None
 
     def append(self, *messages: Message, key: str | None = None) -> Conversation:
         """Add messages; a second append in a row with the same key does nothing."""
-        if key is None or key != self._keys:
-            self._keys = key
+        if key is None or key != self._last_key:
+            self._last_key = key
             self.conversation = self.conversation.append(*messages)
         return self.conversation

@@ -6,18 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from agentkit_prompts.context import Document
-from agentkit_prompts.messages import ToolCall
-from agentkit_tools.context import ToolContext
-from agentkit_tools import unknown_tool
-from agentkit_tools.result import ToolResult
-from agentkit_tools.tool import Tool
-
 from agentkit.effects import Append, AskApproval, CallModel, CallTools, Effect, Recall
 from agentkit.events import Event, ModelReplied, PromptComposed, Recalled, TextDelta, ToolFinished, ToolStarted
 from agentkit.loop import Interrupted
-from agentkit.models.base import Model
+from agentkit.models.base import Model, Reply
 from agentkit.session import Session
+from agentkit_prompts.context import Document
+from agentkit_prompts.messages import Message, ToolCall
+from agentkit_tools.context import ToolContext
+from agentkit_tools.dispatch import call_tools
+from agentkit_tools.result import ToolResult
+from agentkit_tools.tool import Tool
 
 __all__ = ["Approver", "AsyncDriver", "Recaller"]
 
@@ -37,24 +36,16 @@ class Recaller(Protocol):
 class AsyncDriver:
     """Performs the effects of one run on the running event loop."""
 
-    __slots__ = (
-        "_approve",
-        "_calls",
-        "_deps",
-        "_emit",
-        "_finished",
-        "_memory",
-        "_model",
-        "_run_id",
-        "_session",
-        "_tools",
-    )
+    __slots__ = ("_approve", "_calls", "_deps", "_emit", "_memory", "_model", "_run_id", "_session", "_tools", "kept")
+
+    kept: list[Message]
+    """What the run added to the conversation so far."""
 
     def __init__(
         self,
         *,
         model: Model,
-        tools: Mapping[str, Tool[..., Any]],
+        tools: Mapping[str, Tool],
         session: Session | None,
         memory: Recaller | None,
         deps: Any,
@@ -71,52 +62,31 @@ class AsyncDriver:
         self._emit = emit
         self._approve = approve
         self._calls: dict[str, int] = {}
-        self._finished: dict[str, ToolResult] = {}
+        self.kept = []
 
     async def drive(self, loop: Generator[Effect, Any, R]) -> R:
-        """Perform effects until the loop returns.
-
-        Cancellation is told to the loop first, so that it can leave a valid history behind.
-        """
+        """Perform effects until the loop returns."""
         answer: Any = None
         try:
             while True:
                 effect = loop.send(answer)
-                kind = type(effect)
-                if kind is CallModel:
-                    answer = await self._call_model(effect)  # type: ignore[arg-type]
-                elif kind is CallTools:
-                    answer = await self._call_tools(effect)  # type: ignore[arg-type]
-                elif kind is Append:
-                    answer = await self._append(effect)  # type: ignore[arg-type]
-                elif kind is Recall:
-                    answer = await self._recall(effect)  # type: ignore[arg-type]
+                if isinstance(effect, CallModel):
+                    answer = await self._call_model(effect)
+                elif isinstance(effect, CallTools):
+                    answer = await self._call_tools(effect, loop)
+                elif isinstance(effect, Append):
+                    await self._append(effect)
+                    answer = None
+                elif isinstance(effect, AskApproval):
+                    answer = await self._ask(effect)
                 else:
-                    answer = await self._ask(effect)  # type: ignore[arg-type]
+                    answer = await self._recall(effect)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
-        except asyncio.CancelledError:
-            self._leave(loop, effect)
-            raise
         finally:
             loop.close()
 
-    def _leave(self, loop: Generator[Effect, Any, R], effect: Effect) -> None:
-        """Keep the results of a cancelled round of tool calls: some of them may have changed the world."""
-        if type(effect) is not CallTools:
-            return
-        results = [
-            self._finished.get(call.id) or ToolResult(call.id, call.name, "The run was cancelled.", "cancelled")
-            for call in effect.calls
-        ]
-        try:
-            last = loop.throw(Interrupted(results))
-            if type(last) is Append and self._session is not None:
-                self._session.append(*last.messages, key=last.key)
-        except (Interrupted, StopIteration):
-            pass
-
-    async def _call_model(self, effect: CallModel) -> Any:
+    async def _call_model(self, effect: CallModel) -> Reply:
         emit = self._emit
         if emit is None:
             return await self._model.request(effect.composition)
@@ -126,38 +96,53 @@ class AsyncDriver:
         emit(ModelReplied(step, reply))
         return reply
 
-    async def _call_tools(self, effect: CallTools) -> Sequence[ToolResult]:
-        calls = effect.calls
-        if len(calls) == 1:
-            return (await self._call_tool(calls[0], effect),)
-        if any(call.name in self._tools and self._tools[call.name].policy.sequential for call in calls):
-            return [await self._call_tool(call, effect) for call in calls]
-        return await asyncio.gather(*[self._call_tool(call, effect) for call in calls])
+    async def _call_tools(self, effect: CallTools, loop: Generator[Effect, Any, Any]) -> Sequence[ToolResult]:
+        emit, step = self._emit, effect.step
+        states: dict[str, ToolResult | None] = {}
 
-    async def _call_tool(self, call: ToolCall, effect: CallTools) -> ToolResult:
-        emit = self._emit
-        if emit is not None:
-            emit(ToolStarted(effect.step, call))
-        tool = self._tools.get(call.name)
-        if tool is None:
-            result = unknown_tool(call, self._tools)
-        else:
-            approved = call.id in effect.approved
-            context = ToolContext(self._deps, self._run_id, call.id, approved=approved, calls=self._calls)
-            result = await tool.call(call, context)
-        self._finished[call.id] = result
-        if emit is not None:
-            emit(ToolFinished(effect.step, result))
-        return result
+        def context(call: ToolCall) -> ToolContext[Any]:
+            return ToolContext(
+                self._deps, self._run_id, call.id, approved=call.id in effect.approved, calls=self._calls
+            )
+
+        def on_start(call: ToolCall) -> None:
+            states[call.id] = None
+            if emit is not None:
+                emit(ToolStarted(step, call))
+
+        def on_end(result: ToolResult) -> None:
+            states[result.call_id] = result
+            if emit is not None:
+                emit(ToolFinished(step, result))
+
+        try:
+            return await call_tools(effect.calls, self._tools, context, on_start=on_start, on_end=on_end)
+        except (Exception, asyncio.CancelledError) as error:  # cancelled, or a listener failed
+            await self._keep([_result(call, states) for call in effect.calls], loop, error)
+            raise
+
+    async def _keep(self, results: list[ToolResult], loop: Generator[Effect, Any, Any], error: BaseException) -> None:
+        """Keep a round of tool calls that was cut short: some of them may have changed the world."""
+        try:
+            last = loop.throw(Interrupted(results))
+            assert isinstance(last, Append)
+            await self._append(last)
+        except Exception as failure:
+            error.add_note(f"The results of the tool calls could not be kept: {type(failure).__name__}: {failure}")
 
     async def _append(self, effect: Append) -> None:
         session = self._session
-        if session is None:
-            return
-        if session.blocking:
-            await asyncio.shield(asyncio.to_thread(session.append, *effect.messages, key=effect.key))
-        else:
-            session.append(*effect.messages, key=effect.key)
+        if session is not None:
+            if session.blocking:
+                writing = asyncio.ensure_future(asyncio.to_thread(session.append, *effect.messages, key=effect.key))
+                try:
+                    await asyncio.shield(writing)
+                except asyncio.CancelledError:  # nobody may use the session before the write has ended
+                    await asyncio.wait([writing])
+                    raise
+            else:
+                session.append(*effect.messages, key=effect.key)
+        self.kept += effect.messages
 
     async def _recall(self, effect: Recall) -> tuple[Document, ...]:
         assert self._memory is not None
@@ -176,3 +161,14 @@ class AsyncDriver:
                 if (await answer) if isinstance(answer, Awaitable) else answer:
                     approved.add(call.id)
         return frozenset(approved)
+
+
+def _result(call: ToolCall, states: Mapping[str, ToolResult | None]) -> ToolResult:
+    """Return how a call ended when its round was cut short."""
+    if call.id not in states:
+        text = f"{call.name} was not called: the run was cancelled first."
+    elif (result := states[call.id]) is not None:
+        return result
+    else:
+        text = f"{call.name} was cancelled with the run. It may still have had an effect."
+    return ToolResult(call.id, call.name, text, "cancelled")

@@ -1,67 +1,107 @@
 """The sync driver: runs the asyncio driver to its end from code that is not async, inside a running loop too.
 
-All sync runs of a process share one event loop in a daemon thread, so that connections to a model are reused.
+Event loops are kept between runs, so that connections to a model are reused. A run has its loop to itself: whatever
+a tool blocks or calls, no other run waits for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
 __all__ = ["run_blocking"]
 
 R = TypeVar("R")
 
-_lock = threading.Lock()
-_shared: tuple[int, asyncio.AbstractEventLoop] | None = None
-"""Process id and loop: a forked child must not wait for its parent's thread."""
+_MOST_IDLE = 8
+_idle: list[asyncio.Runner] = []
+"""The one used last is taken first. Appending and popping are atomic: there is no lock that a fork could copy."""
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, R]) -> R:
-    """Run a coroutine and wait for its result; interrupting the wait cancels it."""
-    loop = _loop()
+    """Run a coroutine and return its result. Interrupting the wait cancels it; tasks it left behind are cancelled."""
+    context = copy_context()
+    if not _in_running_loop():
+        return _run(coroutine, context)
+    return _run_in_thread(coroutine, context)
+
+
+def _run(coroutine: Coroutine[Any, Any, R], context: Context) -> R:
     try:
-        running: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
-    except RuntimeError:
-        running = None
-    if running is loop:  # called from a tool that itself runs here: waiting for this thread would wait for ever
-        loop = _start()
+        runner = _idle.pop()
+    except IndexError:
+        runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+    try:
+        return runner.run(coroutine, context=context)
+    finally:
+        loop = runner.get_loop()
+        if left := asyncio.all_tasks(loop):
+            for task in left:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        if len(_idle) < _MOST_IDLE:
+            _idle.append(runner)
+        else:
+            runner.close()
+
+
+def _run_in_thread(coroutine: Coroutine[Any, Any, R], context: Context) -> R:
+    """Run in a thread: this one has a loop that is running already."""
+    outcome: Future[R] = Future()
+    started: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
+    interrupted = False
+
+    async def cancellable() -> R:
+        started.append((asyncio.get_running_loop(), asyncio.current_task()))
+        if interrupted:
+            coroutine.close()
+            raise asyncio.CancelledError
+        return await coroutine
+
+    def work() -> None:
         try:
-            return _wait(coroutine, loop)
-        finally:
-            loop.call_soon_threadsafe(loop.stop)
-    return _wait(coroutine, loop)
+            outcome.set_result(_run(cancellable(), context))
+        except BaseException as error:
+            outcome.set_exception(error)
 
-
-def _wait(coroutine: Coroutine[Any, Any, R], loop: asyncio.AbstractEventLoop) -> R:
-    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+    threading.Thread(target=work, name="agentkit-sync", daemon=True).start()
     try:
-        return future.result()
-    except BaseException:
-        future.cancel()
+        wait([outcome])
+    except BaseException:  # KeyboardInterrupt: let the run end in order, a second one does not wait
+        interrupted = True
+        for loop, task in started:
+            if task is not None:
+                with suppress(RuntimeError):  # the loop is closed: the run has ended
+                    loop.call_soon_threadsafe(task.cancel)
+        wait([outcome])
         raise
+    return outcome.result()
 
 
-def _loop() -> asyncio.AbstractEventLoop:
-    global _shared
-    with _lock:
-        if _shared is None or _shared[0] != os.getpid() or _shared[1].is_closed():
-            _shared = (os.getpid(), _start())
-        return _shared[1]
+def _in_running_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
-def _start() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
+def _close_idle() -> None:
+    while _idle:
+        runner = _idle.pop()
+        if _in_running_loop():
+            runner.get_loop().close()
+        else:
+            runner.close()
 
-    def run() -> None:
-        asyncio.set_event_loop(loop)
-        try:
-            loop.run_forever()
-        finally:
-            loop.close()
 
-    threading.Thread(target=run, name="agentkit-sync", daemon=True).start()
-    return loop
+atexit.register(_close_idle)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_close_idle)  # a child that closed its copy of a loop would deafen the parent's

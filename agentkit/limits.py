@@ -1,0 +1,41 @@
+"""`Limits`: what one run may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentkit.errors import AgentDefinitionError
+
+__all__ = ["Limits"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one run may use at most. None means no limit.
+
+    Raises:
+        AgentDefinitionError: A limit that nothing can stay within.
+    """
+
+    steps: int = 16
+    """Model calls."""
+    tool_calls: int | None = None
+    """Tool calls. A reply with more calls than are left runs none of them."""
+    tokens: int | None = None
+    """Input and output tokens, as the model reports them. Checked between steps."""
+    seconds: float | None = None
+    """Wall time; the run is cancelled then."""
+    repairs: int = 2
+    """Turns in which the model may mend an answer that is not the output type."""
+
+    def __post_init__(self) -> None:
+        least = {"steps": 1, "tool_calls": 0, "tokens": 1, "repairs": 0}
+        wrong = [
+            f"{name}={value!r} must be {low} or more"
+            for name, low in least.items()
+            if (value := getattr(self, name)) is not None and not value >= low
+        ]
+        if self.seconds is not None and not self.seconds > 0:
+            wrong.append(f"seconds={self.seconds!r} must be above 0, or None")
+        if wrong:
+            raise AgentDefinitionError(f"limits: {'; '.join(wrong)}")
