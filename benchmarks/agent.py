@@ -1,13 +1,15 @@
 """W2 and W4: what the loop around a model costs, and what a long session costs.
 
-The model answers at once. The limit of W2 is an asyncio loop written by hand that validates arguments with a ready
-pydantic validator; ours runs with events listened to, timeouts and idempotency keys on. The limit of W4 appends to a
-list, and, where the session is kept, inserts into SQLite through the driver of the standard library.
+The model answers at once, from a payload that could be sent. The limit of W2 is an asyncio loop written by hand that
+validates arguments with a ready pydantic validator; ours runs with events listened to, timeouts and idempotency keys
+on. The limit of W4 appends to a list, and, where the session is kept, inserts into SQLite through the driver of the
+standard library.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import json
 import sqlite3
@@ -23,7 +25,7 @@ from harness import Figure, Work, figures, interleave, kib_each, main
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from agentkit import Agent, InMemorySession, Message, Reply, ScriptedModel, ToolCall, tool
+from agentkit import Agent, Composition, InMemorySession, Message, Reply, ScriptedModel, ToolCall, tool
 from agentkit.memory import Memory
 
 SYSTEM = "You are a careful assistant. Use the tools for arithmetic."
@@ -185,7 +187,22 @@ def our_model() -> ScriptedModel:
         ]
     )
     done = Reply(Message("assistant", "Done."))
-    return ScriptedModel.repeat(lambda sent: done if len(sent.intermediate) else next(replies), keep=0)
+
+    def answer(sent: Composition) -> Reply:
+        sent.to_openai()  # what a real model would put on the wire; the loop by hand has it ready too
+        return done if len(sent.intermediate) else next(replies)
+
+    return ScriptedModel.repeat(answer, keep=0)
+
+
+def noting_model() -> ScriptedModel:
+    noted = Reply(Message("assistant", "Noted."))
+
+    def answer(sent: Composition) -> Reply:
+        sent.to_openai()
+        return noted
+
+    return ScriptedModel.repeat(answer, keep=0)
 
 
 def our_agent() -> Callable[[str], Any]:
@@ -308,7 +325,7 @@ def _insert(database: sqlite3.Connection, messages: list[dict[str, str]]) -> Non
 
 
 def our_session(turns: int) -> None:
-    agent = Agent(ScriptedModel.repeat("Noted.", keep=0), SYSTEM)
+    agent = Agent(noting_model(), SYSTEM)
     session = InMemorySession()
 
     async def talk() -> None:
@@ -320,7 +337,7 @@ def our_session(turns: int) -> None:
 
 
 def our_session_sqlite(turns: int) -> None:
-    agent = Agent(ScriptedModel.repeat("Noted.", keep=0), SYSTEM)
+    agent = Agent(noting_model(), SYSTEM)
     with tempfile.TemporaryDirectory() as folder, Memory.open(folder) as memory:
         session = memory.session("long")
 
@@ -353,6 +370,7 @@ def _whole_sessions(candidates: dict[str, Work], turns: int, rounds: int) -> dic
     taken: dict[str, list[float]] = {name: [] for name in candidates}
     for number in range(rounds):
         for name in list(candidates)[:: 1 if number % 2 else -1]:
+            gc.collect()
             start = time.process_time()
             candidates[name](turns)
             taken[name].append(time.process_time() - start)
