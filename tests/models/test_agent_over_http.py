@@ -1,0 +1,73 @@
+"""A whole agent over real HTTP: the loop, the tools and the official SDK against a strict endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agentkit import Agent, InMemorySession, ModelInterrupted, OpenAIModel, RunFinished, TextDelta, ToolFinished, tool
+from tests.servers import ChatServer, chunk, in_turn, says, streams
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def agent_for(server: ChatServer, name: str) -> Agent[None, str]:
+    return Agent(OpenAIModel(name, base_url=server.url, max_retries=0), "Be brief.", tools=[add])
+
+
+TWO_CALLS = says("Let me see.", ("x", "add", '{"a": 2, "b": 3}'), ("y", "add", '{"a": "two", "b": 3}'))
+
+
+def test_tool_calls_and_their_results_go_to_and_fro(server: ChatServer) -> None:
+    name = server.on("agent", in_turn(TWO_CALLS, says("It is 5.")))
+    result = agent_for(server, name).run_sync("What is 2 plus 3?")
+    assert result.output == "It is 5."
+    assert (result.usage.input_tokens, result.usage.output_tokens, result.steps) == (24, 10, 2)
+    first, second = (asked.body for asked in server.to(name))
+    assert [one["function"]["name"] for one in first["tools"]] == ["add"]
+    answers = {
+        message["tool_call_id"]: message["content"] for message in second["messages"] if message["role"] == "tool"
+    }
+    assert answers["x"] == "5"
+    assert "integer" in answers["y"]
+
+
+def test_a_session_of_several_turns_is_accepted_by_a_strict_endpoint(server: ChatServer) -> None:
+    name = server.on("turns", in_turn(TWO_CALLS, says("It is 5."), TWO_CALLS, says("Still 5.")))
+    agent, session = agent_for(server, name), InMemorySession()
+    assert agent.run_sync("What is 2 plus 3?", session=session).output == "It is 5."
+    assert agent.run_sync("Sure?", session=session).output == "Still 5."
+    assert [message["role"] for message in server.to(name)[-1].body["messages"]].count("tool") == 4
+
+
+async def test_a_streamed_run_tells_what_happens_in_order(server: ChatServer) -> None:
+    name = server.on("events", in_turn(TWO_CALLS, says("It is 5.")))
+    events = [event async for event in agent_for(server, name).stream("What is 2 plus 3?")]
+    text = "".join(event.text for event in events if isinstance(event, TextDelta))
+    assert text == "Let me see.It is 5."
+    assert len([event for event in events if isinstance(event, ToolFinished)]) == 2
+    assert isinstance(events[-1], RunFinished)
+    assert events[-1].result.output == "It is 5."
+
+
+def test_sync_runs_inside_a_running_event_loop(server: ChatServer) -> None:
+    agent = agent_for(server, server.on("nested", says("Hi")))
+
+    async def notebook() -> tuple[str, str]:
+        return agent.run_sync("Hello").output, (await agent.run("Hello")).output
+
+    assert asyncio.run(notebook()) == ("Hi", "Hi")
+
+
+def test_a_cut_stream_leaves_a_history_that_can_go_on(server: ChatServer) -> None:
+    name = server.on("cut-agent", in_turn(streams(chunk(content="It is"), cut=b"40\r\nhalf"), says("It is 5.")))
+    agent, session = agent_for(server, name), InMemorySession()
+    with pytest.raises(ModelInterrupted) as caught:
+        agent.run_sync("What is 2 plus 3?", session=session, on_event=lambda event: None)
+    assert caught.value.text == "It is"
+    assert agent.run_sync("Again, please.", session=session).output == "It is 5."
