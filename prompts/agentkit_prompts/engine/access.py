@@ -6,20 +6,22 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from functools import cached_property
-from types import MappingProxyType, MemberDescriptorType
+from types import DynamicClassAttribute, MappingProxyType, MemberDescriptorType, ModuleType, SimpleNamespace
 from typing import Any
 
 from pydantic import BaseModel
 
-from agentkit_prompts.engine.objects import Joiner, Loop, Namespace
+from agentkit_prompts.engine.meter import Meter
+from agentkit_prompts.engine.objects import Cycler, Function, Joiner, Loop, Macro, Namespace
 from agentkit_prompts.engine.values import Fault, Undefined
 from agentkit_prompts.frozen import FrozenDict
 
-__all__ = ["READABLE", "attribute", "element", "readable"]
+__all__ = ["READABLE", "attribute", "element", "made_in_python", "readable", "slice_of"]
 
 READABLE: dict[str, set[type]] = {}
 """Attribute name -> the types from which generated code reads it directly, learnt as templates run."""
 
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _MOST_TYPES = 1000
 _MAPPINGS = frozenset({dict, FrozenDict, MappingProxyType})
 _DATE = frozenset({"year", "month", "day"})
@@ -31,9 +33,16 @@ _BUILTIN: dict[type, frozenset[str]] = {
     timedelta: frozenset({"days", "seconds", "microseconds"}),
     range: frozenset({"start", "stop", "step"}),
     Loop: Loop.FIELDS,
+    Cycler: frozenset({"current"}),
     Joiner: frozenset(),
+    Macro: frozenset(),
+    Function: frozenset(),
 }
-_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the class was made by a class statement
+
+
+def made_in_python(kind: type) -> bool:
+    """Tell whether a class was made by a class statement: only those have fields that somebody meant to be read."""
+    return bool(kind.__flags__ & _HEAP_TYPE)
 
 
 def readable(name: str) -> set[type]:
@@ -61,7 +70,7 @@ def attribute(value: Any, name: str) -> Any:
         _learn(kind, name)
         return getattr(value, name)
     held = getattr(value, "__dict__", None)
-    if type(held) is dict and name in held and kind.__flags__ & _HEAP_TYPE:
+    if type(held) is dict and name in held and _holds_data(kind):
         return held[name]
     if isinstance(value, BaseModel) and name in (value.__pydantic_extra__ or ()):
         return value.__pydantic_extra__[name]  # type: ignore[index]
@@ -70,9 +79,11 @@ def attribute(value: Any, name: str) -> Any:
     return Undefined(name, value)
 
 
-def element(value: Any, key: Any) -> Any:
+def element(meter: Meter, value: Any, key: Any) -> Any:
     """Return `value[key]` as templates see it; a text key that is no element is read as an attribute."""
     kind = type(value)
+    if isinstance(key, tuple):
+        meter.measure(key)
     if kind in _MAPPINGS:
         try:
             return value[key]
@@ -108,7 +119,11 @@ def slice_of(value: Any, part: slice) -> Any:
 
 
 def _has_own_elements(kind: type) -> bool:
-    return bool(kind.__flags__ & _HEAP_TYPE) and hasattr(kind, "__getitem__") and not issubclass(kind, type)
+    return made_in_python(kind) and hasattr(kind, "__getitem__") and not issubclass(kind, type)
+
+
+def _holds_data(kind: type) -> bool:
+    return kind is SimpleNamespace or (made_in_python(kind) and not issubclass(kind, ModuleType | type))
 
 
 def _is_readable(kind: type, name: str) -> bool:
@@ -118,7 +133,7 @@ def _is_readable(kind: type, name: str) -> bool:
         return name in known
     if issubclass(kind, datetime | date | time | timedelta):
         return name in _DATE | _TIME
-    if not kind.__flags__ & _HEAP_TYPE or issubclass(kind, type | BaseException):
+    if not made_in_python(kind) or issubclass(kind, type | ModuleType):
         return False
     if issubclass(kind, BaseModel):
         if name in kind.model_fields:
@@ -130,7 +145,7 @@ def _is_readable(kind: type, name: str) -> bool:
     for base in kind.__mro__:
         if name in base.__dict__:
             found = base.__dict__[name]
-            if isinstance(found, property | cached_property | MemberDescriptorType):
+            if isinstance(found, property | cached_property | DynamicClassAttribute | MemberDescriptorType):
                 return True
             if type(found).__name__ == "_tuplegetter":
                 return True

@@ -328,7 +328,8 @@ class _Generator(NodeVisitor):
                 raise CodeError("`loop` cannot be assigned to", name.lineno)
         uses = _uses_of_loop(node.body)
         counters = not node.recursive and all(use in _COUNTERS for use in uses)
-        weight = 1 + sum(map(_size, node.body)) + (_size(node.test) if node.test is not None else 0)
+        deep = len(frame.indices)
+        weight = 2 + sum(_size(one, deep) for one in node.body) + (4 + _size(node.test) if node.test is not None else 0)
         items, index, length = self.fresh("s"), self.fresh("i"), self.fresh("n")
         inner = frame.inner()
         inner.loop = (index, length) if counters else None
@@ -509,7 +510,7 @@ class _Generator(NodeVisitor):
             part = node.arg
             bounds = [self.expression(item, frame) if item else "None" for item in (part.start, part.stop, part.step)]
             return f"slice_of(meter, {source}, {', '.join(bounds)})"
-        return f"element({source}, {self.expression(node.arg, frame)})"
+        return f"element(meter, {source}, {self.expression(node.arg, frame)})"
 
     def function(self, prefix: str, name: str, table: dict[str, Callable[..., Any]]) -> str:
         ident = f"{prefix}_{list(table).index(name)}"
@@ -631,13 +632,14 @@ def _uses_of_loop(body: Iterable[nodes.Node]) -> set[str]:
     return uses
 
 
-def _size(node: nodes.Node) -> int:
-    """Return the number of nodes under and including one."""
+def _size(node: nodes.Node, deep: int = 0) -> int:
+    """Return the steps that one evaluation of a statement or expression costs, `deep` inside that many loops."""
     count = 0
     stack = [node]
     while stack:
-        count += 1
-        stack.extend(stack.pop().iter_child_nodes())
+        one = stack.pop()
+        count += 3 + deep if isinstance(one, nodes.Output) else 1
+        stack.extend(one.iter_child_nodes())
     return count
 
 

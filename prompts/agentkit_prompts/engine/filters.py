@@ -22,7 +22,6 @@ __all__ = ["FILTERS"]
 
 _WORD_START = re.compile(r"([-\s({\[<]+)")
 _WORD = re.compile(r"\w+")
-_TAG = re.compile(r"<!--.*?-->|<[^<>]*>", re.S)
 _WIDEST = 10_000
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "'": "&#39;", '"': "&#34;"})
 
@@ -56,7 +55,7 @@ def _getter(meter: Meter, path: Any) -> Callable[[Any], Any]:
     if path is None:
         return lambda item: item
     if isinstance(path, int):
-        return lambda item: element(item, path)
+        return lambda item: element(meter, item, path)
     if not isinstance(path, str) or len(path) > 1000:
         raise Fault(f"attribute must be the name of a field, got {type(path).__name__}")
     parts = [int(part) if part.isdecimal() and len(part) < 10 else part for part in str.__str__(path).split(".")]
@@ -67,7 +66,7 @@ def _getter(meter: Meter, path: Any) -> Callable[[Any], Any]:
     def read(item: Any) -> Any:
         meter.charge(len(parts))
         for part in parts:
-            item = element(item, part)
+            item = element(meter, item, part)
         return item
 
     return read
@@ -302,7 +301,10 @@ def _trim(meter: Meter, value: Any, /, chars: str | None = None) -> str:
 
 
 def _center(meter: Meter, value: Any, /, width: Any = 80) -> str:
-    return text(meter, value).center(_whole("width", width))
+    given = text(meter, value)
+    size = _whole("width", width)
+    meter.chars(max(size, len(given)))
+    return given.center(size)
 
 
 def _indent(meter: Meter, value: Any, /, width: Any = 4, first: bool = False, blank: bool = False) -> str:
@@ -363,6 +365,7 @@ def _int(meter: Meter, value: Any, /, default: Any = 0, base: int = 10) -> Any:
         if isinstance(value, str):
             if len(value) > 4000:
                 return default
+            meter.charge(len(value) ** 2 // 40_000)
             return int(value, base)
         if isinstance(value, Decimal) and value.is_finite() and value.adjusted() > 1000:
             return default
@@ -445,13 +448,23 @@ def _escape(meter: Meter, value: Any, /) -> str:
 
 def _striptags(meter: Meter, value: Any, /) -> str:
     given = text(meter, value)
-    meter.chars(len(given), 8)
-    return " ".join(_TAG.sub("", given).split())
+    meter.chars(len(given), 16)
+    kept: list[str] = []
+    at = 0
+    for opening, closing in (("<!--", "-->"), ("<", ">")):
+        kept.clear()
+        at = 0
+        while (start := given.find(opening, at)) >= 0 and (end := given.find(closing, start)) >= 0:
+            kept.append(given[at:start])
+            at = end + len(closing)
+        given = "".join(kept) + given[at:]
+        meter.charge(4 * len(kept))
+    return " ".join(given.split())
 
 
 def _wordcount(meter: Meter, value: Any, /) -> int:
     given = text(meter, value)
-    meter.chars(len(given), 4)
+    meter.chars(len(given), 16)
     return sum(1 for _ in _WORD.finditer(given))
 
 

@@ -10,11 +10,13 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
+from types import ModuleType, WrapperDescriptorType
 from typing import Any
 from uuid import UUID
 
 from pydantic import AnyUrl, BaseModel
 
+from agentkit_prompts.engine.access import made_in_python
 from agentkit_prompts.engine.meter import Meter
 from agentkit_prompts.engine.values import Composed, Fault, Nothing, RenderedText, Trusted, Undefined
 from agentkit_prompts.errors import TemplateError
@@ -27,6 +29,7 @@ _DEEPEST_DATA = 100
 _LARGEST_INT = 1 << 8192
 _ADDRESS = re.compile(r"\bat 0x[0-9A-Fa-f]{4,}")
 _AS_STR = (datetime, date, time, timedelta, UUID, Decimal, PurePath, AnyUrl)
+_LEAVES = frozenset({str, bool, float, type(None)})
 _AS_DATA = (Mapping, list, tuple, BaseModel, Sequence)
 
 
@@ -108,7 +111,7 @@ def _checked(meter: Meter, value: object) -> str:
         raise Fault(f"{kind.__name__} is not text: decode it, or give it as an image, audio, video or file part")
     if isinstance(value, set | frozenset):
         raise Fault(f"a {kind.__name__} has no fixed order: sort it first, with `|sort`")
-    if isinstance(value, type) or (kind.__str__ is object.__str__ and kind.__repr__ in _ANONYMOUS):
+    if not _has_own_text(kind):
         raise Fault(f"{kind.__name__} has no text of its own: print one of its fields, or give its class a __str__")
     try:
         made = str(value)
@@ -122,10 +125,17 @@ def _checked(meter: Meter, value: object) -> str:
     return str.__str__(made)
 
 
-_ANONYMOUS = {
-    object.__repr__,
-    *(type(sample).__repr__ for sample in (len, lambda: 0, (i for i in ""), "".join, type.__init__, iter(()))),
-}
+def _has_own_text(kind: type) -> bool:
+    """Tell whether somebody wrote a `__str__` or `__repr__` for a class; the interpreter's own show addresses."""
+    if issubclass(kind, (*_AS_STR, BaseException, complex)):
+        return True
+    if not made_in_python(kind) or issubclass(kind, type | ModuleType):
+        return False
+    return not all(_is_builtin(method) for method in (kind.__str__, kind.__repr__))
+
+
+def _is_builtin(method: object) -> bool:
+    return isinstance(method, WrapperDescriptorType)
 
 
 def _is_instance_of_dataclass(value: object) -> bool:
@@ -165,36 +175,42 @@ def parts_of(meter: Meter, value: object, depth: int = 0) -> Iterator[str | Medi
 def _as_data(meter: Meter, value: object, depth: int) -> Any:
     """Return plain data that `json.dumps` writes without surprises."""
     kind = type(value)
-    if kind is str or kind is bool or kind is float or value is None:
-        meter.charge(1)
+    if kind in _LEAVES:
+        meter.charge(3)
         return value
-    if isinstance(value, str):
-        return str.__str__(value.value if isinstance(value, Enum) else value)
-    if kind is int:
-        return json.loads(_number(value)) if False else _sized(value)
-    meter.charge(1)
     if depth > _DEEPEST_DATA:
         raise Fault(f"the data is cyclic or nests deeper than {_DEEPEST_DATA} levels")
+    deeper = depth + 1
+    if kind is list or kind is tuple:
+        meter.charge(24 + 3 * len(value))  # type: ignore[arg-type]
+        return [item if type(item) in _LEAVES else _as_data(meter, item, deeper) for item in value]  # type: ignore[attr-defined]
+    if kind is dict or isinstance(value, Mapping):
+        meter.charge(24 + 4 * len(value))  # type: ignore[arg-type]
+        return {
+            key if type(key) is str else _key(key): item if type(item) in _LEAVES else _as_data(meter, item, deeper)
+            for key, item in value.items()  # type: ignore[attr-defined]
+        }
+    meter.charge(20)
+    if isinstance(value, Enum):
+        return _as_data(meter, value.value, deeper)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int | float):
+        return _sized(value)
     if isinstance(value, Undefined):
         value.fail()
-    if isinstance(value, Enum):
-        return _as_data(meter, value.value, depth + 1)
-    if isinstance(value, Mapping):
-        return {_key(key): _as_data(meter, value[key], depth + 1) for key in value}
     if isinstance(value, Media):
         return value.alt
     if isinstance(value, Text):
         return value.text
     if isinstance(value, BaseModel):
         public = {**value.__dict__, **(value.__pydantic_extra__ or {})}
-        return {key: _as_data(meter, item, depth + 1) for key, item in public.items() if key[:1] != "_"}
+        return _as_data(meter, {key: item for key, item in public.items() if key[:1] != "_"}, deeper)
     if _is_instance_of_dataclass(value):
         names = [field.name for field in fields(value) if field.name[:1] != "_"]  # type: ignore[arg-type]
-        return {name: _as_data(meter, getattr(value, name), depth + 1) for name in names}
+        return _as_data(meter, {name: getattr(value, name) for name in names}, deeper)
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
-        return [_as_data(meter, item, depth + 1) for item in meter.items(value)]
-    if isinstance(value, int | float):
-        return _sized(value)
+        return [_as_data(meter, item, deeper) for item in meter.items(value)]
     return _checked(meter, value)
 
 

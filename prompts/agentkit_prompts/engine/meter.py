@@ -14,6 +14,7 @@ __all__ = ["DEFAULT", "Limits", "Meter"]
 _CHARS_PER_STEP = 16
 _STEPS_BETWEEN_CLOCKS = 50_000
 _DEEPEST_CALL = 100
+_SCALARS = frozenset({bool, float, int, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Meter:
         self.depth += 1
         if self.depth > _DEEPEST_CALL:
             raise Fault(f"macros or recursive loops nest deeper than {_DEEPEST_CALL}")
-        self.charge(10)
+        self.charge(25)
 
     def items(self, value: object, weight: int = 1) -> Sequence[Any]:
         """Return what a loop over `value` visits, `weight` steps charged for each item.
@@ -115,16 +116,19 @@ class Meter:
 
     def measure(self, *values: object) -> None:
         """Charge every node of nested containers that are about to be compared, hashed or sorted."""
-        stack = list(values)
+        stack: list[Any] = [values]
         while stack:
             value = stack.pop()
-            if isinstance(value, str):
-                self.charge(1 + len(value) // 256)
-            elif isinstance(value, list | tuple):
-                self.charge(len(value) + 1)
-                stack.extend(value)
-            elif isinstance(value, dict):
-                self.charge(2 * len(value) + 1)
-                stack.extend(value.values())
-            else:
-                self.charge(1)
+            steps = 10
+            for item in value.values() if isinstance(value, dict) else value:
+                kind = type(item)
+                if kind is str:
+                    steps += 1 + (len(item) >> 8)
+                else:
+                    steps += 1
+                    if kind not in _SCALARS:
+                        if isinstance(item, list | tuple | dict):
+                            stack.append(item)
+                        elif isinstance(item, str):
+                            steps += len(item) >> 8
+            self.charge(steps)
