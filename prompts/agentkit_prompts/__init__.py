@@ -1,9 +1,10 @@
 """Layer 1 of agentkit: the prompt as a typed, layered, inspectable tree. Import it as `agentkit.prompts`."""
 
 from agentkit_prompts.additional_info import AdditionalInfoPrompt
-from agentkit_prompts.base import BasePrompt
+from agentkit_prompts.base import BasePrompt, Volatility
+from agentkit_prompts.budget import Budget, Cut, Size
 from agentkit_prompts.compose import Memo, compose
-from agentkit_prompts.composition import Composition, LayerRow
+from agentkit_prompts.composition import Composition
 from agentkit_prompts.context import Document, Example, Fact, PromptContext, ToolSpec, Trust, UserInput
 from agentkit_prompts.conversation import Conversation
 from agentkit_prompts.engine import Trusted
@@ -17,7 +18,8 @@ from agentkit_prompts.errors import (
     TemplateError,
 )
 from agentkit_prompts.examples import ExampleSelector, ExamplesPrompt, StaticSelector
-from agentkit_prompts.layers import Layers
+from agentkit_prompts.explain import Breakpoint, Diff, LayerRow, LayerTable, Why
+from agentkit_prompts.layers import Layers, VolatilityWarning
 from agentkit_prompts.leaves import (
     ConversationPrompt,
     KnowledgePrompt,
@@ -38,10 +40,14 @@ __all__ = [
     "AdditionalInfoPrompt",
     "Audio",
     "BasePrompt",
+    "Breakpoint",
+    "Budget",
     "BudgetError",
     "Composition",
     "Conversation",
     "ConversationPrompt",
+    "Cut",
+    "Diff",
     "Document",
     "EstimateCounter",
     "Example",
@@ -54,6 +60,7 @@ __all__ = [
     "KnowledgePrompt",
     "KwargsError",
     "LayerRow",
+    "LayerTable",
     "Layers",
     "Media",
     "MediaError",
@@ -68,6 +75,7 @@ __all__ = [
     "Rendered",
     "Role",
     "SchemaConflict",
+    "Size",
     "Span",
     "StaticSelector",
     "Template",
@@ -84,6 +92,9 @@ __all__ = [
     "UserInput",
     "UserInputPrompt",
     "Video",
+    "Volatility",
+    "VolatilityWarning",
+    "Why",
     "WrapPrompt",
     "compose",
     "merge_schemas",

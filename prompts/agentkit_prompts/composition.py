@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.budget import Budget
 from agentkit_prompts.context import PromptContext, ToolSpec
 from agentkit_prompts.conversation import Conversation
+from agentkit_prompts.explain import (
+    Breakpoint,
+    Diff,
+    LayerTable,
+    Trim,
+    Why,
+    breakpoints,
+    diff,
+    layer_table,
+    prefix,
+    why,
+)
 from agentkit_prompts.messages import Message
-from agentkit_prompts.parts import Media, Part, Text
+from agentkit_prompts.parts import Media, Part, Text, neutralise_markers
 from agentkit_prompts.rendered import Rendered, Segment, Span, tile
 from agentkit_prompts.schema import JsonSchema
 from agentkit_prompts.targets.openai import openai_payload
@@ -23,7 +34,7 @@ from agentkit_prompts.tokens import MESSAGE_OVERHEAD, TokenCounter, message_toke
 if TYPE_CHECKING:
     from agentkit_prompts.layers import Layers
 
-__all__ = ["Composition", "LayerRow", "Trim"]
+__all__ = ["Composition"]
 
 
 _NO_MESSAGES = Conversation()
@@ -46,35 +57,6 @@ class Section(NamedTuple):
 
     fragments: tuple[Fragment, ...]
     joined: Rendered
-
-
-@dataclass(frozen=True, slots=True)
-class Trim:
-    """What a budget did to one layer."""
-
-    kept: int
-    """Units kept: items, steps of the history, or pieces of text."""
-    of: int
-    """Units there were."""
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class LayerRow:
-    """One line of the layer table."""
-
-    layer: str
-    """Path of the prompt, or `conversation`, `intermediate`, `tools`, `overhead`."""
-    prompt: str
-    """Name of the prompt or of what the layer holds."""
-    source: str
-    """Where the text is from: the template file, the context names it reads, or both."""
-    tokens: int
-    share: float
-    """Part of all tokens, 0 to 1."""
-    status: Literal["kept", "trimmed", "dropped"] = "kept"
-    why: str = ""
-    """Why it was trimmed or dropped."""
 
 
 class Composition:
@@ -163,7 +145,7 @@ class Composition:
     def messages(self) -> tuple[Message, ...]:
         """Every message, in the order it is sent."""
         if self._messages is None:
-            self._messages = tuple(message for message, _ in self._walk())
+            self._messages = tuple(message for message, _ in self.walk())
         return self._messages
 
     @property
@@ -180,16 +162,18 @@ class Composition:
     @property
     def spans(self) -> tuple[Span, ...]:
         """Where every character of every message came from; the spans of a message tile its marked text exactly."""
-        return tuple(span for index, (_, segments) in enumerate(self._walk()) for span in tile(segments, index))
+        return tuple(span for index, (_, segments) in enumerate(self.walk()) for span in tile(segments, index))
 
     def marked_text(self, message: int) -> str:
         """Return the text of a message with a marker per media use: the text that spans count in."""
-        return "".join(part.text if isinstance(part, Text) else part.marker for part in self.messages[message].parts)
+        return "".join(segment.text for segment in list(self.walk())[message][1])
 
-    def _walk(self) -> Iterator[tuple[Message, Sequence[Segment]]]:
+    def walk(self) -> Iterator[tuple[Message, list[Segment]]]:
+        """Yield each message with the segments of its text."""
         if self.system.text:
             yield _message("system", self.system), list(self.system.segments())
-        for index, message in enumerate(self.conversation):
+        skipped = max(0, self.conversation.start - self.context.conversation.start)
+        for index, message in enumerate(self.conversation, skipped):
             yield message, _message_segments(message, f"conversation[{index}]")
         user = self.user
         if user.text:
@@ -216,52 +200,64 @@ class Composition:
             self._tokens = total
         return self._tokens
 
-    def explain(self) -> tuple[LayerRow, ...]:
+    def explain(self) -> LayerTable:
         """Return the layer table: what each layer costs, where it is from, and what the budget did to it.
 
-        Rows stand in the order they are sent; their tokens add up to `tokens`.
+        Rows stand in the order they are sent; their tokens add up to `tokens`. `print(...)` draws it.
         """
-        counter, per_message = self.counter, message_tokens(self.counter)
-        rows: list[tuple[str, str, str, int]] = []
+        return layer_table(self)
 
-        def fragments(section: Section) -> None:
-            for path, prompt, rendered, _ in section.fragments:
-                source = prompt.template.file or ", ".join(dict.fromkeys(_names_read(prompt))) or "text"
-                rows.append((path, prompt.label, source, rendered.tokens(counter)))
+    def why(self, pointer: str) -> Why:
+        """Say where a part of the context, such as `documents[3]`, shows up, or why it does not."""
+        return why(self, pointer)
 
-        def messages(name: str, history: Conversation) -> None:
-            if len(history) or name in self.trims:
-                rows.append((name, f"{len(history)} messages", name, history.total(per_message)))
+    def diff(self, previous: Composition) -> Diff:
+        """Return the first layer in which this differs from an earlier composition, and the tokens before it."""
+        return diff(self, previous)
 
-        fragments(self.sections[0])
-        messages("conversation", self.conversation)
-        for section in self.sections[1:4]:
-            fragments(section)
-        messages("intermediate", self.intermediate)
-        if len(self.intermediate):
-            fragments(self.sections[4])
-        if self.tools:
-            rows.append(("tools", f"{len(self.tools)} tools", "tools", tool_tokens(self.tools, counter)))
-        total = self.tokens
-        framing = total - sum(row[3] for row in rows)
-        if framing:
-            rows.append(("overhead", "message framing", "", framing))
-        return tuple(LayerRow(*row, row[3] / (total or 1), *self._status(row[0])) for row in rows)
-
-    def _status(self, layer: str) -> tuple[Literal["kept", "trimmed", "dropped"], str]:
-        trim = self.trims.get(layer)
-        if trim is None:
-            return "kept", ""
-        return ("trimmed" if trim.kept else "dropped"), trim.why
+    @property
+    def breakpoints(self) -> tuple[Breakpoint, ...]:
+        """At most four points up to which the payload stays the same for a while."""
+        return breakpoints(self)
 
     @property
     def prefix_hash(self) -> str:
-        """BLAKE2b hash of the tools and the system message: what a provider can keep cached between turns."""
-        state = hashlib.blake2b(digest_size=16)
-        for tool in self.tools:
-            state.update(tool.json.encode("utf-8", "surrogatepass"))
-        state.update(self.system.text.encode("utf-8", "surrogatepass"))
-        return state.hexdigest()
+        """Hash of what comes before the first thing that changes every turn: what a provider can keep cached."""
+        return prefix(self)[0]
+
+    @property
+    def prefix_tokens(self) -> int:
+        """Tokens of what `prefix_hash` covers."""
+        return prefix(self)[1]
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Content hash of every prompt's template, by prompt path."""
+        return {path: prompt.template.version for path, prompt in self.layers.walk()}
+
+    def mapped(self, change: Callable[[str], str]) -> Composition:
+        """Return the composition with `change` applied to every text that would be sent, as a redaction does.
+
+        It is given one span at a time, and each message of the conversation whole; tool specs stay as they are.
+        """
+        sections = [
+            Section(
+                tuple(fragment._replace(rendered=fragment.rendered.map(change)) for fragment in section.fragments),
+                section.joined.map(change),
+            )
+            for section in self.sections
+        ]
+        return Composition(
+            self.context,
+            self.layers,
+            sections,
+            self.counter,
+            self.output_schema,
+            conversation=Conversation(_mapped(message, change) for message in self.conversation),
+            intermediate=Conversation(_mapped(message, change) for message in self.intermediate),
+            trims=self.trims,
+            budget=self.budget,
+        )
 
     def to_openai(self) -> dict[str, Any]:
         """Return the payload of a chat-completions request: `messages`, and `tools` where there are any."""
@@ -273,13 +269,6 @@ class Composition:
 
     def __repr__(self) -> str:
         return f"Composition({len(self.messages)} messages, {self.tokens} tokens by {self.counter.name})"
-
-
-def _names_read(prompt: BasePrompt) -> Iterator[str]:
-    """Yield the context names that the templates of a prompt and of those inside it read."""
-    yield from (name for name in prompt.template.names if name not in prompt.supplies)
-    for _, child in prompt.children:
-        yield from _names_read(child)
 
 
 def _message(role: Any, rendered: Rendered) -> Message:
@@ -303,13 +292,23 @@ def to_parts(rendered: Rendered) -> tuple[Part, ...]:
     return tuple(parts)
 
 
+def _mapped(message: Message, change: Callable[[str], str]) -> Message:
+    content = message.content
+    if isinstance(content, str):
+        content = change(content)
+    else:
+        content = tuple(Text(change(part.text)) if isinstance(part, Text) else part for part in content)
+    calls = tuple(replace(call, arguments=change(call.arguments)) for call in message.tool_calls)
+    return replace(message, content=content, tool_calls=calls)
+
+
 def _message_segments(message: Message, pointer: str) -> list[Segment]:
     """A stored message is one span per part; the developer did not write it, so it is untrusted."""
     prompt = pointer.split("[")[0]
     if isinstance(message.content, str):
-        return [Segment(message.content, prompt, None, f"{pointer}.content", "untrusted")]
+        return [Segment(neutralise_markers(message.content), prompt, None, f"{pointer}.content", "untrusted")]
     return [
-        Segment(part.text, prompt, None, f"{pointer}.content[{index}]", "untrusted")
+        Segment(neutralise_markers(part.text), prompt, None, f"{pointer}.content[{index}]", "untrusted")
         if isinstance(part, Text)
         else Segment(part.marker, prompt, None, f"{pointer}.content[{index}]", "untrusted", part)
         for index, part in enumerate(message.content)

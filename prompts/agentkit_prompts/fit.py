@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentkit_prompts.budget import Budget
-from agentkit_prompts.composition import SEPARATOR, Composition, Fragment, Section, Trim
+from agentkit_prompts.composition import SEPARATOR, Composition, Fragment, Section
 from agentkit_prompts.errors import BudgetError
+from agentkit_prompts.explain import Trim
 from agentkit_prompts.fitting import Bounds, History, Node, largest, node_of, unit_order
 from agentkit_prompts.layers import PLACES
 from agentkit_prompts.rendered import Rendered
@@ -149,6 +150,7 @@ class _Fitting:
         if self.fixed:
             needs.append(f"tools {self.fixed}")
         return (
-            f"what must be sent needs {self.tokens(self.required)} tokens and the budget is {limit}: {', '.join(needs)}; "
+            f"what must be sent needs {self.tokens(self.required)} tokens and the budget is {limit}: "
+            f"{', '.join(needs)}; "
             "raise the budget, lower a min, or give a prompt a cut that lets it shrink"
         )

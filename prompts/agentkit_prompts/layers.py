@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from agentkit_prompts.base import BasePrompt
+from agentkit_prompts.base import BasePrompt, Volatility
 from agentkit_prompts.budget import Size
 from agentkit_prompts.errors import KwargsError, PromptError
 from agentkit_prompts.leaves import TextPrompt, UserInputPrompt
 from agentkit_prompts.schema import JsonSchema, merge_schemas
 from agentkit_prompts.template import Template
 
-__all__ = ["PLACES", "Layers", "Place"]
+__all__ = ["PLACES", "Layers", "Place", "VolatilityWarning"]
 
 Place: TypeAlias = Literal["system", "before_input", "input", "after_input", "after_intermediate"]
 PLACES: tuple[Place, ...] = get_args(Place)
+
+
+_RANKS: dict[Volatility, int] = {"static": 0, "session": 1, "turn": 2}
+
+
+class VolatilityWarning(UserWarning):
+    """A prompt that changes often stands before one that does not: no prompt cache can keep what follows it."""
 
 
 def _prompts(value: Any) -> tuple[Any, ...]:
@@ -78,9 +86,28 @@ class Layers(BaseModel):
     def _check(self) -> Self:
         for path, prompt in self.prompts():
             _refuse_cycles(path, prompt, ())
-        merge = self.additional_kwargs_schema
-        del merge
+        _ = self.additional_kwargs_schema  # merging finds a conflict now rather than later
+        for advice in self.volatile_before_stable():
+            warnings.warn(advice, VolatilityWarning, stacklevel=5)
         return self
+
+    def volatile_before_stable(self) -> list[str]:
+        """Say which prompts of `system` change more often than what is sent after them, which breaks prompt caches."""
+        found: list[str] = []
+        worst = 0
+        culprit = ""
+        for index, prompt in enumerate(self.system):
+            rank = _RANKS[prompt.changes]
+            if rank > worst:
+                worst, culprit = rank, f"system[{index}] ({prompt.label})"
+            elif rank < worst:
+                found.append(f"{culprit} changes more often than system[{index}] ({prompt.label}): put it behind")
+        if worst == _RANKS["turn"] and self.conversation:
+            found.append(
+                f"{culprit} changes every turn and stands before the conversation, so no cache can keep the "
+                "conversation: put it into before_input, or declare its volatility"
+            )
+        return found
 
     def prompts(self) -> Iterator[tuple[str, BasePrompt]]:
         """Yield the outermost prompts in the order they are sent, each with its path, such as `system[0]`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -137,6 +138,15 @@ class Template:
         schema: JsonSchema = {"type": "object", "properties": {name: {} for name in read}}
         needed = [name for name, required in read.items() if required]
         return {**schema, "required": needed} if needed else schema
+
+    @property
+    def version(self) -> str:
+        """Hash of the text in every locale, 16 hex digits."""
+        texts = {"": self.text} if isinstance(self.text, str) else self.text
+        state = hashlib.blake2b(digest_size=8)
+        for locale, text in texts.items():
+            state.update(f"{locale}\0{len(text)}\0{text}".encode("utf-8", "surrogatepass"))
+        return state.hexdigest()
 
     def program(self, locale: str | None = None) -> Program:
         """Return the compiled text for a locale, falling back from `zh-CN` to `zh` to the first."""

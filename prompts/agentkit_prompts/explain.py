@@ -1,0 +1,335 @@
+"""Questions about a composition: what does each layer cost, why is this here, what changed, what stays cached."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from agentkit_prompts.base import BasePrompt
+from agentkit_prompts.conversation import Conversation
+from agentkit_prompts.rendered import Segment, Span
+from agentkit_prompts.tokens import MESSAGE_OVERHEAD, message_tokens, tool_tokens
+
+if TYPE_CHECKING:
+    from agentkit_prompts.composition import Composition, Section
+
+__all__ = [
+    "Breakpoint",
+    "Diff",
+    "LayerRow",
+    "LayerTable",
+    "Trim",
+    "Why",
+    "breakpoints",
+    "diff",
+    "layer_table",
+    "prefix",
+    "why",
+]
+
+Status = Literal["kept", "trimmed", "dropped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """What a budget did to one layer."""
+
+    kept: int
+    """Units kept: items, steps of the history, or pieces of text."""
+    of: int
+    """Units there were."""
+    why: str
+
+    @property
+    def status(self) -> Status:
+        """Whether anything is left."""
+        return "trimmed" if self.kept else "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRow:
+    """One line of the layer table."""
+
+    layer: str
+    """Path of the prompt, or `conversation`, `intermediate`, `tools`, `overhead`."""
+    prompt: str
+    """Name of the prompt or of what the layer holds."""
+    source: str
+    """Where the text is from: the template file, or the context names it reads."""
+    tokens: int
+    share: float
+    """Part of all tokens, 0 to 1."""
+    status: Status = "kept"
+    why: str = ""
+    """Why it was trimmed or dropped."""
+
+
+class LayerTable(tuple[LayerRow, ...]):
+    """The rows in the order they are sent. `str()` draws them for a terminal, `to_dicts()` gives plain data."""
+
+    __slots__ = ()
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return the rows as dicts that `json` can write."""
+        return [asdict(row) for row in self]
+
+    def __str__(self) -> str:
+        cells = [("layer", "prompt", "tokens", "share", "status", "source")]
+        cells += [
+            (row.layer, row.prompt, f"{row.tokens:,}", f"{row.share:6.1%}", row.status, row.why or row.source)
+            for row in self
+        ]
+        cells.append(("total", "", f"{sum(row.tokens for row in self):,}", "", "", ""))
+        widths = [max(len(cell[column]) for cell in cells) for column in range(5)]
+        lines = [
+            f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d:>{widths[3]}}  {e:<{widths[4]}}  {f}".rstrip()
+            for a, b, c, d, e, f in cells
+        ]
+        rule = "-" * max(len(line) for line in lines)
+        return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1]])
+
+
+def layer_table(composition: Composition) -> LayerTable:
+    """Return what each layer costs, where it is from, and what the budget did to it; tokens add up to the total."""
+    counter, per_message = composition.counter, message_tokens(composition.counter)
+    rows: list[tuple[str, str, str, int]] = []
+
+    def fragments(section: Section) -> None:
+        for path, prompt, rendered, _ in section.fragments:
+            source = prompt.template.file or ", ".join(dict.fromkeys(_names_read(prompt))) or "text"
+            rows.append((path, prompt.label, source, rendered.tokens(counter)))
+
+    def messages(name: str, history: Conversation) -> None:
+        if len(history) or name in composition.trims:
+            rows.append((name, f"{len(history)} messages", name, history.total(per_message)))
+
+    fragments(composition.sections[0])
+    messages("conversation", composition.conversation)
+    for section in composition.sections[1:4]:
+        fragments(section)
+    messages("intermediate", composition.intermediate)
+    if len(composition.intermediate):
+        fragments(composition.sections[4])
+    if composition.tools:
+        rows.append(("tools", f"{len(composition.tools)} tools", "tools", tool_tokens(composition.tools, counter)))
+    total = composition.tokens
+    framing = total - sum(row[3] for row in rows)
+    if framing:
+        rows.append(("overhead", "message framing", "", framing))
+    return LayerTable(
+        LayerRow(*row, row[3] / (total or 1), trim.status, trim.why)
+        if (trim := composition.trims.get(row[0]))
+        else LayerRow(*row, row[3] / (total or 1))
+        for row in rows
+    )
+
+
+def _names_read(prompt: BasePrompt) -> Iterator[str]:
+    """Yield the context names that the templates of a prompt and of those inside it read."""
+    yield from (name for name in prompt.template.names if name not in prompt.supplies)
+    for _, child in prompt.children:
+        yield from _names_read(child)
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Where one part of the context ended up."""
+
+    pointer: str
+    spans: tuple[Span, ...]
+    """Every place in the messages that shows it; empty when none does."""
+    reason: str
+    """In words: which prompts show it, or why none does."""
+
+    def __str__(self) -> str:
+        return f"{self.pointer}: {self.reason}"
+
+
+def why(composition: Composition, pointer: str) -> Why:
+    """Say where `pointer`, such as `documents[3]` or `user_input`, shows up and why, or why it does not."""
+    spans = tuple(
+        span
+        for span in composition.spans
+        if any(_covers(pointer, one) for one in span.pointer.split(", ") if span.pointer)
+    )
+    if spans:
+        places: dict[str, int] = {}
+        for span in spans:
+            places[span.prompt] = places.get(span.prompt, 0) + span.end - span.start
+        shown = ", ".join(f"{prompt} ({size} characters)" for prompt, size in places.items())
+        return Why(pointer, spans, f"shown by {shown}; {spans[0].trust}")
+    root = pointer.split(".")[0].split("[")[0]
+    readers = [
+        (path, composition.trims.get(path))
+        for path, prompt in composition.layers.prompts()
+        if root in set(_names_read(prompt))
+    ]
+    if root in ("conversation", "intermediate"):
+        readers.append((root, composition.trims.get(root)))
+    cut = [f"{path}: {trim.why}" for path, trim in readers if trim is not None]
+    if cut:
+        return Why(pointer, (), f"not sent; {'; '.join(cut)}")
+    if readers:
+        return Why(pointer, (), f"not in the text, though {', '.join(path for path, _ in readers)} reads {root}")
+    return Why(pointer, (), f"not sent: no prompt reads {root}")
+
+
+def _covers(asked: str, pointer: str) -> bool:
+    """Whether a span's pointer lies at or below what was asked for."""
+    return pointer == asked or (pointer.startswith(asked) and pointer[len(asked)] in ".[")
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """Where a composition first differs from an earlier one. What comes before can come from a prompt cache."""
+
+    layer: str | None
+    """The first layer that differs; None when nothing does."""
+    message: int
+    """Index of the message in which it differs."""
+    offset: int
+    """Characters of that message that are the same."""
+    tokens: int
+    """Tokens before the difference: the part that stays the same."""
+    before: str
+    """What stood there, cut short."""
+    after: str
+    """What stands there now, cut short."""
+
+    def __str__(self) -> str:
+        if self.layer is None:
+            return f"the same, all {self.tokens} tokens"
+        return f"{self.layer} differs after {self.tokens} tokens: {self.before!r} -> {self.after!r}"
+
+
+_EXCERPT = 40
+
+
+def diff(composition: Composition, previous: Composition) -> Diff:
+    """Return where `composition` first differs from `previous`, tools before messages, as they are sent."""
+    counter = composition.counter
+    if composition.tools != previous.tools:
+        return Diff("tools", 0, 0, 0, _excerpt(", ".join(_names(previous))), _excerpt(", ".join(_names(composition))))
+    per_message = message_tokens(counter)
+    tokens = tool_tokens(composition.tools, counter)
+    ours, theirs = list(composition.walk()), list(previous.walk())
+    for number, (message, segments) in enumerate(ours):
+        if number >= len(theirs):
+            return Diff(_layer_at(segments, 0), number, 0, tokens, "", _excerpt(message.text))
+        other = theirs[number][0]
+        if message == other:
+            tokens += per_message(message)
+            continue
+        if message.role != other.role:
+            return Diff(_layer_at(segments, 0), number, 0, tokens, _excerpt(other.text), _excerpt(message.text))
+        text, old = "".join(part.text for part in segments), "".join(part.text for part in theirs[number][1])
+        same = next((at for at, (a, b) in enumerate(zip(text, old, strict=False)) if a != b), min(len(text), len(old)))
+        tokens += MESSAGE_OVERHEAD + counter.count(text[:same])
+        return Diff(_layer_at(segments, same), number, same, tokens, _excerpt(old[same:]), _excerpt(text[same:]))
+    if len(theirs) > len(ours):
+        message, segments = theirs[len(ours)]
+        return Diff(_layer_at(segments, 0), len(ours), 0, tokens, _excerpt(message.text), "")
+    return Diff(None, len(ours), 0, tokens, "", "")
+
+
+def _names(composition: Composition) -> list[str]:
+    return [tool.name for tool in composition.tools]
+
+
+def _layer_at(segments: list[Segment], offset: int) -> str:
+    """Return the layer of the character at `offset`; the last one when the text ends there."""
+    layer = ""
+    for segment in segments:
+        layer = segment.prompt
+        offset -= len(segment.text)
+        if offset < 0:
+            break
+    return layer
+
+
+def _excerpt(text: str) -> str:
+    return text if len(text) <= _EXCERPT else text[: _EXCERPT - 1] + "\u2026"
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoint:
+    """A point up to which the payload stays the same for a while: worth a cache mark."""
+
+    after: Literal["tools", "static", "session", "conversation"]
+    message: int
+    """Index of the message it lies in; -1 for the tools."""
+    offset: int
+    """Characters of that message before it."""
+    tokens: int
+    """Tokens before it."""
+
+
+def breakpoints(composition: Composition) -> tuple[Breakpoint, ...]:
+    """Return at most four cache points, at the borders of what changes never, per session, and per turn."""
+    counter = composition.counter
+    points: list[Breakpoint] = []
+    tokens = tool_tokens(composition.tools, counter)
+    if composition.tools:
+        points.append(Breakpoint("tools", -1, 0, tokens))
+    system = composition.system.text
+    first = 0
+    if system:
+        ends = {"static": 0, "session": 0}
+        offset = 0
+        stable = True
+        for fragment in composition.sections[0].fragments:
+            if not fragment.rendered.text:
+                continue
+            changes = fragment.prompt.changes
+            if changes == "turn":
+                stable = False
+                break
+            offset += len(fragment.rendered.text) + (2 if offset else 0)
+            if changes == "static" and ends["session"] == 0:
+                ends["static"] = offset
+            else:
+                ends["session"] = offset
+        for name in ("static", "session"):
+            if ends[name]:
+                cost = MESSAGE_OVERHEAD + counter.count(system[: ends[name]])
+                points.append(Breakpoint(name, 0, ends[name], tokens + cost))
+        if not stable:
+            return tuple(points)
+        tokens += MESSAGE_OVERHEAD + composition.system.tokens(counter)
+        first = 1
+    if len(composition.conversation):
+        last = first + len(composition.conversation) - 1
+        tokens += composition.conversation.total(message_tokens(counter))
+        points.append(Breakpoint("conversation", last, len(composition.marked_text(last)), tokens))
+    return tuple(points)
+
+
+def prefix(composition: Composition) -> tuple[str, int]:
+    """Return the hash and the tokens of what comes before the first thing that changes every turn.
+
+    That is: tools, the stable prompts of `system` and, when all of `system` is stable, the conversation.
+    """
+    state = hashlib.blake2b(digest_size=16)
+    for tool in composition.tools:
+        _feed(state, "tool", tool.json)
+    points = composition.breakpoints
+    if not points:
+        return state.hexdigest(), 0
+    last = points[-1]
+    for number, (message, _) in enumerate(composition.walk()):
+        if number > last.message:
+            break
+        text = composition.marked_text(number)
+        _feed(state, message.role, text[: last.offset] if number == last.message else text)
+        for call in message.tool_calls:
+            _feed(state, call.id, call.name, call.arguments)
+    return state.hexdigest(), last.tokens
+
+
+def _feed(state: Any, *texts: str) -> None:
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        state.update(len(data).to_bytes(8, "big"))
+        state.update(data)
