@@ -1,0 +1,50 @@
+"""Asking a model of the chat server: what the tests of the OpenAI adapter share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agentkit.models import ModelError, OpenAIModel, Reply
+from agentkit_prompts import Composition, Layers, PromptContext, ToolSpec, compose
+from tests.servers import ChatServer
+
+NOTHING_LEFT_OPEN = [
+    pytest.mark.filterwarnings("error::ResourceWarning"),
+    pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning"),
+]
+"""Marks of a module: a socket that was not closed is a failure."""
+
+KEY = "sk-a-very-secret-key-0123456789"
+
+ADD = ToolSpec(
+    "add",
+    "Add two numbers.",
+    {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]},
+)
+
+
+def composed(text: str = "Say hello.", **context: Any) -> Composition:
+    return compose(Layers("Be brief."), PromptContext(user_input=text, **context))
+
+
+def model_for(server: ChatServer, name: str, **settings: Any) -> OpenAIModel:
+    return OpenAIModel(name, base_url=server.url, max_retries=settings.pop("max_retries", 0), **settings)
+
+
+def ask(
+    model: OpenAIModel, composition: Composition | None = None, on_text: Callable[[str], None] | None = None
+) -> Reply:
+    return asyncio.run(model.request(composition or composed(), on_text=on_text))
+
+
+def failure(model: OpenAIModel, *, stream: bool = False) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        ask(model, on_text=(lambda text: None) if stream else None)
+    return caught.value
+
+
+both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

@@ -1,0 +1,305 @@
+"""The OpenAI adapter when something is wrong: with the endpoint, the connection, the key or the address."""
+
+from __future__ import annotations
+
+import socket
+import traceback
+from typing import Any
+
+import pytest
+
+from agentkit.models import (
+    ModelAuthError,
+    ModelError,
+    ModelInterrupted,
+    ModelRateLimited,
+    ModelReplyError,
+    ModelRequestError,
+    ModelUnavailable,
+    OpenAIModel,
+)
+from tests.models.asking import KEY, NOTHING_LEFT_OPEN, ask, both, failure, model_for
+from tests.servers import ChatServer, calls, chunk, completion, hangs, in_turn, says, sends, streams
+
+pytestmark = NOTHING_LEFT_OPEN
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, ModelRequestError),
+        (401, ModelAuthError),
+        (403, ModelAuthError),
+        (404, ModelRequestError),
+        (408, ModelUnavailable),
+        (409, ModelUnavailable),
+        (413, ModelRequestError),
+        (418, ModelRequestError),
+        (422, ModelRequestError),
+        (429, ModelRateLimited),
+        (500, ModelUnavailable),
+        (503, ModelUnavailable),
+    ],
+)
+@both
+def test_a_status_becomes_an_error_that_names_model_host_status_and_reason(
+    server: ChatServer, status: int, kind: type[ModelError], stream: bool
+) -> None:
+    name = server.on(f"status-{status}", sends({"error": {"message": "because of the moon", "code": None}}, status))
+    error = failure(model_for(server, name), stream=stream)
+    assert type(error) is kind
+    assert (error.model, error.host, error.status) == (name, server.host, status)
+    assert str(error).startswith(f"{name} at {server.host}: {status}: because of the moon; ")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"detail": "no such field"}, "no such field"),
+        ({"detail": [{"loc": ["body"], "msg": "bad"}]}, '[{"loc": ["body"], "msg": "bad"}]'),
+        ({"message": "plain"}, "plain"),
+        ({"error": "just text"}, "just text"),
+        ({"strange": 1}, '{"strange": 1}'),
+        ("<html>\n  Bad   Gateway</html>", "<html> Bad Gateway</html>"),
+        (b"", "Bad Request"),
+        (b"\xff\xfe", "\ufffd"),
+        ("y" * 10_000, "y..."),
+    ],
+)
+def test_whatever_form_the_reason_has_it_is_told(server: ChatServer, body: Any, said: str) -> None:
+    error = failure(model_for(server, server.on("forms", sends(body, 400))))
+    assert said in str(error)
+    assert len(str(error)) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+        ({}, None),
+    ],
+)
+def test_a_rate_limit_says_how_long_to_wait(server: ChatServer, headers: dict[str, str], seconds: float | None) -> None:
+    error = failure(
+        model_for(server, server.on("limited", sends({"error": {"message": "slow"}}, 429, headers=headers)))
+    )
+    assert isinstance(error, ModelRateLimited)
+    assert error.retry_after == seconds
+
+
+def test_a_used_up_quota_does_not_suggest_waiting(server: ChatServer) -> None:
+    body = {"error": {"message": "no more", "code": "insufficient_quota"}}
+    assert "waiting will not help" in str(failure(model_for(server, server.on("quota", sends(body, 429)))))
+
+
+def test_a_prompt_that_is_too_long_suggests_a_smaller_budget(server: ChatServer) -> None:
+    body = {"error": {"message": "8192 tokens", "code": "context_length_exceeded"}}
+    assert "smaller budget" in str(failure(model_for(server, server.on("long", sends(body, 400)))))
+
+
+@pytest.mark.parametrize("status", [429, 500])
+@both
+def test_max_retries_counts_the_further_attempts(server: ChatServer, status: int, stream: bool) -> None:
+    fails = sends({"error": {"message": "no"}}, status, headers={"retry-after-ms": "1"})
+    name = server.on(f"flaky-{status}-{stream}", in_turn(fails, fails, says("At last.")))
+    heard: list[str] = []
+    reply = ask(model_for(server, name, max_retries=2), on_text=heard.append if stream else None)
+    assert reply.message.text == "At last."
+    assert len(server.to(name)) == 3
+    assert "".join(heard) == ("At last." if stream else "")
+
+    name = server.on(f"broken-{status}-{stream}", fails)
+    failure(model_for(server, name, max_retries=1), stream=stream)
+    assert len(server.to(name)) == 2
+
+
+@pytest.mark.parametrize("status", [400, 401])
+def test_what_will_not_get_better_is_not_tried_again(server: ChatServer, status: int) -> None:
+    name = server.on(f"final-{status}", sends({"error": {"message": "no"}}, status))
+    failure(model_for(server, name, max_retries=3))
+    assert len(server.to(name)) == 1
+
+
+@pytest.mark.parametrize(
+    "cut", [b'40\r\ndata: {"choices":[{"index":0,"delta":{"content":" wor', b""], ids=["in a chunk", "between"]
+)
+def test_a_connection_cut_in_a_stream_keeps_the_text_so_far(server: ChatServer, cut: bytes) -> None:
+    name = server.on("cut", streams(chunk(content="Hello,"), cut=cut))
+    asked = len(server.to(name))
+    heard: list[str] = []
+    with pytest.raises(ModelInterrupted, match="broke off after 6 characters") as caught:
+        ask(model_for(server, name, max_retries=3), on_text=heard.append)
+    assert caught.value.text == "".join(heard) == "Hello,"
+    assert server.host in str(caught.value)
+    assert len(server.to(name)) == asked + 1  # a stream that began is never tried again
+
+
+def test_a_stream_that_ends_without_a_finish_reason_was_cut(server: ChatServer) -> None:
+    name = server.on("unfinished", streams(chunk(content="Half"), done=False))
+    error = failure(model_for(server, name), stream=True)
+    assert isinstance(error, ModelInterrupted)
+    assert error.text == "Half"
+
+
+def test_half_a_tool_call_never_reaches_the_caller(server: ChatServer) -> None:
+    half = {"index": 0, "id": "1", "type": "function", "function": {"name": "pay", "arguments": '{"amount": 1'}}
+    name = server.on("half-call", streams(chunk(tool_calls=[half]), cut=b"ff\r\n"))
+    assert isinstance(failure(model_for(server, name), stream=True), ModelInterrupted)
+
+
+def test_an_error_event_in_the_stream_interrupts_it(server: ChatServer) -> None:
+    name = server.on("event", streams(chunk(content="So far"), {"error": {"message": "out of memory", "code": 500}}))
+    error = failure(model_for(server, name), stream=True)
+    assert isinstance(error, ModelInterrupted)
+    assert error.text == "So far"
+    assert "out of memory" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(400, ModelRequestError), ("429", ModelRateLimited), ("overloaded", ModelUnavailable), (None, ModelUnavailable)],
+)
+def test_an_error_event_instead_of_a_stream_is_told_like_a_status(
+    server: ChatServer, code: object, kind: type[ModelError]
+) -> None:
+    name = server.on("first-event", streams({"error": {"message": "because", "code": code}}))
+    error = failure(model_for(server, name), stream=True)
+    assert type(error) is kind
+    assert "because" in str(error)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"choices": [',
+        b"\xff\xfe\xfd",
+        b"[" * 100_000,
+        b"null",
+        b"[]",
+        b'"text"',
+        {},
+        {"choices": []},
+        {"choices": "none"},
+        {"choices": [1]},
+        {"choices": [{"message": "hi"}]},
+        completion(content=5),
+        completion(tool_calls="add"),
+        completion(tool_calls=[1]),
+        completion(tool_calls=[{"id": "1", "function": "add"}]),
+        completion(tool_calls=[{"id": 1, "function": {"name": "add"}}]),
+        completion(tool_calls=calls(("1", "", "{}"))),
+        completion("hi", usage="many"),
+        {"error": {"message": "sorry"}},
+    ],
+    ids=lambda body: str(body)[:40],
+)
+def test_a_malformed_reply_is_a_reply_error(server: ChatServer, body: Any) -> None:
+    error = failure(model_for(server, server.on("malformed", sends(body))))
+    assert type(error) is ModelReplyError
+    assert "not a chat completion" in str(error)
+    assert len(str(error)) < 1_000
+
+
+def test_a_page_that_is_not_an_api_is_a_reply_error(server: ChatServer) -> None:
+    name = server.on("page", sends("<html>Welcome to nginx!</html>", media_type="text/html"))
+    assert type(failure(model_for(server, name))) is ModelReplyError
+    assert type(failure(model_for(server, name), stream=True)) is ModelReplyError
+
+
+def test_a_malformed_event_is_a_reply_error(server: ChatServer) -> None:
+    name = server.on("malformed-event", streams(chunk(content="a"), b"data: {nonsense\n\n"))
+    assert type(failure(model_for(server, name), stream=True)) is ModelReplyError
+
+
+def test_no_answer_in_time(server: ChatServer) -> None:
+    error = failure(model_for(server, server.on("slow", hangs(5)), timeout=0.2))
+    assert isinstance(error, ModelUnavailable)
+    assert "no answer in time" in str(error)
+
+
+def test_a_stream_that_stalls_is_interrupted(server: ChatServer) -> None:
+    def stalls(asked: Any) -> Any:
+        return streams(chunk(content="a"), pause=0.5)(asked)
+
+    error = failure(model_for(server, server.on("stalls", stalls), timeout=0.2), stream=True)
+    assert isinstance(error, ModelInterrupted)
+
+
+def test_nobody_listens_at_the_address() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    error = failure(OpenAIModel("m", base_url=f"http://127.0.0.1:{port}/v1", max_retries=0))
+    assert isinstance(error, ModelUnavailable)
+    assert f"127.0.0.1:{port}" in str(error)
+    assert "is the server running" in str(error)
+
+
+# Keys and addresses
+
+
+def test_no_key_names_the_variables_and_asks_nobody() -> None:
+    with pytest.raises(ModelAuthError, match=r"(?s)OPENAI_API_KEY.*OPENAI_BASE_URL"):
+        ask(OpenAIModel("gpt"))
+
+
+def test_a_composition_can_be_made_without_a_key() -> None:
+    assert OpenAIModel("gpt").name == "gpt"
+
+
+def test_a_base_url_needs_no_key(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    name = server.on("keyless", says("Hi"))
+    assert ask(OpenAIModel(name)).message.text == "Hi"
+    assert server.to(name)[-1].headers["authorization"] == "Bearer no-key"
+
+
+def test_the_key_of_the_environment_is_sent(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", f" {KEY}\n")
+    name = server.on("keyed", says("Hi"))
+    ask(model_for(server, name))
+    assert server.to(name)[-1].headers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("key", ["sk-with\na-line-break", "sk-\u201cquoted\u201d", "two words"])
+def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(server: ChatServer, key: str) -> None:
+    error = failure(model_for(server, "m", api_key=key))
+    assert isinstance(error, ModelAuthError)
+    assert key not in str(error)
+
+
+@both
+def test_the_key_is_never_in_an_error(server: ChatServer, stream: bool) -> None:
+    name = server.on("echoes", sends({"error": {"message": f"Incorrect API key provided: {KEY}."}}, 401))
+    model = model_for(server, name, api_key=KEY)
+    error = failure(model, stream=stream)
+    shown = "".join(traceback.format_exception(error)) + repr(error) + repr(model)
+    assert KEY not in shown
+    assert "OPENAI_API_KEY" in str(error)
+
+
+def test_a_password_in_the_address_is_never_shown(server: ChatServer) -> None:
+    url = server.url.replace("http://", "http://user:hunter2@")
+    error = failure(OpenAIModel(server.on("userinfo", sends({}, 500)), base_url=url, max_retries=0))
+    assert "hunter2" not in "".join(traceback.format_exception(error))
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost:8000/v1", "", " ", "ftp://x/v1", "http://", "http://[::1/v1", "http://me:secret@h:x/"]
+)
+def test_an_address_that_is_none_is_refused_at_construction(url: str) -> None:
+    with pytest.raises(ModelRequestError, match="base_url") as caught:
+        OpenAIModel("m", base_url=url)
+    assert "secret" not in str(caught.value)
+
+
+def test_an_address_that_is_none_in_the_environment_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "localhost:8000")
+    with pytest.raises(ModelRequestError, match="OPENAI_BASE_URL"):
+        ask(OpenAIModel("m"))
