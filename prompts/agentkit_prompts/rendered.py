@@ -76,12 +76,14 @@ class Rendered:
         media: The media parts in the order of their markers; a part used twice is here twice.
     """
 
-    __slots__ = ("_count", "_origin", "media", "text", "wire")
+    __slots__ = ("_count", "_origin", "media", "roleless", "text", "wire")
 
     text: str
     media: tuple[Media, ...]
     _origin: _Origin
     _count: tuple[TokenCounter, int] | None
+    roleless: str | None
+    """The plain text in which untrusted text forms no role, once a target has asked for it."""
     wire: FrozenDict | None
     """The message a target made of it last, kept for the next turn."""
 
@@ -91,6 +93,7 @@ class Rendered:
         self._origin = origin
         self._count = None
         self.wire = None
+        self.roleless = None
 
     @classmethod
     def from_text(cls, text: str, *, pointer: str = "", trust: Trust = "trusted") -> Rendered:

@@ -1,31 +1,83 @@
-"""A composition as one plain string."""
+"""A composition as one plain string, each message headed by its role.
+
+Untrusted text cannot pose as another message: where it would put a role at the start of a line, a zero-width space
+goes behind the first letter.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agentkit_prompts.messages import Message
+from agentkit_prompts.rendered import Rendered
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition import Composition
+    from agentkit_prompts.composition import Composition, Section
 
 __all__ = ["plain_text"]
+
+_HEADS = ("system:", "user:", "assistant:", "tool:")
+_BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+_ROLE = re.compile(rf"(?:\A|[{_BREAKS}])[^\S{_BREAKS}]*(system|user|assistant|tool)[^\S{_BREAKS}]*:", re.IGNORECASE)
 
 
 def plain_text(composition: Composition) -> str:
     """Return the messages headed by their roles, blank lines between, media as alt text."""
-    system, user = composition.system, composition.user
-    lines = [f"system: {system.plain}"] if system.text else []
+    lines: list[str] = []
+    _add(lines, "system: ", composition.sections[:1])
     lines += composition.conversation.derive(_line)
-    if user.text:
-        lines.append(f"user: {user.plain}")
+    _add(lines, "user: ", composition.sections[1:4])
     if len(composition.intermediate):
         lines += composition.intermediate.derive(_line)
-        if composition.closing.text:
-            lines.append(f"user: {composition.closing.plain}")
+        _add(lines, "user: ", composition.sections[4:])
     return "\n\n".join(lines)
 
 
+def _add(lines: list[str], head: str, sections: Sequence[Section]) -> None:
+    for section in sections:
+        for fragment in section.fragments:
+            text = _without_roles(fragment.rendered)
+            if text:
+                lines.append(head + text)
+                head = ""
+
+
+def _without_roles(rendered: Rendered) -> str:
+    """Return the plain text with the roles broken that untrusted text forms; worked out once per rendering."""
+    known = rendered.roleless
+    if known is None:
+        known = rendered.roleless = _break_roles(rendered)
+    return known
+
+
+def _break_roles(rendered: Rendered) -> str:
+    text = rendered.plain
+    if not any(head in text for head in _HEADS) and not _ROLE.search(text):
+        return text
+    untrusted = bytearray(len(text))
+    offset = 0
+    for segment in rendered.segments():
+        size = len(segment.text if segment.media is None else segment.media.alt)
+        if segment.trust == "untrusted":
+            untrusted[offset : offset + size] = b"\1" * size
+        offset += size
+    cuts = [found.start(1) + 1 for found in _ROLE.finditer(text) if any(untrusted[found.start(1) : found.end()])]
+    return _cut(text, cuts)
+
+
+def _cut(text: str, cuts: Sequence[int]) -> str:
+    parts: list[str] = []
+    start = 0
+    for cut in cuts:
+        parts.append(text[start:cut])
+        start = cut
+    return "\u200b".join([*parts, text[start:]])
+
+
 def _line(message: Message) -> str:
+    """Write a stored message; nothing in it is the developer's."""
     calls = "".join(f"\n[calls {call.name}({call.arguments})]" for call in message.tool_calls)
-    return f"{message.role}: {message.text}{calls}"
+    text = f"{message.text}{calls}"
+    return f"{message.role}: {_cut(text, [found.start(1) + 1 for found in _ROLE.finditer(text)])}"
