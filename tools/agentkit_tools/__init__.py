@@ -12,12 +12,13 @@ from agentkit_tools.signature import Arguments
 from agentkit_tools.threads import abandoned_threads
 from agentkit_tools.tool import Tool, tool, unknown_tool
 from agentkit_tools.toolset import Toolset, TurnTools, by_name
-from agentkit_tools.wrapped import Proceed, WrappedTool
+from agentkit_tools.wrapped import Around, Proceed, WrappedTool
 
 __all__ = [
     "Approval",
     "ArgumentProblem",
     "Arguments",
+    "Around",
     "Content",
     "PolicyOptions",
     "Proceed",

@@ -48,11 +48,10 @@ async def call_tools(
         return result
 
     async def together(batch: Sequence[ToolCall]) -> list[ToolResult]:
-        if len(batch) == 1:  # the usual case needs no task of its own
-            return [await answer(batch[0])]
-        tasks = [asyncio.ensure_future(answer(call)) for call in batch]
+        tasks = [asyncio.ensure_future(answer(call)) for call in batch[1:]]
         try:
-            return [await task for task in tasks]
+            first = [await answer(call) for call in batch[:1]]  # needs no task either: it runs while the others do
+            return first + [await task for task in tasks]
         except BaseException:
             for task in tasks:
                 task.cancel()

@@ -34,7 +34,7 @@ def mended(text: str, parameters: Mapping[str, Any]) -> str | None:
         properties = parameters.get("properties", {})
         mended = {name: _opened(item, properties.get(name)) for name, item in value.items()}
         return to_json(mended).decode()
-    except (ValueError, RecursionError):
+    except (ValueError, TypeError, RecursionError):
         return None
 
 
@@ -47,7 +47,7 @@ def without_nulls(text: str, parameters: Mapping[str, Any]) -> str | None:
         value = from_json(text)
         pruned = _prune(value, parameters, parameters)
         return None if pruned == value else to_json(pruned).decode()
-    except (ValueError, RecursionError):
+    except (ValueError, TypeError, RecursionError):
         return None
 
 
@@ -72,7 +72,7 @@ def _opened(value: Any, schema: Any) -> Any:
     if isinstance(value, str) and (kind in ("object", "array") or (kind is None and schema and "$ref" in schema)):
         try:
             found = _load(value)
-        except ValueError:
+        except (ValueError, TypeError, RecursionError):
             return value
         return found if isinstance(found, dict | list) else value
     return value
@@ -100,10 +100,12 @@ def _prune(value: Any, schema: Any, document: Mapping[str, Any]) -> Any:
 def _takes_null(schema: Any) -> bool:
     if not isinstance(schema, Mapping):
         return True
+    if "allOf" in schema:
+        return all(_takes_null(part) for part in schema["allOf"])
+    if "enum" in schema or "const" in schema:
+        return None in schema.get("enum", (schema.get("const", ""),))
+    options = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    if options:
+        return any(_takes_null(option) for option in options)
     kind = schema.get("type")
-    return (
-        kind == "null"
-        or (isinstance(kind, list) and "null" in kind)
-        or any(_takes_null(option) for option in schema.get("anyOf", ()))
-        or (kind is None and not any(key in schema for key in ("anyOf", "$ref", "enum", "const", "oneOf")))
-    )
+    return "null" in kind if isinstance(kind, list) else kind == "null" or (kind is None and "$ref" not in schema)

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel
-from pydantic_core import to_jsonable_python
+from pydantic_core import to_json, to_jsonable_python
 
 from agentkit_prompts.messages import Message, ToolCall
 from agentkit_prompts.parts import File, Media, Part, Text
 
-__all__ = ["Content", "ToolResult", "ToolStatus", "describe_error", "to_content"]
+__all__ = ["Content", "ToolResult", "ToolStatus", "cut", "describe_error", "to_content"]
 
 ToolStatus = Literal["success", "error", "timeout", "denied", "cancelled", "too_large"]
 Content: TypeAlias = str | tuple[Part, ...]
@@ -102,6 +102,37 @@ def _plain(value: Any) -> Any:
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_plain).encode
 
 
+def cut(content: Content, limit: int) -> tuple[Content, str] | None:
+    """Return the first `limit` characters of content with a note, and its whole text; None when it is not longer.
+
+    Media parts among the text that is kept stay.
+    """
+    if isinstance(content, str):
+        size = len(content)
+        if size <= limit:
+            return None
+        return f"{content[:limit]}\n{_note(size, limit)}", content
+    size = sum(len(part.text) for part in content if isinstance(part, Text))
+    if size <= limit:
+        return None
+    kept: list[Part] = []
+    left = limit
+    for part in content:
+        if not isinstance(part, Text):
+            kept.append(part)
+        elif len(part.text) > left:
+            kept.append(Text(f"{part.text[:left]}\n{_note(size, limit)}"))
+            break
+        else:
+            kept.append(part)
+            left -= len(part.text)
+    return tuple(kept), "".join(part.text for part in content if isinstance(part, Text))
+
+
+def _note(size: int, limit: int) -> str:
+    return f"[The result has {size:,} characters; only the first {limit:,} are shown.]"
+
+
 def describe_error(error: BaseException) -> str:
     """Return an exception as one short text: its type and message, never a traceback."""
     name = type(error).__name__
@@ -139,4 +170,4 @@ def _json(value: Any) -> str:
         if isinstance(error, ValueError) and "ircular" in str(error):
             raise
     # Keys that are not text, and numbers that JSON does not have.
-    return json.dumps(to_jsonable_python(value, inf_nan_mode="strings"), ensure_ascii=False, default=_plain)
+    return _encode(json.loads(to_json(value, inf_nan_mode="strings")))

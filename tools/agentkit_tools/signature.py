@@ -5,14 +5,28 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from copy import copy
 from inspect import Parameter, signature, unwrap
-from typing import Annotated, Any, NoReturn, TypeAlias, Unpack, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    NoReturn,
+    NotRequired,
+    Required,
+    TypeAlias,
+    Union,
+    Unpack,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from pydantic import GetCoreSchemaHandler, TypeAdapter
+from pydantic import Field, GetCoreSchemaHandler, TypeAdapter
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import CoreSchema, PydanticUndefined, SchemaValidator, core_schema, to_jsonable_python
-from typing_extensions import is_typeddict
+from typing_extensions import ReadOnly, is_typeddict
 
 from agentkit_tools.context import ToolContext
 from agentkit_tools.errors import ToolDefinitionError
@@ -22,6 +36,7 @@ __all__ = ["Arguments", "Signature", "add_contexts", "context_parameters", "read
 Arguments: TypeAlias = dict[str, Any]
 """Validated arguments by parameter name; those the model left out are absent."""
 
+_QUALIFIERS = (Required, NotRequired, ReadOnly)
 _NO_NAN = core_schema.CoreConfig(allow_inf_nan=False)
 
 
@@ -38,7 +53,6 @@ class _Field:
     __slots__ = ("alias", "annotation", "description", "required")
 
     def __init__(self, name: str, annotation: Any, required: bool) -> None:
-        self.annotation = annotation
         self.required = required
         self.alias: str | None = None
         self.description: str | None = None
@@ -51,6 +65,18 @@ class _Field:
                     if alias is not None and not isinstance(alias, str):
                         raise ToolDefinitionError(f"parameter {name}: a tool parameter has one alias, a str")
                     self.alias = alias or self.alias
+            if self.alias:
+                annotation = Annotated[get_args(annotation)[0], *map(_without_alias, get_args(annotation)[1:])]
+        self.annotation = annotation
+
+
+def _without_alias(extra: Any) -> Any:
+    """The alias is ours to apply; pydantic warns of one outside of a model."""
+    if not isinstance(extra, FieldInfo):
+        return extra
+    bare = copy(extra)
+    bare.alias = bare.validation_alias = bare.serialization_alias = None
+    return bare
 
 
 class Signature:
@@ -142,7 +168,7 @@ def read_signature(
         if _is_context(hint):
             result.contexts += (name,)
         elif kind is Parameter.VAR_KEYWORD:
-            _add_extras(result, hint, tool)
+            _add_extras(result, hint, texts.get(name), tool)
             continue
         elif kind is Parameter.VAR_POSITIONAL:
             result.fields[name] = _Field(name, list[hint], required=False)  # type: ignore[valid-type]
@@ -200,26 +226,26 @@ def _default_of(field: FieldInfo, result: Signature, name: str) -> Any:
     return field.default
 
 
-def _add_extras(result: Signature, hint: Any, tool: str) -> None:
+def _add_extras(result: Signature, hint: Any, text: str | None, tool: str) -> None:
     if get_origin(hint) is not Unpack:
-        result.extras = hint
+        result.extras = Annotated[hint, Field(description=text)] if text else hint
         return
     (shape,) = get_args(hint)
     if not is_typeddict(shape):
         raise ToolDefinitionError(f"tool {tool}: **kwargs can unpack a TypedDict, not {shape!r}")
     for name, annotation in get_type_hints(shape, include_extras=True).items():
-        result.fields[name] = _Field(name, _without_qualifier(annotation), name in shape.__required_keys__)
-
-
-def _without_qualifier(annotation: Any) -> Any:
-    """`Required[X]` and `NotRequired[X]` are X here."""
-    origin = getattr(get_origin(annotation), "_name", None) or getattr(get_origin(annotation), "__name__", None)
-    return get_args(annotation)[0] if origin in ("Required", "NotRequired", "ReadOnly") else annotation
+        required = name in shape.__required_keys__
+        while (qualifier := get_origin(annotation)) in _QUALIFIERS:
+            required = {Required: True, NotRequired: False}.get(qualifier, required)
+            (annotation,) = get_args(annotation)
+        result.fields[name] = _Field(name, annotation, required)
 
 
 def _is_context(hint: Any) -> bool:
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
+    if get_origin(hint) in (Union, UnionType):  # a context or None: the function is called from elsewhere too
+        return any(_is_context(option) for option in get_args(hint))
     return hint is ToolContext or get_origin(hint) is ToolContext
 
 

@@ -39,18 +39,22 @@ class _Job:
 
     def run(self) -> None:
         value: Any = None
-        error: BaseException | None = RuntimeError("the thread of the tool was killed")
+        error: BaseException | None = None
         try:
             call, self.call = self.call, None
             if call is not None:
                 value = call()
-                error = None
         except BaseException as raised:  # SystemExit too: it ends the tool, not the thread
             error = raised
         finally:
             if not self.given_up:
                 with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                     self.loop.call_soon_threadsafe(self._deliver, value, error)
+
+    def fail(self) -> None:
+        """Answer for a thread that was killed before it could."""
+        with suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self._deliver, None, RuntimeError("the thread of the tool was killed"))
 
     def _deliver(self, value: Any, error: BaseException | None) -> None:
         if not self.future.done():
@@ -102,42 +106,42 @@ class _Pool:
                 if self.backlog:
                     self._start(self.backlog.popleft())
 
-    def _work(self, job: _Job) -> None:
+    def _work(self, job: _Job | None) -> None:
         """Run jobs until none comes for a while, or until this thread is given up or killed."""
         inbox: SimpleQueue[_Job] = SimpleQueue()
-        left = False
+        killed = True
         try:
-            self._serve(job, inbox)
-            left = True
+            while job is not None:
+                if self._do(job):
+                    break
+                job = self._next(inbox)
+            killed = False
         finally:
-            if not left:  # only an exception set from another thread can end a thread here
+            if killed:  # by an exception that another thread set in this one
                 with self.lock:
                     self.threads -= 1
                     if inbox in self.idle:
                         self.idle.remove(inbox)
+                if job is not None:
+                    job.fail()
                 while not inbox.empty():
                     self.submit(inbox.get(), nested=True)
 
-    def _serve(self, job: _Job, inbox: SimpleQueue[_Job]) -> None:
-        while True:
-            leave = self._do(job)
+    def _next(self, inbox: SimpleQueue[_Job]) -> _Job | None:
+        """Wait for another job; None when there is none for a while."""
+        with self.lock:
+            if self.backlog:
+                return self.backlog.popleft()
+            self.idle.append(inbox)
+        try:
+            return inbox.get(timeout=_IDLE_SECONDS)
+        except Empty:
             with self.lock:
-                if leave:
-                    return
-                if self.backlog:
-                    job = self.backlog.popleft()
-                    continue
-                self.idle.append(inbox)
-            del job  # what it holds must not live as long as an idle thread
-            try:
-                job = inbox.get(timeout=_IDLE_SECONDS)
-            except Empty:
-                with self.lock:
-                    if inbox in self.idle:
-                        self.idle.remove(inbox)
-                        self.threads -= 1
-                        return
-                job = inbox.get()
+                if inbox in self.idle:
+                    self.idle.remove(inbox)
+                    self.threads -= 1
+                    return None
+            return inbox.get()
 
     def _do(self, job: _Job) -> bool:
         """Run one job; return whether this thread was given up meanwhile."""

@@ -38,7 +38,7 @@ from agentkit_tools.names import wire_name
 from agentkit_tools.policy import PolicyOptions, ToolPolicy
 from agentkit_tools.problems import find_problems
 from agentkit_tools.repair import mended, without_nulls
-from agentkit_tools.result import ToolResult, describe_error, to_content
+from agentkit_tools.result import ToolResult, cut, describe_error, to_content
 from agentkit_tools.signature import Arguments, add_contexts, context_parameters, read_signature
 from agentkit_tools.strict import strict_parameters
 from agentkit_tools.threads import DeadlineError, run_in_thread
@@ -206,10 +206,13 @@ class Tool(Generic[P, R]):
 
     def _copy(self) -> Tool[P, R]:
         other = self.__class__.__new__(self.__class__)
+        other._take(self)
+        return other
+
+    def _take(self, other: Tool) -> None:
         for slot in Tool.__slots__:
             if slot != "__weakref__":
-                setattr(other, slot, getattr(self, slot))
-        return other
+                setattr(self, slot, getattr(other, slot))
 
     @property
     def name(self) -> str:
@@ -221,7 +224,7 @@ class Tool(Generic[P, R]):
         """What the model is told it does."""
         return self.spec.description
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself: no validation, no policy."""
         return self.function(*args, **kwargs)
 
@@ -370,10 +373,8 @@ class Tool(Generic[P, R]):
             text = f"{self.name} ran, but its result ({type(value).__name__}) cannot be shown: {describe_error(error)}"
             return ToolResult(call.id, call.name, text, "error", value, error)
         limit = self.policy.max_result_chars
-        if limit is not None and isinstance(content, str) and len(content) > limit:
-            note = f"[The result has {len(content):,} characters; only the first {limit:,} are shown.]"
-            text = f"{content[:limit]}\n{note}"
-            return ToolResult(call.id, call.name, text, "too_large", value, None, content)
+        if limit is not None and (shorter := cut(content, limit)) is not None:
+            return ToolResult(call.id, call.name, shorter[0], "too_large", value, None, shorter[1])
         return ToolResult(call.id, call.name, content, "success", value)
 
     def __repr__(self) -> str:

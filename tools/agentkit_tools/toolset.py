@@ -16,7 +16,7 @@ from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.policy import Approval, PolicyOptions
 from agentkit_tools.result import ToolResult
 from agentkit_tools.tool import Tool
-from agentkit_tools.wrapped import Proceed, WrappedTool
+from agentkit_tools.wrapped import Around, Proceed, WrappedTool
 
 __all__ = ["Toolset", "TurnTools", "by_name"]
 
@@ -80,7 +80,7 @@ class Toolset(Sequence[Tool]):
         """Change fields of the policy of every tool."""
         return Toolset(tool.but(**policy) for tool in self)
 
-    def wrapped(self, around: Callable[[Proceed, ToolCall, ToolContext[Any]], Awaitable[ToolResult]]) -> Toolset:
+    def wrapped(self, around: Around) -> Toolset:
         """Run `around(proceed, call, context)` instead of every call; it awaits `proceed` to make the call."""
         return Toolset(WrappedTool(tool, around) for tool in self)
 

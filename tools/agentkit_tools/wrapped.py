@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 from agentkit_prompts.messages import ToolCall
@@ -11,35 +12,39 @@ from agentkit_tools.context import ToolContext
 from agentkit_tools.result import ToolResult
 from agentkit_tools.tool import Tool
 
-__all__ = ["Proceed", "WrappedTool"]
+__all__ = ["Around", "Proceed", "WrappedTool"]
 
 Proceed: TypeAlias = Callable[[ToolCall, ToolContext[Any]], Awaitable[ToolResult]]
 """Makes the call that was wrapped."""
 
 
+Around: TypeAlias = Callable[[Proceed, ToolCall, ToolContext[Any]], Awaitable[ToolResult]]
+
+
 class WrappedTool(Tool):
-    """A tool whose calls go through `around(proceed, call, context)`."""
+    """A tool whose calls go through `around(proceed, call, context)`; wrap it again and the newer one comes first."""
 
-    __slots__ = ("_around", "_inner")
+    __slots__ = ("_arounds",)
 
-    def __init__(
-        self, inner: Tool, around: Callable[[Proceed, ToolCall, ToolContext[Any]], Awaitable[ToolResult]]
-    ) -> None:
-        for slot in Tool.__slots__:
-            if slot != "__weakref__":
-                setattr(self, slot, getattr(inner, slot))
-        self._inner = inner
-        self._around = around
+    def __init__(self, inner: Tool, around: Around) -> None:
+        self._take(inner)
+        self._arounds: tuple[Around, ...] = (*getattr(inner, "_arounds", ()), around)
 
     def _copy(self) -> WrappedTool:
-        return WrappedTool(self._inner, self._around)
+        other = WrappedTool.__new__(WrappedTool)
+        other._take(self)
+        other._arounds = self._arounds
+        return other
 
     async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
-        """Answer a call through the wrapper; an error of the wrapper becomes an error result."""
+        """Answer a call through the wrappers; an error of theirs becomes an error result."""
         task = asyncio.current_task()
         cancelled_before = task.cancelling() if task is not None else 0
+        proceed: Proceed = super().call
+        for around in self._arounds:
+            proceed = partial(around, proceed)
         try:
-            return await self._around(super().call, call, context)
+            return await proceed(call, context)
         except BaseException as error:
             outside = task is not None and task.cancelling() > cancelled_before
             if isinstance(error, KeyboardInterrupt) or (outside and isinstance(error, asyncio.CancelledError)):
