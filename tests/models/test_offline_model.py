@@ -42,7 +42,7 @@ ANY = ToolSpec("any.thing", "", {"type": "object", "properties": {**TYPES, "free
 def composed(text: str, *, layers: Layers | None = None, **context: Any) -> Composition:
     context.setdefault("documents", [README, PETS])
     context.setdefault("tools", [ADD, NOW, ANY])
-    return compose(layers or Layers([MemoPrompt()]), PromptContext(user_input=text, **context))
+    return compose(layers or Layers(before_input=MemoPrompt()), PromptContext(user_input=text, **context))
 
 
 def ask(text: str, **context: Any) -> Reply:
@@ -86,14 +86,14 @@ def test_without_passages_it_says_that_nothing_was_recalled() -> None:
 
 
 def test_a_passage_that_is_recalled_but_not_in_the_prompt_is_not_quoted() -> None:
-    only_first = Layers(TextPrompt("{{ documents[0].text }}"))
+    only_first = Layers(before_input=TextPrompt("{{ documents[0].text }}"))
     assert "bark" not in ask("What do dogs do at night?", layers=only_first).message.text
     assert "walnuts" in ask("What is the ink from?", layers=only_first).message.text
     assert ask("What do dogs do at night?", layers=Layers("No documents.")).message.text.startswith("Nothing")
 
 
 def test_passages_shown_through_a_filter_are_found_by_their_text() -> None:
-    joined = Layers(TextPrompt("{{ documents | map(attribute='text') | join('\n') }}"))
+    joined = Layers(before_input=TextPrompt("{{ documents | map(attribute='text') | join('\n') }}"))
     assert "bark at night" in ask("What do dogs do at night?", layers=joined).message.text
 
 
