@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from agentkit_prompts.engine import Limits, compile_program
+from agentkit_prompts.engine import compile_program
 from agentkit_prompts.errors import TemplateError
 
 DOUBLE = "{% set x = x + x %}" * 60
@@ -44,13 +44,19 @@ BOMBS = {
     "nested pairs ordered": "{% set x = [1] %}" + PAIR + "{% set y = x %}{% set x = [1] %}" + PAIR + "{{ x < y }}",
     "nested pairs searched": "{% set x = [1] %}" + PAIR + "{% set y = x %}{% set x = [1] %}" + PAIR + "{{ x in [y] }}",
     "nested pairs sorted": "{% set x = [1] %}" + PAIR + "{% set y = x %}{% set x = [1] %}" + PAIR + "{{ [x, y]|sort }}",
-    "nested pairs counted": "{% set x = [1] %}" + PAIR + "{% set y = x %}{% set x = [1] %}" + PAIR + "{{ [x].count(y) }}",
+    "nested pairs counted": "{% set x = [1] %}"
+    + PAIR
+    + "{% set y = x %}{% set x = [1] %}"
+    + PAIR
+    + "{{ [x].count(y) }}",
     "nested pairs grouped": "{% set x = [1] %}" + PAIR + "{{ [[x, 1], [x, 2]]|groupby(0)|list }}",
     "nested tuples hashed": "{% set x = (1,) %}" + "{% set x = (x, x) %}" * 60 + "{{ {x: 1}|length }}",
     "nested tuples looked up": "{% set x = (1,) %}" + "{% set x = (x, x) %}" * 60 + "{{ {}[x] }}",
     "nested tuples got": "{% set x = (1,) %}" + "{% set x = (x, x) %}" * 60 + "{{ {}.get(x) }}",
     "nested tuples made unique": "{% set x = (1,) %}" + "{% set x = (x, x) %}" * 60 + "{{ [x, x]|unique|list }}",
-    "nested tuples watched": "{% set x = (1,) %}" + "{% set x = (x, x) %}" * 60 + "{% for i in [1, 2] %}{{ loop.changed(x) }}{% endfor %}",
+    "nested tuples watched": "{% set x = (1,) %}"
+    + "{% set x = (x, x) %}" * 60
+    + "{% for i in [1, 2] %}{{ loop.changed(x) }}{% endfor %}",
     "nested dicts printed": "{% set x = {'a': 1} %}" + "{% set x = {'a': x, 'b': x} %}" * 60 + "{{ x }}",
     "nested pairs filled in": "{% set x = [1] %}" + PAIR + "{{ '%s' % (x,) }}",
     "two nested loops": "{% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor %}",

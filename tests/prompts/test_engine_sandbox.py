@@ -309,7 +309,9 @@ def test_nothing_of_the_caller_is_changed() -> None:
 
 
 def test_fields_and_properties_are_read() -> None:
-    program = compile_program("{{ account.owner }} {{ account.shout }} {{ job.name }} {{ bag.name }} {{ data.nested.b[1] }}")
+    program = compile_program(
+        "{{ account.owner }} {{ account.shout }} {{ job.name }} {{ bag.name }} {{ data.nested.b[1] }}"
+    )
     for _ in range(2):
         assert program.trace(hostile()).text == "Ada ADA job bag 2"
 

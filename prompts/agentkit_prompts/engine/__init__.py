@@ -1,4 +1,4 @@
-"""The template engine: Jinja's language compiled to code that is bounded, sandboxed and says where each value is from."""
+"""The template engine: Jinja's language, bounded, sandboxed, and able to say where each value came from."""
 
 from __future__ import annotations
 

@@ -75,7 +75,9 @@ def attribute(value: Any, name: str) -> Any:
     if isinstance(value, BaseModel) and name in (value.__pydantic_extra__ or ()):
         return value.__pydantic_extra__[name]  # type: ignore[index]
     if callable(getattr(kind, name, None)):
-        return Undefined(name, value, f"{kind.__name__}.{name} is a method: templates read fields and do not call methods")
+        return Undefined(
+            name, value, f"{kind.__name__}.{name} is a method: templates read fields and do not call methods"
+        )
     return Undefined(name, value)
 
 
@@ -154,7 +156,7 @@ def _is_readable(kind: type, name: str) -> bool:
 
 
 def _learn(kind: type, name: str) -> None:
-    if kind.__getattribute__ is not object.__getattribute__:
+    if type.__getattribute__(kind, "__getattribute__") is not object.__getattribute__:
         return
     known = readable(name)
     if len(known) >= _MOST_TYPES:

@@ -1,9 +1,11 @@
 """Turns the syntax tree of a template into one Python function that appends text and marks to a trace.
 
 Scopes are Jinja's own (its symbol tables are used as they are). Everything a template can do goes through the
-functions in `_RUNTIME`, and every name in the code made is one of theirs, a local, or a number: text of the template
+functions in `RUNTIME`, and every name in the code made is one of theirs, a local, or a number: text of the template
 gets into the code as `repr` only.
 """
+
+# ruff: noqa: N802 (the visitor calls methods by the name of the node class)
 
 from __future__ import annotations
 
@@ -11,31 +13,17 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from jinja2 import nodes
-from jinja2.idtracking import Symbols
-from jinja2.visitor import NodeVisitor
 
-from agentkit_prompts.engine import access, finalise, methods, operators
+from agentkit_prompts.engine.expressions import COUNTERS, CodeError, Expressions, Frame, Names
 from agentkit_prompts.engine.filters import FILTERS
-from agentkit_prompts.engine.objects import GLOBALS, UNSET, Loop, Macro, Namespace
+from agentkit_prompts.engine.objects import GLOBALS
 from agentkit_prompts.engine.sites import Analysis
-from agentkit_prompts.engine.tests import TESTS
-from agentkit_prompts.engine.trace import Group, emit
-from agentkit_prompts.engine.values import Fault, Nothing, Undefined
+from agentkit_prompts.engine.trace import Group
+from agentkit_prompts.engine.values import Undefined
 from agentkit_prompts.errors import TemplateError
 
 __all__ = ["Code", "generate"]
 
-_COUNTERS = {
-    "depth": "1",
-    "depth0": "0",
-    "first": "({i} == 0)",
-    "index": "({i} + 1)",
-    "index0": "{i}",
-    "last": "({i} == {n} - 1)",
-    "length": "{n}",
-    "revindex": "({n} - {i})",
-    "revindex0": "({n} - {i} - 1)",
-}
 _SPECIAL = ("caller", "kwargs", "varargs")
 
 
@@ -62,39 +50,6 @@ class Code:
         self.lines = lines
 
 
-class _Symbols(Symbols):
-    """Jinja's symbol table, with identifiers that Python does not fold together."""
-
-    def _define_ref(self, name: str, load: tuple[str, str | None] | None = None) -> str:
-        ident = f"l_{self.level}_{name if name.isascii() else name.encode('utf-8').hex() + '_u'}"
-        self.refs[name] = ident
-        if load is not None:
-            self.loads[ident] = load
-        return ident
-
-
-class _Frame:
-    __slots__ = ("buffer", "indices", "loop", "symbols")
-
-    def __init__(
-        self,
-        symbols: _Symbols,
-        buffer: str | None = None,
-        indices: tuple[str, ...] = (),
-        loop: tuple[str, str] | None = None,
-    ) -> None:
-        self.symbols = symbols
-        self.buffer = buffer
-        """Name of the list that takes text; None where pieces are collected."""
-        self.indices = indices
-        """Names of the index variables of the loops around."""
-        self.loop = loop
-        """Names of index and length of the loop whose counters stand for `loop`, when there is no loop object."""
-
-    def inner(self, buffer: str | None = None) -> _Frame:
-        return _Frame(_Symbols(parent=self.symbols), buffer or self.buffer, self.indices, self.loop)
-
-
 def generate(tree: nodes.Template, analysis: Analysis, file: str | None, first_line: int) -> Code:
     """Compile a checked template.
 
@@ -106,26 +61,25 @@ def generate(tree: nodes.Template, analysis: Analysis, file: str | None, first_l
     filename = f"<template {file or ''}>"
     space: dict[str, Any] = maker.constants
     try:
-        exec(compile("\n".join(maker.code), filename, "exec"), space)  # noqa: S102
+        exec(compile("\n".join(maker.code), filename, "exec"), space)
     except (SyntaxError, RecursionError, MemoryError) as error:
         raise TemplateError(f"the template cannot be compiled: {error}", file=file, line=first_line) from error
     lines = [line + first_line - 1 for line in maker.lines]
     return Code(space["root"], tuple(maker.groups), maker.loops, filename, lines)
 
 
-class _Generator(NodeVisitor):
+class _Generator(Expressions):
     def __init__(self, analysis: Analysis) -> None:
+        super().__init__()
         self.numbers = analysis.numbers
         self.code: list[str] = []
         self.lines: list[int] = []
         self.level = 0
         self.line = 1
-        self.count = 0
         self.outside: dict[str, str] = {}
         self.literals: set[str] = set()
         self.groups: list[Group] = []
         self.loops = False
-        self.constants: dict[str, Any] = {**_RUNTIME, "__builtins__": _BUILTINS, "undefined": Undefined}
 
     # writing
 
@@ -136,16 +90,7 @@ class _Generator(NodeVisitor):
         self.code.append("    " * self.level + text)
         self.lines.append(self.line)
 
-    def fresh(self, prefix: str) -> str:
-        self.count += 1
-        return f"{prefix}_{self.count}"
-
-    def constant(self, prefix: str, value: Any) -> str:
-        name = self.fresh(prefix)
-        self.constants[name] = value
-        return name
-
-    def block(self, body: Iterable[nodes.Node], frame: _Frame) -> None:
+    def block(self, body: Iterable[nodes.Node], frame: Frame) -> None:
         before = len(self.code)
         for node in body:
             self.visit(node, frame)
@@ -155,7 +100,7 @@ class _Generator(NodeVisitor):
     # frames
 
     def template(self, tree: nodes.Template) -> None:
-        frame = _Frame(_Symbols())
+        frame = Frame(Names())
         frame.symbols.analyze_node(tree)
         self.write("def root(get, trace):")
         self.level += 1
@@ -165,12 +110,15 @@ class _Generator(NodeVisitor):
         start = len(self.code)
         self.enter(frame)
         self.block(tree.body, frame)
-        head = [f"    {ident} = get({name!r}, {self.constant('u', Undefined(name))})" for name, ident in self.outside.items()]
+        head = [
+            f"    {ident} = get({name!r}, {self.constant('u', Undefined(name))})"
+            for name, ident in self.outside.items()
+        ]
         self.code[start:start] = head
         self.lines[start:start] = [1] * len(head)
         self.constants["literals"] = frozenset(self.literals)
 
-    def enter(self, frame: _Frame) -> None:
+    def enter(self, frame: Frame) -> None:
         """Write the loads of a frame: what its names are when it starts."""
         for ident, (action, name) in frame.symbols.loads.items():
             if action == "param":
@@ -193,13 +141,13 @@ class _Generator(NodeVisitor):
 
     # statements
 
-    def index(self, frame: _Frame) -> str:
+    def index(self, frame: Frame) -> str:
         """Return the code of the loop indices of a piece; empty outside loops."""
         if not frame.indices:
             return ""
         return frame.indices[0] if len(frame.indices) == 1 else f"({', '.join(frame.indices)})"
 
-    def visit_Output(self, node: nodes.Output, frame: _Frame) -> None:
+    def visit_Output(self, node: nodes.Output, frame: Frame) -> None:
         items: list[str | nodes.Node] = []
         for item in node.nodes:
             if not isinstance(item, nodes.TemplateData):
@@ -208,15 +156,18 @@ class _Generator(NodeVisitor):
                 items[-1] += item.data
             elif item.data:
                 items.append(item.data)
-        self.output([(item, None) if isinstance(item, str) else (item, self.printed(item, frame)) for item in items], frame)
+        self.output(
+            [(item, None) if isinstance(item, str) else (item, self.printed(item, frame)) for item in items], frame
+        )
 
-    def printed(self, node: nodes.Node, frame: _Frame) -> str:
+    def printed(self, node: nodes.Node, frame: Frame) -> str:
         """Return the code of an expression that is printed: a counter is made text on the spot."""
         code = self.expression(node, frame)
-        counter = isinstance(node, nodes.Getattr) and isinstance(node.node, nodes.Name) and node.node.name == "loop"
-        return f"text_of({code})" if counter and frame.loop and node.attr in _COUNTERS else code
+        if not frame.loop or not isinstance(node, nodes.Getattr) or node.attr not in COUNTERS:
+            return code
+        return f"text_of({code})" if isinstance(node.node, nodes.Name) and node.node.name == "loop" else code
 
-    def output(self, items: list[tuple[str | nodes.Node, str | None]], frame: _Frame) -> None:
+    def output(self, items: list[tuple[str | nodes.Node, str | None]], frame: Frame) -> None:
         """Write literals (text, None) and expressions (node, code) out."""
         if frame.buffer is not None:
             self.write(f"{frame.buffer}.extend((")
@@ -250,11 +201,11 @@ class _Generator(NodeVisitor):
             self.level -= 1
             self.write(f"else: emit(trace, {number}, {index or None}, ({', '.join(temps)},))")
 
-    def visit_Assign(self, node: nodes.Assign, frame: _Frame) -> None:
+    def visit_Assign(self, node: nodes.Assign, frame: Frame) -> None:
         self.line = node.lineno
         self.store(node.target, self.expression(node.node, frame), frame)
 
-    def store(self, target: nodes.Node, code: str, frame: _Frame) -> None:
+    def store(self, target: nodes.Node, code: str, frame: Frame) -> None:
         if isinstance(target, nodes.Name):
             self.write(f"{frame.symbols.ref(target.name)} = {code}")
         elif isinstance(target, nodes.NSRef):
@@ -267,7 +218,7 @@ class _Generator(NodeVisitor):
         else:
             raise AssertionError(type(target))
 
-    def visit_AssignBlock(self, node: nodes.AssignBlock, frame: _Frame) -> None:
+    def visit_AssignBlock(self, node: nodes.AssignBlock, frame: Frame) -> None:
         inner = frame.inner(self.fresh("b"))
         inner.symbols.analyze_node(node)
         self.enter(inner)
@@ -278,7 +229,7 @@ class _Generator(NodeVisitor):
             code = self.filtered(node.filter, code, inner)
         self.store(node.target, code, frame)
 
-    def visit_FilterBlock(self, node: nodes.FilterBlock, frame: _Frame) -> None:
+    def visit_FilterBlock(self, node: nodes.FilterBlock, frame: Frame) -> None:
         inner = frame.inner(self.fresh("b"))
         inner.symbols.analyze_node(node)
         self.enter(inner)
@@ -286,12 +237,12 @@ class _Generator(NodeVisitor):
         self.block(node.body, inner)
         self.output([(node, self.filtered(node.filter, f"concat(meter, literals, {inner.buffer})", inner))], frame)
 
-    def filtered(self, node: nodes.Filter, buffer: str, frame: _Frame) -> str:
+    def filtered(self, node: nodes.Filter, buffer: str, frame: Frame) -> str:
         """Return the code of a filter chain whose innermost value is a buffer."""
         inner = buffer if node.node is None else self.filtered(node.node, buffer, frame)  # type: ignore[arg-type]
         return f"{self.function('f', node.name, FILTERS)}(meter, {inner}{self.arguments(node, frame)})"
 
-    def visit_If(self, node: nodes.If, frame: _Frame) -> None:
+    def visit_If(self, node: nodes.If, frame: Frame) -> None:
         self.line = node.lineno
         self.write(f"if {self.expression(node.test, frame)}:")
         self.nested(node.body, frame)
@@ -303,12 +254,12 @@ class _Generator(NodeVisitor):
             self.write("else:")
             self.nested(node.else_, frame)
 
-    def nested(self, body: Iterable[nodes.Node], frame: _Frame) -> None:
+    def nested(self, body: Iterable[nodes.Node], frame: Frame) -> None:
         self.level += 1
         self.block(body, frame)
         self.level -= 1
 
-    def visit_With(self, node: nodes.With, frame: _Frame) -> None:
+    def visit_With(self, node: nodes.With, frame: Frame) -> None:
         inner = frame.inner()
         inner.symbols.analyze_node(node)
         codes = [self.expression(value, frame) for value in node.values]
@@ -317,17 +268,17 @@ class _Generator(NodeVisitor):
             self.store(target, code, inner)
         self.block(node.body, inner)
 
-    def visit_ExprStmt(self, node: nodes.ExprStmt, frame: _Frame) -> None:
+    def visit_ExprStmt(self, node: nodes.ExprStmt, frame: Frame) -> None:
         self.write(self.expression(node.node, frame), node)
 
-    def visit_For(self, node: nodes.For, frame: _Frame) -> None:
+    def visit_For(self, node: nodes.For, frame: Frame) -> None:
         self.line = node.lineno
         self.loops = True
         for name in node.find_all(nodes.Name):
             if name.ctx == "store" and name.name == "loop":
                 raise CodeError("`loop` cannot be assigned to", name.lineno)
         uses = _uses_of_loop(node.body)
-        counters = not node.recursive and all(use in _COUNTERS for use in uses)
+        counters = not node.recursive and all(use in COUNTERS for use in uses)
         deep = len(frame.indices)
         weight = 2 + sum(_size(one, deep) for one in node.body) + (4 + _size(node.test) if node.test is not None else 0)
         items, index, length = self.fresh("s"), self.fresh("i"), self.fresh("n")
@@ -387,14 +338,14 @@ class _Generator(NodeVisitor):
             self.level -= 1
             self.output([(node, f"{recursion}({self.expression(node.iter, frame)}, 0)")], frame)
 
-    def target(self, target: nodes.Node, frame: _Frame) -> tuple[str, list[tuple[str, nodes.Node]]]:
+    def target(self, target: nodes.Node, frame: Frame) -> tuple[str, list[tuple[str, nodes.Node]]]:
         """Return what a for loop assigns to, and what is unpacked from it inside."""
         if isinstance(target, nodes.Name):
             return frame.symbols.ref(target.name), []
         temp = self.fresh("p")
         return temp, [(temp, target)]
 
-    def filter_items(self, node: nodes.For, frame: _Frame, items: str) -> str:
+    def filter_items(self, node: nodes.For, frame: Frame, items: str) -> str:
         """Write the loop that keeps (index, item) where the test of a for loop holds; return an index name."""
         assert node.test is not None
         test = frame.inner()
@@ -412,14 +363,14 @@ class _Generator(NodeVisitor):
         self.write(f"{items} = {kept}")
         return at
 
-    def visit_Macro(self, node: nodes.Macro, frame: _Frame) -> None:
+    def visit_Macro(self, node: nodes.Macro, frame: Frame) -> None:
         self.write(f"{frame.symbols.ref(node.name)} = {self.macro(node, node.name, frame)}", node)
 
-    def visit_CallBlock(self, node: nodes.CallBlock, frame: _Frame) -> None:
+    def visit_CallBlock(self, node: nodes.CallBlock, frame: Frame) -> None:
         macro = self.macro(node, "caller", frame)
         self.output([(node, self.called(node.call, frame, macro))], frame)
 
-    def macro(self, node: nodes.Macro | nodes.CallBlock, name: str, frame: _Frame) -> str:
+    def macro(self, node: nodes.Macro | nodes.CallBlock, name: str, frame: Frame) -> str:
         """Write the function of a macro; return the code that makes the macro of it."""
         inner = frame.inner(self.fresh("b"))
         inner.indices = ()
@@ -431,7 +382,9 @@ class _Generator(NodeVisitor):
         takes = [special in used and special not in names for special in _SPECIAL]
         if "caller" in names and len(node.defaults) < len(names) - names.index("caller"):
             raise CodeError("the argument `caller` of a macro needs a default", node.lineno)
-        extra = [inner.symbols.declare_parameter(special) for special, take in zip(_SPECIAL, takes, strict=True) if take]
+        extra = [
+            inner.symbols.declare_parameter(special) for special, take in zip(_SPECIAL, takes, strict=True) if take
+        ]
         inner.symbols.analyze_node(node)
         function = self.fresh("m")
         self.write(f"def {function}({', '.join([*params, *extra])}):", node)
@@ -453,165 +406,6 @@ class _Generator(NodeVisitor):
         takes_caller, takes_kwargs, takes_varargs = takes
         return f"Macro({function}, {name!r}, {names!r}, {takes_caller}, {takes_kwargs}, {takes_varargs})"
 
-    # expressions
-
-    def expression(self, node: nodes.Node, frame: _Frame) -> str:
-        code: str = self.visit(node, frame)
-        return code
-
-    def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
-        """Refuse what nobody thought of."""
-        raise CodeError(f"{type(node).__name__} is not part of prompt templates", node.lineno)
-
-    def name(self, name: str, frame: _Frame) -> str:
-        return frame.symbols.ref(name)
-
-    def visit_Name(self, node: nodes.Name, frame: _Frame) -> str:
-        return self.name(node.name, frame)
-
-    def visit_Const(self, node: nodes.Const, frame: _Frame) -> str:
-        value = node.value
-        if type(value) is float and (value != value or value in (float("inf"), float("-inf"))):
-            return self.constant("k", value)
-        return repr(value)
-
-    def visit_TemplateData(self, node: nodes.TemplateData, frame: _Frame) -> str:
-        return repr(node.data)
-
-    def visit_Tuple(self, node: nodes.Tuple, frame: _Frame) -> str:
-        return f"({''.join(self.expression(item, frame) + ', ' for item in node.items)})"
-
-    def visit_List(self, node: nodes.List, frame: _Frame) -> str:
-        return f"[{', '.join(self.expression(item, frame) for item in node.items)}]"
-
-    def visit_Dict(self, node: nodes.Dict, frame: _Frame) -> str:
-        pairs = [f"({self.expression(item.key, frame)}, {self.expression(item.value, frame)})" for item in node.items]
-        return f"mapping(meter, ({''.join(pair + ', ' for pair in pairs)}))"
-
-    def visit_Getattr(self, node: nodes.Getattr, frame: _Frame) -> str:
-        source = node.node
-        if isinstance(source, nodes.Name) and source.name == "loop" and frame.loop and node.attr in _COUNTERS:
-            return _COUNTERS[node.attr].format(i=frame.loop[0], n=frame.loop[1])
-        code = self.expression(source, frame)
-        name = node.attr
-        if not name.isascii() or name in _PYTHON_KEYWORDS:
-            return f"attribute({code}, {name!r})"
-        known = f"a_{name}"
-        self.constants[known] = access.readable(name)
-        temp = code
-        if not isinstance(source, nodes.Name):
-            temp = self.fresh("t")
-            code = f"({temp} := {code})"
-        return f"({temp}.{name} if type({code}) in {known} else attribute({temp}, {name!r}))"
-
-    def visit_Getitem(self, node: nodes.Getitem, frame: _Frame) -> str:
-        source = self.expression(node.node, frame)
-        if isinstance(node.arg, nodes.Slice):
-            part = node.arg
-            bounds = [self.expression(item, frame) if item else "None" for item in (part.start, part.stop, part.step)]
-            return f"slice_of(meter, {source}, {', '.join(bounds)})"
-        return f"element(meter, {source}, {self.expression(node.arg, frame)})"
-
-    def function(self, prefix: str, name: str, table: dict[str, Callable[..., Any]]) -> str:
-        ident = f"{prefix}_{list(table).index(name)}"
-        self.constants[ident] = table[name]
-        return ident
-
-    def visit_Filter(self, node: nodes.Filter, frame: _Frame) -> str:
-        assert node.node is not None
-        value = self.expression(node.node, frame)
-        return f"{self.function('f', node.name, FILTERS)}(meter, {value}{self.arguments(node, frame)})"
-
-    def visit_Test(self, node: nodes.Test, frame: _Frame) -> str:
-        value = self.expression(node.node, frame)
-        if node.name == "defined":
-            return f"(not isinstance({value}, undefined))"
-        return f"{self.function('q', node.name, TESTS)}(meter, {value}{self.arguments(node, frame)})"
-
-    def arguments(self, node: nodes.Filter | nodes.Test, frame: _Frame) -> str:
-        args, kwargs = self.given(node, frame)
-        return (f", *{args}" if args != "()" else "") + (f", **{kwargs}" if kwargs != "{}" else "")
-
-    def given(self, node: nodes.Filter | nodes.Test | nodes.Call, frame: _Frame, caller: str | None = None) -> tuple[str, str]:
-        """Return the code of the tuple and the dict of arguments."""
-        args = "".join(self.expression(item, frame) + ", " for item in node.args)
-        if node.dyn_args is not None:
-            args += f"*meter.items({self.expression(node.dyn_args, frame)}), "
-        pairs = [f"{pair.key!r}: {self.expression(pair.value, frame)}" for pair in node.kwargs]
-        if caller is not None:
-            pairs.append(f"'caller': {caller}")
-        if node.dyn_kwargs is not None:
-            pairs.append(f"**keywords(meter, {self.expression(node.dyn_kwargs, frame)})")
-        return f"({args})", f"{{{', '.join(pairs)}}}"
-
-    def visit_Call(self, node: nodes.Call, frame: _Frame) -> str:
-        return self.called(node, frame, None)
-
-    def called(self, node: nodes.Call, frame: _Frame, caller: str | None) -> str:
-        args, kwargs = self.given(node, frame, caller)
-        if isinstance(node.node, nodes.Getattr):
-            target = self.expression(node.node.node, frame)
-            return f"call_method(meter, {target}, {node.node.attr!r}, {args}, {kwargs})"
-        return f"call(meter, {self.expression(node.node, frame)}, {args}, {kwargs})"
-
-    def visit_Concat(self, node: nodes.Concat, frame: _Frame) -> str:
-        return f"join(meter, {', '.join(self.expression(item, frame) for item in node.nodes)})"
-
-    def visit_Compare(self, node: nodes.Compare, frame: _Frame) -> str:
-        left = self.expression(node.expr, frame)
-        parts: list[str] = []
-        for at, one in enumerate(node.ops):
-            right = self.expression(one.expr, frame)
-            kept = right
-            if at + 1 < len(node.ops):
-                kept = self.fresh("t")
-                right = f"({kept} := {right})"
-            if one.op == "notin":
-                parts.append(f"(not compare_in(meter, {left}, {right}))")
-            elif one.op in ("eq", "ne") and isinstance(one.expr, nodes.Const):
-                parts.append(f"({left} {'==' if one.op == 'eq' else '!='} {right})")
-            else:
-                parts.append(f"compare_{one.op}(meter, {left}, {right})")
-            left = kept
-        return parts[0] if len(parts) == 1 else f"({' and '.join(parts)})"
-
-    def visit_CondExpr(self, node: nodes.CondExpr, frame: _Frame) -> str:
-        if node.expr2 is not None:
-            other = self.expression(node.expr2, frame)
-        else:
-            hint = "the inline if was false and has no else"
-            other = self.constant("u", Nothing("else", hint=hint))
-        return f"({self.expression(node.expr1, frame)} if {self.expression(node.test, frame)} else {other})"
-
-    def visit_And(self, node: nodes.And, frame: _Frame) -> str:
-        return f"({self.expression(node.left, frame)} and {self.expression(node.right, frame)})"
-
-    def visit_Or(self, node: nodes.Or, frame: _Frame) -> str:
-        return f"({self.expression(node.left, frame)} or {self.expression(node.right, frame)})"
-
-    def visit_Not(self, node: nodes.Not, frame: _Frame) -> str:
-        return f"(not {self.expression(node.node, frame)})"
-
-    def visit_Neg(self, node: nodes.Neg, frame: _Frame) -> str:
-        return f"negative(meter, {self.expression(node.node, frame)})"
-
-    def visit_Pos(self, node: nodes.Pos, frame: _Frame) -> str:
-        return f"positive(meter, {self.expression(node.node, frame)})"
-
-    def binary(self, node: nodes.BinExpr, frame: _Frame) -> str:
-        number = list(operators.BINARY).index(node.operator)
-        return f"binary_{number}(meter, {self.expression(node.left, frame)}, {self.expression(node.right, frame)})"
-
-    visit_Add = visit_Sub = visit_Mul = visit_Div = visit_FloorDiv = visit_Mod = visit_Pow = binary
-
-
-class CodeError(Exception):
-    """A mistake found while code is made."""
-
-    def __init__(self, message: str, line: int) -> None:
-        super().__init__(message)
-        self.line = line
-
 
 def _uses_of_loop(body: Iterable[nodes.Node]) -> set[str]:
     """Return the attributes read off `loop` in a loop's body; an empty name for any other use."""
@@ -625,7 +419,9 @@ def _uses_of_loop(body: Iterable[nodes.Node]) -> set[str]:
             uses.add("")
         elif isinstance(node, nodes.For):
             stack += [node.iter, *node.else_]
-        elif isinstance(node, nodes.Macro | nodes.CallBlock) and any(n.name == "loop" for n in node.find_all(nodes.Name)):
+        elif isinstance(node, nodes.Macro | nodes.CallBlock) and any(
+            n.name == "loop" for n in node.find_all(nodes.Name)
+        ):
             uses.add("")
         else:
             stack.extend(node.iter_child_nodes())
@@ -641,73 +437,3 @@ def _size(node: nodes.Node, deep: int = 0) -> int:
         count += 3 + deep if isinstance(one, nodes.Output) else 1
         stack.extend(one.iter_child_nodes())
     return count
-
-
-def _set_name(target: Any, name: str, value: Any) -> None:
-    if type(target) is not Namespace:
-        if isinstance(target, Undefined):
-            target.fail()
-        raise Fault(f"only a namespace can be assigned to, not {type(target).__name__}")
-    if name[:1] == "_":
-        raise Fault(f"{name[:80]!r} is private: templates use public names only", name[:80])
-    target.names[name] = value
-
-
-def _unpack(meter: Any, value: Any, count: int) -> Any:
-    items = meter.items(value)
-    if len(items) != count:
-        raise Fault(f"{type(value).__name__} has {len(items)} items where {count} are unpacked")
-    return items
-
-
-def _mapping(meter: Any, pairs: tuple[tuple[Any, Any], ...]) -> dict[Any, Any]:
-    made: dict[Any, Any] = {}
-    for key, value in pairs:
-        if not isinstance(key, str):
-            meter.measure(key)
-        made[key] = value
-    return made
-
-
-def _keywords(meter: Any, value: Any) -> dict[str, Any]:
-    if isinstance(value, Undefined):
-        value.fail()
-    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise Fault("** takes a mapping whose keys are text")
-    meter.charge(len(value))
-    return value
-
-
-def _slice_of(meter: Any, value: Any, start: Any, stop: Any, step: Any) -> Any:
-    made = access.slice_of(value, slice(start, stop, step))
-    meter.charge(1 + (len(made) // 16 if isinstance(made, str) else len(made)))
-    return made
-
-
-_BUILTINS = {"enumerate": enumerate, "isinstance": isinstance, "len": len, "type": type}
-_PYTHON_KEYWORDS = frozenset(__import__("keyword").kwlist)
-_RUNTIME: dict[str, Any] = {
-    "Loop": Loop,
-    "Macro": Macro,
-    "UNSET": UNSET,
-    "attribute": access.attribute,
-    "call": methods.call,
-    "call_method": methods.call_method,
-    "concat": finalise.concat,
-    "element": access.element,
-    "emit": emit,
-    "join": operators.join,
-    "keywords": _keywords,
-    "mapping": _mapping,
-    "negative": operators.negative,
-    "positive": operators.positive,
-    "set_name": _set_name,
-    "slice_of": _slice_of,
-    "str": str,
-    "text_of": str,
-    "text_kept": finalise.text_kept,
-    "unpack": _unpack,
-    **{f"binary_{number}": run for number, run in enumerate(operators.BINARY.values())},
-    **{f"compare_{name}": run for name, run in operators.COMPARE.items()},
-    **{f"g_{name}": function for name, function in GLOBALS.items()},
-}

@@ -1,4 +1,4 @@
-"""The filters of templates: Jinja's own by name and result, each bounded, none that depends on chance or the machine."""
+"""The filters of templates: Jinja's own by name and result, each bounded, none that depends on chance."""
 
 from __future__ import annotations
 
@@ -10,11 +10,28 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 
-from agentkit_prompts.engine.access import attribute, element
 from agentkit_prompts.engine.finalise import json_text, text
+from agentkit_prompts.engine.list_filters import (
+    as_list,
+    batch,
+    columns,
+    extreme,
+    first,
+    getter,
+    group,
+    items_of,
+    last,
+    length,
+    reverse,
+    sort_items,
+    sort_mapping,
+    total,
+    unique,
+    whole,
+)
 from agentkit_prompts.engine.meter import Meter
 from agentkit_prompts.engine.methods import replace
-from agentkit_prompts.engine.operators import add, percent
+from agentkit_prompts.engine.operators import percent
 from agentkit_prompts.engine.tests import TESTS
 from agentkit_prompts.engine.values import Fault, Undefined
 
@@ -22,19 +39,7 @@ __all__ = ["FILTERS"]
 
 _WORD_START = re.compile(r"([-\s({\[<]+)")
 _WORD = re.compile(r"\w+")
-_WIDEST = 10_000
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "'": "&#39;", '"': "&#34;"})
-
-
-def _whole(name: str, value: Any, least: int = 0, most: int = _WIDEST) -> int:
-    if not isinstance(value, int) or not least <= value <= most:
-        raise Fault(f"{name} must be a whole number from {least} to {most:,}, got {text_of_bad(value)}")
-    return value
-
-
-def text_of_bad(value: Any) -> str:
-    """Return a short form of a bad argument."""
-    return repr(value)[:40] if isinstance(value, int | float) and abs(value) < 1e15 else type(value).__name__
 
 
 def _texts(run: Callable[[str], str], slowness: int = 2) -> Callable[[Meter, Any], str]:
@@ -50,147 +55,10 @@ def _title(value: str) -> str:
     return "".join([part[0].upper() + part[1:].lower() for part in _WORD_START.split(value) if part])
 
 
-def _getter(meter: Meter, path: Any) -> Callable[[Any], Any]:
-    """Return a reader of a dotted path; whole numbers in it name elements."""
-    if path is None:
-        return lambda item: item
-    if isinstance(path, int):
-        return lambda item: element(meter, item, path)
-    if not isinstance(path, str) or len(path) > 1000:
-        raise Fault(f"attribute must be the name of a field, got {type(path).__name__}")
-    parts = [int(part) if part.isdecimal() and len(part) < 10 else part for part in str.__str__(path).split(".")]
-    if len(parts) == 1 and isinstance(parts[0], str):
-        name = parts[0]
-        return lambda item: attribute(item, name)
-
-    def read(item: Any) -> Any:
-        meter.charge(len(parts))
-        for part in parts:
-            item = element(meter, item, part)
-        return item
-
-    return read
-
-
-def _fold(value: Any) -> Any:
-    return value.lower() if isinstance(value, str) else value
-
-
-def _keys(meter: Meter, path: Any, case_sensitive: bool) -> Callable[[Any], Any]:
-    """Return the sort key of `attribute="a,b.c"`."""
-    read = [_getter(meter, part) for part in path.split(",")] if isinstance(path, str) else [_getter(meter, path)]
-    if len(read) == 1:
-        one = read[0]
-        return one if case_sensitive else lambda item: _fold(one(item))
-    return lambda item: tuple([each(item) if case_sensitive else _fold(each(item)) for each in read])
-
-
-def _sort(
-    meter: Meter, value: Any, /, reverse: bool = False, case_sensitive: bool = False, attribute: Any = None
-) -> list[Any]:
-    if isinstance(value, set | frozenset):
-        meter.charge(10 * len(value))
-        value = sorted(value, key=lambda item: (type(item).__name__, text(meter, item)))
-    items = meter.items(value, 4)
-    key = _keys(meter, attribute, case_sensitive)
-    keys = [key(item) for item in items]
-    meter.measure(keys, keys)
-    order = sorted(range(len(items)), key=keys.__getitem__, reverse=bool(reverse))
-    return [items[at] for at in order]
-
-
-def _dictsort(
-    meter: Meter, value: Any, /, case_sensitive: bool = False, by: str = "key", reverse: bool = False
-) -> list[tuple[Any, Any]]:
-    if by not in ("key", "value"):
-        raise Fault("dictsort sorts by 'key' or 'value'")
-    return _sort(meter, _items(meter, value), bool(reverse), bool(case_sensitive), 0 if by == "key" else 1)
-
-
-def _items(meter: Meter, value: Any, /) -> list[tuple[Any, Any]]:
-    if isinstance(value, Undefined):
-        return []
-    if not isinstance(value, Mapping):
-        raise Fault(f"only a mapping has items, got {type(value).__name__}")
-    return [(key, value[key]) for key in meter.items(value, 2)]
-
-
-def _unique(meter: Meter, value: Any, /, case_sensitive: bool = False, attribute: Any = None) -> list[Any]:
-    key = _keys(meter, attribute, case_sensitive)
-    seen: set[Any] = set()
-    kept: list[Any] = []
-    for item in meter.items(value, 3):
-        one = key(item)
-        meter.measure(one)
-        if one not in seen:
-            seen.add(one)
-            kept.append(item)
-    return kept
-
-
-def _groupby(meter: Meter, value: Any, /, attribute: Any, default: Any = None, case_sensitive: bool = False) -> list[Any]:
-    read = _getter(meter, attribute)
-
-    def key(item: Any) -> Any:
-        found = read(item)
-        return default if isinstance(found, Undefined) and default is not None else found
-
-    pairs = [(key(item), item) for item in meter.items(value, 4)]
-    groups: list[tuple[Any, list[Any]]] = []
-    last: Any = Undefined("grouper")
-    for grouper, item in _sort(meter, pairs, False, case_sensitive, 0):
-        one = grouper if case_sensitive else _fold(grouper)
-        if not groups or one != last:
-            groups.append((grouper, []))
-            last = one
-        groups[-1][1].append(item)
-    return [Group(grouper, items) for grouper, items in groups]
-
-
-class Group(tuple[Any, list[Any]]):
-    """One group of `groupby`: a pair whose halves also have the names `grouper` and `list`."""
-
-    __slots__ = ()
-
-    def __new__(cls, grouper: Any, items: list[Any]) -> Group:
-        return super().__new__(cls, (grouper, items))
-
-    @property
-    def grouper(self) -> Any:
-        """What the items have in common."""
-        return self[0]
-
-    @property
-    def list(self) -> list[Any]:
-        """The items."""
-        return self[1]
-
-
-def _extreme(run: Callable[..., Any]) -> Callable[..., Any]:
-    def apply(meter: Meter, value: Any, /, case_sensitive: bool = False, attribute: Any = None) -> Any:
-        items = meter.items(value, 3)
-        if not items:
-            return Undefined("item", hint="the list is empty, so it has no least or greatest item")
-        key = _keys(meter, attribute, case_sensitive)
-        keys = [key(item) for item in items]
-        meter.measure(keys, keys)
-        return items[run(range(len(items)), key=keys.__getitem__)]
-
-    return apply
-
-
-def _sum(meter: Meter, value: Any, /, attribute: Any = None, start: Any = 0) -> Any:
-    read = _getter(meter, attribute)
-    total = start
-    for item in meter.items(value, 3):
-        total = add(meter, total, read(item))
-    return total
-
-
 def _map(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> list[Any]:
     items = meter.items(value, 3)
     if not args and "attribute" in kwargs:
-        read = _getter(meter, kwargs.pop("attribute"))
+        read = getter(meter, kwargs.pop("attribute"))
         default = kwargs.pop("default", None)
         if kwargs:
             raise Fault(f"map takes no argument {next(iter(kwargs))!r}")
@@ -207,11 +75,11 @@ def _map(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> list[Any]:
 def _select(by_attribute: bool, wanted: bool) -> Callable[..., list[Any]]:
     def apply(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> list[Any]:
         items = meter.items(value, 3)
-        read: Callable[[Any], Any] = _getter(meter, None)
+        read: Callable[[Any], Any] = getter(meter, None)
         if by_attribute:
             if not args:
                 raise Fault("selectattr and rejectattr need the name of an attribute")
-            read, args = _getter(meter, args[0]), args[1:]
+            read, args = getter(meter, args[0]), args[1:]
         if not args:
             return [item for item in items if bool(read(item)) is wanted]
         if not isinstance(args[0], str) or args[0] not in TESTS:
@@ -223,67 +91,12 @@ def _select(by_attribute: bool, wanted: bool) -> Callable[..., list[Any]]:
 
 
 def _join(meter: Meter, value: Any, /, d: Any = "", attribute: Any = None) -> str:
-    read = _getter(meter, attribute)
+    read = getter(meter, attribute)
     items = meter.items(value, 2)
     separator = text(meter, d)
     texts = [text(meter, read(item)) for item in items]
     meter.chars(sum(map(len, texts)) + len(separator) * max(0, len(texts) - 1))
     return separator.join(texts)
-
-
-def _list(meter: Meter, value: Any, /) -> list[Any]:
-    return list(meter.items(value))
-
-
-def _first(meter: Meter, value: Any, /) -> Any:
-    items = meter.items(value, 0)
-    return items[0] if items else Undefined("first", hint="the list is empty, so it has no first item")
-
-
-def _last(meter: Meter, value: Any, /) -> Any:
-    items = meter.items(value, 0)
-    return items[-1] if items else Undefined("last", hint="the list is empty, so it has no last item")
-
-
-def _length(meter: Meter, value: Any, /) -> int:
-    if isinstance(value, Undefined):
-        value.fail()
-    if not hasattr(type(value), "__len__"):
-        raise Fault(f"{type(value).__name__} has no length")
-    return len(value)
-
-
-def _reverse(meter: Meter, value: Any, /) -> Any:
-    if isinstance(value, str):
-        meter.chars(len(value))
-        return str.__str__(value)[::-1]
-    return list(meter.items(value))[::-1]
-
-
-def _batch(meter: Meter, value: Any, /, linecount: Any, fill_with: Any = None) -> list[list[Any]]:
-    size = _whole("batch size", linecount, 1)
-    items = meter.items(value, 2)
-    rows = [list(items[at : at + size]) for at in range(0, len(items), size)]
-    if rows and fill_with is not None:
-        meter.charge(size)
-        rows[-1] += [fill_with] * (size - len(rows[-1]))
-    return rows
-
-
-def _slice(meter: Meter, value: Any, /, slices: Any, fill_with: Any = None) -> list[list[Any]]:
-    count = _whole("slices", slices, 1)
-    items = meter.items(value, 2)
-    meter.charge(count)
-    size, more = divmod(len(items), count)
-    rows: list[list[Any]] = []
-    at = 0
-    for number in range(count):
-        end = at + size + (number < more)
-        rows.append(list(items[at:end]))
-        if fill_with is not None and number >= more:
-            rows[-1].append(fill_with)
-        at = end
-    return rows
 
 
 def _default(meter: Meter, value: Any, /, default_value: Any = "", boolean: bool = False) -> Any:
@@ -302,14 +115,14 @@ def _trim(meter: Meter, value: Any, /, chars: str | None = None) -> str:
 
 def _center(meter: Meter, value: Any, /, width: Any = 80) -> str:
     given = text(meter, value)
-    size = _whole("width", width)
+    size = whole("width", width)
     meter.chars(max(size, len(given)))
     return given.center(size)
 
 
 def _indent(meter: Meter, value: Any, /, width: Any = 4, first: bool = False, blank: bool = False) -> str:
     given = text(meter, value)
-    start = text(meter, width) if isinstance(width, str) else " " * _whole("width", width)
+    start = text(meter, width) if isinstance(width, str) else " " * whole("width", width)
     meter.chars(len(given), 3)
     lines = (given + "\n").splitlines()
     meter.chars(len(given) + len(lines) * (len(start) + 1))
@@ -321,8 +134,8 @@ def _truncate(
     meter: Meter, value: Any, /, length: Any = 255, killwords: bool = False, end: str = "...", leeway: Any = None
 ) -> str:
     given = text(meter, value)
-    size = _whole("length", length, len(end), 1 << 40)
-    if len(given) <= size + _whole("leeway", 5 if leeway is None else leeway, 0, 1 << 40):
+    size = whole("length", length, len(end), 1 << 40)
+    if len(given) <= size + whole("leeway", 5 if leeway is None else leeway, 0, 1 << 40):
         return given
     meter.chars(size)
     cut = given[: size - len(end)]
@@ -339,7 +152,7 @@ def _wordwrap(
     break_on_hyphens: bool = True,
 ) -> str:
     given = text(meter, value)
-    size = _whole("width", width, 1)
+    size = whole("width", width, 1)
     meter.chars(len(given) * (1 + len(wrapstring)), 32)
     wrapper = textwrap.TextWrapper(
         size,
@@ -399,7 +212,7 @@ def _abs(meter: Meter, value: Any, /) -> Any:
 def _round(meter: Meter, value: Any, /, precision: Any = 0, method: str = "common") -> Any:
     if not isinstance(value, int | float | Decimal):
         raise Fault(f"round takes a number, got {type(value).__name__}")
-    digits = _whole("precision", precision, -300, 300)
+    digits = whole("precision", precision, -300, 300)
     if method == "common":
         return round(value, digits)
     if method not in ("ceil", "floor"):
@@ -429,7 +242,7 @@ def _urlencode(meter: Meter, value: Any, /) -> str:
         given = text(meter, value)
         meter.chars(3 * len(given), 8)
         return quote(given.encode("utf-8", "surrogatepass"), safe="/")
-    pairs = _items(meter, value) if isinstance(value, Mapping) else meter.items(value)
+    pairs = items_of(meter, value) if isinstance(value, Mapping) else meter.items(value)
     parts = []
     for pair in pairs:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
@@ -474,50 +287,50 @@ def _tojson(meter: Meter, value: Any, /, indent: Any = None, sort_keys: bool = F
 
 FILTERS: dict[str, Callable[..., Any]] = {
     "abs": _abs,
-    "batch": _batch,
+    "batch": batch,
     "capitalize": _texts(str.capitalize),
     "center": _center,
-    "count": _length,
+    "count": length,
     "d": _default,
     "default": _default,
-    "dictsort": _dictsort,
+    "dictsort": sort_mapping,
     "e": _escape,
     "escape": _escape,
     "filesizeformat": _filesizeformat,
-    "first": _first,
+    "first": first,
     "float": _float,
     "forceescape": _escape,
     "format": _format,
-    "groupby": _groupby,
+    "groupby": group,
     "indent": _indent,
     "int": _int,
-    "items": _items,
+    "items": items_of,
     "join": _join,
-    "last": _last,
-    "length": _length,
-    "list": _list,
+    "last": last,
+    "length": length,
+    "list": as_list,
     "lower": _texts(str.lower),
     "map": _map,
-    "max": _extreme(max),
-    "min": _extreme(min),
+    "max": extreme(max),
+    "min": extreme(min),
     "reject": _select(False, False),
     "rejectattr": _select(True, False),
     "replace": _replace,
-    "reverse": _reverse,
+    "reverse": reverse,
     "round": _round,
     "safe": _texts(str, 1),
     "select": _select(False, True),
     "selectattr": _select(True, True),
-    "slice": _slice,
-    "sort": _sort,
+    "slice": columns,
+    "sort": sort_items,
     "string": _texts(str, 1),
     "striptags": _striptags,
-    "sum": _sum,
+    "sum": total,
     "title": _texts(_title, 8),
     "tojson": _tojson,
     "trim": _trim,
     "truncate": _truncate,
-    "unique": _unique,
+    "unique": unique,
     "upper": _texts(str.upper),
     "urlencode": _urlencode,
     "wordcount": _wordcount,

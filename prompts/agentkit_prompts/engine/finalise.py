@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -143,6 +143,7 @@ def _is_instance_of_dataclass(value: object) -> bool:
 
 
 def is_parts(value: object) -> bool:
+    """Tell whether a value is a list or tuple of content parts, text among them."""
     if not isinstance(value, tuple | list):
         return False
     found = False
@@ -183,7 +184,8 @@ def _as_data(meter: Meter, value: object, depth: int) -> Any:
     deeper = depth + 1
     if kind is list or kind is tuple:
         meter.charge(24 + 3 * len(value))  # type: ignore[arg-type]
-        return [item if type(item) in _LEAVES else _as_data(meter, item, deeper) for item in value]  # type: ignore[attr-defined]
+        items: Iterable[object] = value  # type: ignore[assignment]
+        return [item if type(item) in _LEAVES else _as_data(meter, item, deeper) for item in items]
     if kind is dict or isinstance(value, Mapping):
         meter.charge(24 + 4 * len(value))  # type: ignore[arg-type]
         return {

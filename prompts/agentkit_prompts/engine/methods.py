@@ -15,14 +15,45 @@ from agentkit_prompts.engine.values import Fault, Undefined
 
 __all__ = ["call", "call_method"]
 
-_SAME_SIZE = (
-    "capitalize casefold count endswith find index isalnum isalpha isascii isdecimal isdigit isidentifier islower "
-    "isnumeric isprintable isspace istitle isupper lower lstrip partition removeprefix removesuffix rfind rindex "
-    "rpartition rstrip startswith strip swapcase title upper"
-).split()
+_SAME_SIZE = [
+    "capitalize",
+    "casefold",
+    "count",
+    "endswith",
+    "find",
+    "index",
+    "isalnum",
+    "isalpha",
+    "isascii",
+    "isdecimal",
+    "isdigit",
+    "isidentifier",
+    "islower",
+    "isnumeric",
+    "isprintable",
+    "isspace",
+    "istitle",
+    "isupper",
+    "lower",
+    "lstrip",
+    "partition",
+    "removeprefix",
+    "removesuffix",
+    "rfind",
+    "rindex",
+    "rpartition",
+    "rstrip",
+    "startswith",
+    "strip",
+    "swapcase",
+    "title",
+    "upper",
+]
 _WIDTH = ("center", "ljust", "rjust", "zfill")
 _FIELD = re.compile(r"\{\{|\}\}|\{(?P<name>\w*)(?::(?P<spec>[^{}]*))?\}|[{}]")
-_SPEC = re.compile(r"(?:.?[<>=^])?[+\- ]?#?0?(?P<width>\d{0,4})[,_]?(?:\.(?P<precision>\d{1,3}))?[bcdeEfFgGosxX%]?", re.S)
+_SPEC = re.compile(
+    r"(?:.?[<>=^])?[+\- ]?#?0?(?P<width>\d{0,4})[,_]?(?:\.(?P<precision>\d{1,3}))?[bcdeEfFgGosxX%]?", re.S
+)
 _DIRECTIVE = re.compile(r"%(.?)", re.S)
 _DIRECTIVES = frozenset("aAbBdfGHIjmMpSuUVwWyYzZ%")
 
@@ -75,7 +106,9 @@ def call_method(meter: Meter, target: Any, name: str, args: tuple[Any, ...], kwa
         target.fail()
     if name[:1] == "_":
         raise Fault(f"{name[:80]!r} is private: templates read public names only", name[:80])
-    raise Fault(f"{type(target).__name__}.{name[:80]}(...) is not one of the methods that templates can call", name[:80])
+    raise Fault(
+        f"{type(target).__name__}.{name[:80]}(...) is not one of the methods that templates can call", name[:80]
+    )
 
 
 def _plain(name: str) -> Callable[..., Any]:
@@ -157,7 +190,7 @@ def format_text(meter: Meter, template: str, *args: Any, **kwargs: Any) -> str:
             raise Fault(f"{spec!r} is not a format that templates know")
         if not isinstance(value, int | float) or not spec:
             value = text(meter, value)
-        meter.chars(10_000 if spec else len(value))
+        meter.chars(10_000 if spec else len(str(value)))
         try:
             made.append(format(value, spec))
         except (ValueError, OverflowError) as error:
@@ -169,7 +202,7 @@ def format_text(meter: Meter, template: str, *args: Any, **kwargs: Any) -> str:
 
 def _get(meter: Meter, value: Mapping[Any, Any], key: Any, default: Any = None) -> Any:
     meter.measure(key)
-    return value[key] if key in value else default
+    return value[key] if key in value else default  # noqa: SIM401 (a mapping's own get may do anything)
 
 
 def _items(meter: Meter, value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from agentkit_prompts.engine.meter import Meter
 from agentkit_prompts.engine.values import Fault, Undefined
 
-__all__ = ["GLOBALS", "Cycler", "Function", "Joiner", "Loop", "Macro", "Namespace", "UNSET"]
+__all__ = ["GLOBALS", "UNSET", "Cycler", "Function", "Joiner", "Loop", "Macro", "Namespace"]
 
 UNSET = object()
 """An argument of a macro that was not given."""
@@ -41,7 +41,10 @@ class Macro:
         given: list[Any] = list(args[: len(names)])
         given += [kwargs.pop(name, UNSET) for name in names[len(given) :]]
         if self.takes_caller and "caller" not in names:
-            given.append(kwargs.pop("caller", None) or Undefined("caller", hint=f"macro {self.name!r} was not called by a call block"))
+            given.append(
+                kwargs.pop("caller", None)
+                or Undefined("caller", hint=f"macro {self.name!r} was not called by a call block")
+            )
         if self.takes_kwargs:
             given.append(kwargs)
         elif kwargs:
@@ -63,7 +66,19 @@ class Loop:
     __slots__ = ("_changed", "_items", "_recurse", "depth0", "index0")
 
     FIELDS: ClassVar[frozenset[str]] = frozenset(
-        {"depth", "depth0", "first", "index", "index0", "last", "length", "nextitem", "previtem", "revindex", "revindex0"}
+        {
+            "depth",
+            "depth0",
+            "first",
+            "index",
+            "index0",
+            "last",
+            "length",
+            "nextitem",
+            "previtem",
+            "revindex",
+            "revindex0",
+        }
     )
 
     def __init__(self, items: Sequence[Any], recurse: Callable[[Any, int], str] | None = None, depth0: int = 0) -> None:
@@ -104,7 +119,9 @@ class Loop:
     @property
     def previtem(self) -> Any:
         at = self.index0 - 1
-        return self._items[at] if at >= 0 else Undefined("previtem", hint="the first round of a loop has no loop.previtem")
+        return (
+            self._items[at] if at >= 0 else Undefined("previtem", hint="the first round of a loop has no loop.previtem")
+        )
 
     @property
     def nextitem(self) -> Any:

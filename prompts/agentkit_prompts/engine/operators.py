@@ -20,7 +20,9 @@ _WIDEST_FIELD = 10_000
 _NUMBERS = (int, float, Decimal)
 _TIMES = (datetime, date, timedelta, time)
 _SEQUENCES = (list, tuple)
-_PERCENT = re.compile(r"%(?:\((?P<name>[^()]*)\))?(?P<spec>[#0\- +]*(?P<width>\d*)(?:\.(?P<precision>\d*))?)(?P<kind>.?)", re.S)
+_PERCENT = re.compile(
+    r"%(?:\((?P<name>[^()]*)\))?(?P<spec>[#0\- +]*(?P<width>\d*)(?:\.(?P<precision>\d*))?)(?P<kind>.?)", re.S
+)
 
 
 def _refuse(sign: str, left: object, right: object) -> Fault:
@@ -52,7 +54,7 @@ def add(meter: Meter, left: Any, right: Any) -> Any:
     """Add numbers and times, join text with text and lists with lists."""
     meter.charge(2)
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
-        return _whole(left + right)
+        return _whole(left + right)  # type: ignore[operator]
     if isinstance(left, str) and isinstance(right, str):
         meter.chars(len(left) + len(right))
         return str.__str__(left) + str.__str__(right)
@@ -89,7 +91,7 @@ def power(meter: Meter, left: Any, right: Any) -> Any:
         raise _refuse("**", left, right)
     if isinstance(left, int) and isinstance(right, int) and left.bit_length() * abs(right) > _LONGEST_INT_BITS:
         raise Fault("a number grows too large")
-    made = left**right
+    made: object = left**right  # type: ignore[operator]
     if isinstance(made, complex):
         raise Fault("the power is not a real number")
     return made

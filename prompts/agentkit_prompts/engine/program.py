@@ -9,7 +9,8 @@ from typing import Literal
 
 from jinja2 import nodes
 
-from agentkit_prompts.engine.codegen import Code, generate, CodeError
+from agentkit_prompts.engine.codegen import Code, generate
+from agentkit_prompts.engine.expressions import CodeError
 from agentkit_prompts.engine.fstring import parse_fstring
 from agentkit_prompts.engine.meter import DEFAULT, Limits
 from agentkit_prompts.engine.sandbox import parse

@@ -33,7 +33,7 @@ _REFUSED: dict[type[nodes.Node], str] = {
 class _CountTokens(Extension):
     """Stops a hostile template while it is still being read."""
 
-    def filter_stream(self, stream: TokenStream) -> Iterator[Token]:  # type: ignore[override]
+    def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
         """Pass tokens on until there are too many."""
         for count, token in enumerate(stream):
             if count > _MOST_TOKENS:
@@ -76,7 +76,9 @@ def _check(tree: nodes.Template, file: str | None, first_line: int) -> None:
         for node in level:
             problem = _problem(node)
             if problem is None and depth > _DEEPEST:
-                problem = f"the template nests deeper than {_DEEPEST} levels; join long sums with ~ or split them with set"
+                problem = (
+                    f"the template nests deeper than {_DEEPEST} levels; join long sums with ~ or split them with set"
+                )
             if problem is not None:
                 raise TemplateError(problem, file=file, line=node.lineno + first_line - 1)
             deeper.extend(node.iter_child_nodes())

@@ -4,6 +4,8 @@ One walk over the syntax tree follows values through `set`, `for`, `with`, macro
 site reads more than it does, never less.
 """
 
+# ruff: noqa: N802 (the visitor calls methods by the name of the node class)
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -13,6 +15,7 @@ from typing import Any, NamedTuple
 
 from jinja2 import nodes
 
+from agentkit_prompts.engine.guards import KWARGS, Guard, Path, guards, kwarg_name
 from agentkit_prompts.engine.objects import GLOBALS
 from agentkit_prompts.engine.unparse import unparse
 
@@ -20,8 +23,7 @@ __all__ = ["Analysis", "Site", "analyse"]
 
 _CELL = "\0"
 """Stands among roots for whatever is ever stored in a namespace."""
-_KWARGS = (("additional_kwargs",), ("user_input", "additional_kwargs"))
-_MAPPINGS = {*_KWARGS, ("extra",)}
+_MAPPINGS = {*KWARGS, ("extra",)}
 _COUNTERS = frozenset({"depth", "depth0", "first", "index", "index0", "last", "length", "revindex", "revindex0"})
 _MOST_PASSES = 10
 
@@ -63,13 +65,12 @@ class _Loop(NamedTuple):
     k: int
 
 
-_Path = tuple[Any, ...]
 _NONE: frozenset[str] = frozenset()
 
 
 class _Value(NamedTuple):
     roots: frozenset[str] = _NONE
-    path: _Path | None = None
+    path: Path | None = None
 
 
 _NOTHING = _Value()
@@ -77,6 +78,7 @@ _NOTHING = _Value()
 
 class _Scope:
     __slots__ = ("late", "names", "parent")
+    late: bool
 
     def __init__(self, parent: _Scope | None, late: bool = False) -> None:
         self.names: dict[str, _Value] = {}
@@ -113,7 +115,7 @@ class _Walk:
         self.kwargs: dict[str, bool] = {}
         self.found: list[tuple[nodes.Node, str, _Value]] = []
         self.buffer: set[str] | None = None
-        self.guards: frozenset[tuple[str, str]] = frozenset()
+        self.guards: frozenset[Guard] = frozenset()
         self.in_macro = False
 
     def state(self) -> tuple[Any, ...]:
@@ -151,7 +153,7 @@ class _Walk:
             self.buffer = outer
 
     @contextmanager
-    def guarding(self, keys: Iterable[tuple[str, str]]) -> Iterator[None]:
+    def guarding(self, keys: Iterable[Guard]) -> Iterator[None]:
         outer = self.guards
         self.guards = outer | frozenset(keys)
         try:
@@ -227,15 +229,15 @@ class _Walk:
     def visit_If(self, node: nodes.If) -> None:
         branches: list[dict[str, _Value]] = []
         before = self.scope.names
-        passed: frozenset[tuple[str, str]] = frozenset()
+        passed: frozenset[Guard] = frozenset()
         for test, statements in [(node.test, node.body), *[(one.test, one.body) for one in node.elif_]]:
             with self.guarding(passed):
                 self.value(test)
                 self.scope.names = dict(before)
-                with self.guarding(_guards(self, test, True)):
+                with self.guarding(guards(test, True)):
                     self.body(statements)
             branches.append(self.scope.names)
-            passed |= _guards(self, test, False)
+            passed |= guards(test, False)
         self.scope.names = dict(before)
         with self.guarding(passed):
             self.body(node.else_)
@@ -257,13 +259,13 @@ class _Walk:
         item = _Value(source.roots, path)
         with self.inner():
             self.assign(node.target, item)
-            guards: frozenset[tuple[str, str]] = frozenset()
+            held: frozenset[Guard] = frozenset()
             if node.test is not None:
                 self.value(node.test)
-                guards = _guards(self, node.test, True)
+                held = guards(node.test, True)
             self.bind("loop", _Value(source.roots))
             self.loops += 1
-            with self.guarding(guards):
+            with self.guarding(held):
                 if recursive:
                     self.recursive(node, source)
                 else:
@@ -289,7 +291,6 @@ class _Walk:
 
     def macro(self, node: nodes.Macro | nodes.CallBlock) -> frozenset[str]:
         outer, self.in_macro = self.in_macro, True
-        guards, self.guards = self.guards, self.guards
         with self.inner(late=True), self.buffered() as roots:
             for item in node.defaults:
                 roots |= self.value(item).roots
@@ -299,7 +300,6 @@ class _Walk:
                 self.scope.names.setdefault(name, _Value(frozenset({_CELL})))
             self.body(node.body)
         self.in_macro = outer
-        self.guards = guards
         return frozenset(roots)
 
     def visit_Macro(self, node: nodes.Macro) -> None:
@@ -336,9 +336,8 @@ class _Walk:
                 return self.step(self.value(node.node), node.attr, guarded)
             case nodes.Getitem():
                 source = self.value(node.node)
-                key = node.arg.value if isinstance(node.arg, nodes.Const) else None
-                if type(key) in (str, int):
-                    return self.step(source, key, guarded)
+                if isinstance(node.arg, nodes.Const) and type(node.arg.value) in (str, int):
+                    return self.step(source, node.arg.value, guarded)
                 return _Value(source.roots | self.value(node.arg).roots)
             case nodes.Filter() | nodes.Test():
                 loose = node.name in ("default", "d", "defined", "undefined")
@@ -348,14 +347,14 @@ class _Walk:
                 return self.call(node)
             case nodes.And() | nodes.Or():
                 left = self.value(node.left).roots
-                with self.guarding(_guards(self, node.left, isinstance(node, nodes.And))):
+                with self.guarding(guards(node.left, isinstance(node, nodes.And))):
                     return _Value(left | self.value(node.right).roots)
             case nodes.CondExpr():
                 roots = self.value(node.test).roots
-                with self.guarding(_guards(self, node.test, True)):
+                with self.guarding(guards(node.test, True)):
                     roots = self.value(node.expr1).roots
                 if node.expr2 is not None:
-                    with self.guarding(_guards(self, node.test, False)):
+                    with self.guarding(guards(node.test, False)):
                         roots |= self.value(node.expr2).roots
                 return _Value(roots)
             case _:
@@ -368,7 +367,7 @@ class _Walk:
         if source.path is None:
             return _Value(source.roots)
         path = (*source.path, key)
-        name = _kwarg(path)
+        name = kwarg_name(path)
         if name is not None:
             self.kwarg(name, not guarded)
         return _Value(source.roots, path)
@@ -387,7 +386,7 @@ class _Walk:
         roots = self.given(node)
         if isinstance(node.node, nodes.Getattr):
             source = self.value(node.node.node)
-            if node.node.attr == "get" and source.path in _KWARGS:
+            if node.node.attr == "get" and source.path in KWARGS:
                 key = node.args[0].value if node.args and isinstance(node.args[0], nodes.Const) else None
                 if isinstance(key, str):
                     self.kwarg(key, False)
@@ -396,60 +395,7 @@ class _Walk:
         return _Value(roots | self.value(node.node).roots)
 
 
-def _guards(walk: _Walk, test: nodes.Node, outcome: bool) -> frozenset[tuple[str, str]]:
-    """Return what is known to be defined when a test had an outcome."""
-    match test:
-        case nodes.Test() if test.name in ("defined", "undefined"):
-            if (test.name == "defined") is outcome:
-                return _key(_plain_path(test.node))
-        case nodes.Not():
-            return _guards(walk, test.node, not outcome)
-        case nodes.And() | nodes.Or() if isinstance(test, nodes.And) is outcome:
-            return _guards(walk, test.left, outcome) | _guards(walk, test.right, outcome)
-        case nodes.Compare() if outcome and len(test.ops) == 1 and test.ops[0].op == "in":
-            path = _plain_path(test.ops[0].expr)
-            if isinstance(test.expr, nodes.Const) and path is not None:
-                return _key((*path, test.expr.value))
-        case nodes.Compare() if not outcome and len(test.ops) == 1 and test.ops[0].op == "notin":
-            path = _plain_path(test.ops[0].expr)
-            if isinstance(test.expr, nodes.Const) and path is not None:
-                return _key((*path, test.expr.value))
-        case nodes.Call() if outcome and isinstance(test.node, nodes.Getattr) and test.node.attr == "get":
-            path = _plain_path(test.node.node)
-            if path is not None and test.args and isinstance(test.args[0], nodes.Const):
-                return _key((*path, test.args[0].value))
-    return frozenset()
-
-
-def _plain_path(node: nodes.Node) -> _Path | None:
-    match node:
-        case nodes.Name():
-            return (node.name,)
-        case nodes.Getattr():
-            key: Any = node.attr
-        case nodes.Getitem() if isinstance(node.arg, nodes.Const):
-            key = node.arg.value
-        case _:
-            return None
-    path = _plain_path(node.node)
-    return None if path is None else (*path, key)
-
-
-def _key(path: _Path | None) -> frozenset[tuple[str, str]]:
-    if path is None:
-        return frozenset()
-    name = _kwarg(path)
-    if name is not None:
-        return frozenset({("kwarg", name)})
-    return frozenset({("name", path[0])}) if len(path) == 1 else frozenset()
-
-
-def _kwarg(path: _Path) -> str | None:
-    """Return the name of the additional kwarg a path reads, when it ends there."""
-    return path[-1] if path[:-1] in _KWARGS and isinstance(path[-1], str) else None
-
-
-def _pointer(path: _Path) -> str:
+def _pointer(path: Path) -> str:
     made = ""
     for step in path:
         if isinstance(step, _Loop):

@@ -79,23 +79,12 @@ def _case(run: Callable[[str], bool]) -> Callable[[Meter, Any], bool]:
     return test
 
 
-def _filter(meter: Meter, value: Any, /) -> bool:
-    from agentkit_prompts.engine.filters import FILTERS
-
-    return isinstance(value, str) and value in FILTERS
-
-
-def _test(meter: Meter, value: Any, /) -> bool:
-    return isinstance(value, str) and value in TESTS
-
-
 TESTS: dict[str, Callable[..., bool]] = {
     "boolean": _is(bool),
     "defined": _defined,
     "divisibleby": _divisibleby,
     "even": _even,
     "false": _same(False),
-    "filter": _filter,
     "float": _is(float),
     "integer": _integer,
     "iterable": _iterable,
@@ -107,16 +96,15 @@ TESTS: dict[str, Callable[..., bool]] = {
     "sameas": _sameas,
     "sequence": _is(Sequence, Mapping),
     "string": _is(str),
-    "test": _test,
     "true": _same(True),
     "undefined": _undefined,
     "upper": _case(str.isupper),
     "in": COMPARE["in"],
-    **{name: COMPARE["eq"] for name in ("eq", "equalto", "==")},
-    **{name: COMPARE["ne"] for name in ("ne", "!=")},
-    **{name: COMPARE["lt"] for name in ("lt", "lessthan", "<")},
-    **{name: COMPARE["lteq"] for name in ("le", "<=")},
-    **{name: COMPARE["gt"] for name in ("gt", "greaterthan", ">")},
-    **{name: COMPARE["gteq"] for name in ("ge", ">=")},
+    **dict.fromkeys(("eq", "equalto", "=="), COMPARE["eq"]),
+    **dict.fromkeys(("ne", "!="), COMPARE["ne"]),
+    **dict.fromkeys(("lt", "lessthan", "<"), COMPARE["lt"]),
+    **dict.fromkeys(("le", "<="), COMPARE["lteq"]),
+    **dict.fromkeys(("gt", "greaterthan", ">"), COMPARE["gt"]),
+    **dict.fromkeys(("ge", ">="), COMPARE["gteq"]),
 }
 """Tests by name. Each gets the meter, the value, then the arguments written in the template."""

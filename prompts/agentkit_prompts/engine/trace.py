@@ -84,7 +84,7 @@ class Trace:
             site, index, value = piece
             kind = type(value)
             if kind is Composed:
-                pieces[at] = (site, index, str.__str__(value))
+                pieces[at] = (site, index, str.__str__(shown))
             elif kind is RenderedText or isinstance(value, Media) or self.sites[site].nested:
                 pass
             else:

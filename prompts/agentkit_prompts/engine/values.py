@@ -9,7 +9,18 @@ from typing import NoReturn, TypeAlias
 
 from agentkit_prompts.parts import Media
 
-__all__ = ["MISSING", "Composed", "Fault", "Nothing", "Piece", "RenderedText", "Trusted", "Undefined", "field_names", "nearest"]
+__all__ = [
+    "MISSING",
+    "Composed",
+    "Fault",
+    "Nothing",
+    "Piece",
+    "RenderedText",
+    "Trusted",
+    "Undefined",
+    "field_names",
+    "nearest",
+]
 
 _LONGEST_NAME = 64
 _MOST_NAMES = 100
@@ -80,7 +91,13 @@ class Undefined:
     def __repr__(self) -> str:
         return f"Undefined({self.name!r})"
 
-    __str__ = __bool__ = __len__ = __iter__ = __hash__ = __contains__ = __call__ = __getitem__ = fail
+    def __bool__(self) -> bool:
+        self.fail()
+
+    def __str__(self) -> str:
+        self.fail()
+
+    __len__ = __iter__ = __hash__ = __contains__ = __call__ = __getitem__ = fail
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = fail
     __int__ = __float__ = __index__ = __neg__ = __pos__ = __format__ = fail
 
