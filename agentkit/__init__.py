@@ -26,6 +26,7 @@ from agentkit.models.errors import (
     ModelRequestError,
     ModelUnavailable,
 )
+from agentkit.models.offline import OfflineModel
 from agentkit.models.openai import OpenAIModel
 from agentkit.models.scripted import ScriptedModel
 from agentkit.session import InMemorySession, Session
@@ -66,6 +67,7 @@ __all__ = [
     "ModelReplyError",
     "ModelRequestError",
     "ModelUnavailable",
+    "OfflineModel",
     "OpenAIModel",
     "OutputError",
     "PromptComposed",

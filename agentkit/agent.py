@@ -7,7 +7,6 @@ import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Any, Generic, TypeAlias, cast
-from uuid import uuid4
 
 from typing_extensions import TypeVar
 
@@ -133,7 +132,7 @@ class Agent(Generic[Deps, Output]):
             SessionBusy: Another run is using the session.
         """
         chain, limits = self.chain, self.limits
-        run_id = run_id or uuid4().hex
+        run_id = run_id or os.urandom(16).hex()
         driver = AsyncDriver(
             model=chain.model,
             tools=self.tools,

@@ -12,6 +12,7 @@ from typing_extensions import TypeVar
 
 from agentkit.errors import AgentDefinitionError, OutputError
 from agentkit.models.base import Model, Reply
+from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.budget import Budget
 from agentkit_prompts.compose import Memo, compose
 from agentkit_prompts.composition import Composition
@@ -42,7 +43,7 @@ class Chain(Generic[Output]):
         PromptError: A prompt can never render.
     """
 
-    __slots__ = ("_output", "budget", "layers", "model", "output", "output_schema", "tokenizer")
+    __slots__ = ("_asks", "_output", "budget", "layers", "model", "output", "output_schema", "tokenizer")
 
     output_schema: JsonSchema | None
     """JSON Schema of the answer; None for text."""
@@ -63,6 +64,7 @@ class Chain(Generic[Output]):
         self.budget = budget
         self._output: TypeAdapter[Output] | None = None
         self.output_schema = None
+        self._asks: bool | None = None  # whether any prompt asks for additional kwargs
         if output is not str:
             self._output, self.output_schema = _adapter(cast(Any, output))
 
@@ -77,6 +79,14 @@ class Chain(Generic[Output]):
         Raises:
             KwargsError: Names all missing and invalid kwargs at once, with the prompts that need them.
         """
+        if self._asks is None:
+            self._asks = any(
+                prompt.additional_kwargs_schema is not None
+                or type(prompt).kwargs_problems is not BasePrompt.kwargs_problems
+                for _, prompt in self.layers.walk()
+            )
+        if not self._asks:
+            return
         if isinstance(user_input, Mapping):
             user_input = UserInput(**user_input)
         kwargs = user_input.additional_kwargs if isinstance(user_input, UserInput) else {}

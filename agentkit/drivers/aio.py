@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from agentkit.effects import Append, AskApproval, CallModel, CallTools, Effect, Recall
@@ -134,7 +135,8 @@ class AsyncDriver:
         session = self._session
         if session is not None:
             if session.blocking:
-                writing = asyncio.ensure_future(asyncio.to_thread(session.append, *effect.messages, key=effect.key))
+                append = partial(session.append, *effect.messages, key=effect.key)
+                writing = asyncio.get_running_loop().run_in_executor(None, append)
                 try:
                     await asyncio.shield(writing)
                 except asyncio.CancelledError:  # nobody may use the session before the write has ended
