@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agentkit_prompts.composition import Composition, LayerRow
+from agentkit_prompts import Composition, LayerRow
 
 __all__ = ["complain", "layer_table", "note", "plain", "prepare", "put"]
 

@@ -1,0 +1,106 @@
+"""One agent at work on this project's own documentation. Run it with ./scripts/demo.
+
+It ingests README.md and docs/, asks two questions, and shows what it recalled, what it sent, which tool it called and
+what it answered. It fails when an answer is missing, or cites a passage that is not in the files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from agentkit import Agent, Event, OfflineModel, Recalled, RunResult, ToolFinished, ToolStarted
+from agentkit.cli.agent import choose_model, default_agent
+from agentkit.cli.errors import LIBRARY_ERRORS
+from agentkit.cli.screen import layer_table, plain, prepare
+from agentkit.memory import Memory
+from agentkit.prompts import Document
+
+ROOT = Path(__file__).resolve().parents[1]
+FROM_RECALL = "What happens when the vector index is lost?"
+WITH_A_TOOL = 'Use calculate with expression="(19 + 23) * 7" and tell me the result.'
+RESULT = "294"
+ID = re.compile(r"#([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+
+
+def main() -> int:
+    prepare()
+    model = choose_model()
+    print(f"model: {model.name}")
+    if isinstance(model, OfflineModel):
+        print("No OPENAI_API_KEY or OPENAI_BASE_URL is set: an offline stand-in answers, by quoting what was recalled.")
+    with TemporaryDirectory() as home, Memory.open(home) as memory:
+        report = memory.ingest(["README.md", "docs"])
+        print(f"ingested: {', '.join(report.added)} ({report.chunks} passages)")
+        agent = default_agent(model, memory)
+
+        answer, events = ask(agent, FROM_RECALL)
+        recalled = [document for event in events if isinstance(event, Recalled) for document in event.documents]
+        cited, problems = cited_passages(answer.output, recalled)
+
+        answer, events = ask(agent, WITH_A_TOOL)
+        results = [event.result.message.text for event in events if isinstance(event, ToolFinished)]
+        if RESULT not in results:
+            problems.append(f"the tool was not called, or did not return {RESULT}")
+        if RESULT not in answer.output:
+            problems.append(f"the answer does not say {RESULT}")
+    heading("checked")
+    for document in cited:
+        print(f"the passage cited is in the files: {document.source}, line {document.metadata['line']}")
+    for problem in problems:
+        print(f"WRONG: {problem}")
+    if not problems:
+        print(f"the tool returned {RESULT}, and the answer says so")
+    return 1 if problems else 0
+
+
+def ask(agent: Agent, question: str) -> tuple[RunResult[str], list[Event]]:
+    """Ask, and show everything that happens on the way."""
+    heading(f"question: {question}")
+    events: list[Event] = []
+    result = agent.run_sync(question, on_event=events.append)
+    for event in events:
+        if isinstance(event, Recalled):
+            print("recalled:")
+            for document in event.documents:
+                print(f"  {document.score:6.2f}  {document.source}:{document.metadata['line']}  {document.title}")
+        elif isinstance(event, ToolStarted):
+            print(f"tool call: {event.call.name} {plain(event.call.arguments)}")
+        elif isinstance(event, ToolFinished):
+            print(f"tool result: {event.result.status}: {plain(event.result.message.text)}")
+    print("\nwhat was sent:\n", flush=True)
+    layer_table(result.composition)
+    print(f"\nanswer:\n\n{plain(result.output)}")
+    return result, events
+
+
+def cited_passages(answer: str, recalled: list[Document]) -> tuple[list[Document], list[str]]:
+    """Return the passages that an answer cites as [source#id] and that are in the files, and what is wrong."""
+    known = {document.id: document for document in recalled}
+    ids = list(dict.fromkeys(ID.findall(answer)))
+    problems = [] if ids else ["the answer cites no passage"]
+    found = []
+    for id_ in ids:
+        document = known.get(id_)
+        if document is None:
+            problems.append(f"passage {id_} was cited and never recalled")
+        elif document.text not in Path(document.source).read_text("utf-8"):
+            problems.append(f"passage {id_} is not in {document.source}")
+        else:
+            found.append(document)
+    return found, problems
+
+
+def heading(text: str) -> None:
+    print(f"\n== {text}\n")
+
+
+if __name__ == "__main__":
+    with contextlib.chdir(ROOT):
+        try:
+            sys.exit(main())
+        except LIBRARY_ERRORS as error:
+            sys.exit(f"demo: {plain(str(error))}")

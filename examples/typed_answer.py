@@ -1,0 +1,54 @@
+"""An agent whose tools receive typed dependencies, and whose answer is a typed object. No key needed.
+
+A `ScriptedModel` plays the language model here; put `OpenAIModel("...")` in its place and nothing else changes.
+
+Prints:
+
+    Order 7 is late by 3 days (send a voucher: True)
+    stored: user, assistant, tool, assistant
+"""
+
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from agentkit import Agent, InMemorySession, Message, ScriptedModel, ToolCall, ToolContext, tool
+
+
+@dataclass
+class Shop:
+    """What the tools need and the model never sees."""
+
+    late: dict[int, int]
+
+
+class Verdict(BaseModel):
+    """The answer."""
+
+    order: int
+    days_late: int
+    voucher: bool
+
+
+@tool
+async def days_late(context: ToolContext[Shop], order: int) -> int:
+    """Look up how many days an order is late.
+
+    Args:
+        order: Number of the order.
+    """
+    return context.deps.late[order]
+
+
+model = ScriptedModel(
+    [
+        Message("assistant", tool_calls=[ToolCall("call_1", "days_late", '{"order": 7}')]),
+        '{"order": 7, "days_late": 3, "voucher": true}',
+    ]
+)
+agent = Agent(model, "You decide about vouchers.", tools=[days_late], deps=Shop, output=Verdict)
+session = InMemorySession()
+verdict = agent.run_sync("Where is order 7?", deps=Shop(late={7: 3}), session=session).output
+
+print(f"Order {verdict.order} is late by {verdict.days_late} days (send a voucher: {verdict.voucher})")
+print("stored:", ", ".join(message.role for message in session.conversation))
