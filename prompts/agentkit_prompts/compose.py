@@ -7,13 +7,13 @@ costs what is new in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from operator import itemgetter
+from operator import is_, itemgetter
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.budget import Budget
-from agentkit_prompts.composition import SEPARATOR, Composition, Fragment, Section
+from agentkit_prompts.composition import NOTHING, SEPARATOR, Composition, Fragment, Section
 from agentkit_prompts.context import PromptContext
 from agentkit_prompts.errors import PromptError
 from agentkit_prompts.layers import PLACES, Layers, Place
@@ -26,7 +26,7 @@ __all__ = ["Memo", "compose"]
 _Reader: TypeAlias = Callable[[Mapping[str, Any]], tuple[Any, ...]]
 _Step: TypeAlias = tuple[str, BasePrompt, _Reader | None]
 _ATOMS = frozenset({str, int, float, bool, type(None)})
-_EMPTY = Section((), Rendered.from_text(""))
+_EMPTY = Section((), NOTHING)
 
 
 class _Place:
@@ -168,11 +168,12 @@ def _render(place: _Place, ctx: PromptContext, view: Mapping[str, Any], before: 
 def _same(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
     """Whether every input is the same object, or kwargs of the same names and the same immutable values."""
     for a, b in zip(now, before, strict=True):
-        if a is b:
-            continue
-        if type(a) is not MappingProxyType or type(b) is not MappingProxyType or len(a) != len(b):
+        if a is not b and not (
+            type(a) is MappingProxyType
+            and type(b) is MappingProxyType
+            and a.keys() == b.keys()
+            and all(map(is_, a.values(), [b[name] for name in a]))
+            and _ATOMS.issuperset(map(type, a.values()))
+        ):
             return False
-        for name, value in a.items():
-            if type(value) not in _ATOMS or name not in b or b[name] is not value:
-                return False
     return True

@@ -38,6 +38,8 @@ __all__ = ["Composition"]
 
 
 _NO_MESSAGES = Conversation()
+NOTHING = Rendered.from_text("")
+"""A rendering of nothing."""
 
 SEPARATOR = "\n\n"
 """What stands between the prompts of one message."""
@@ -139,7 +141,7 @@ class Composition:
     @property
     def closing(self) -> Rendered:
         """The message after the tool traffic; empty when there is no traffic."""
-        return self.sections[4].joined if len(self.intermediate) else Rendered.from_text("")
+        return self.sections[4].joined if len(self.intermediate) else NOTHING
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -189,14 +191,17 @@ class Composition:
         """All tokens that would be sent, as counted by `counter`: text, media, tools and message overhead."""
         if self._tokens is None:
             counter = self.counter
-            total = tool_tokens(self.tools, counter)
-            for rendered in (self.system, self.user, self.closing):
-                if rendered.text:
-                    total += MESSAGE_OVERHEAD + rendered.tokens(counter)
             per_message = message_tokens(counter)
-            total += self.conversation.total(per_message)
+            total = tool_tokens(self.context.tools, counter) + self.conversation.total(per_message)
+            system, user = self.sections[0].joined, self.user
+            if system.text:
+                total += MESSAGE_OVERHEAD + system.tokens(counter)
+            if user.text:
+                total += MESSAGE_OVERHEAD + user.tokens(counter)
             if len(self.intermediate):
                 total += self.intermediate.total(per_message)
+                if self.closing.text:
+                    total += MESSAGE_OVERHEAD + self.closing.tokens(counter)
             self._tokens = total
         return self._tokens
 

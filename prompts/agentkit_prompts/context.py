@@ -160,10 +160,10 @@ def per_toolset(tools: tuple[ToolSpec, ...], key: object, make: Callable[[], T])
         if len(_TOOLSETS) >= _MOST_TOOLSETS:
             _TOOLSETS.clear()
         known = _TOOLSETS[id(tools)] = (tools, {})
-    values = known[1]
-    if key not in values:
-        values[key] = make()
-    return values[key]  # type: ignore[no-any-return]
+    value = known[1].get(key)
+    if value is None:
+        value = known[1][key] = make()
+    return value  # type: ignore[no-any-return]
 
 
 _LATEST: dict[type, tuple[Any, ...]] = {}
@@ -345,52 +345,53 @@ class PromptContext(BaseModel):
     """Anything else the developer wants in reach of templates; trusted."""
 
     def __init__(self, **data: Any) -> None:
-        for name, value in data.items():
-            kind = _USUAL.get(name)
-            usual = type(value) is kind if name in _SINGLE else kind is not None and _LATEST.get(kind) is value
-            if not usual:
-                super().__init__(**data)
-                return
-        if "user_input" not in data or type(self) is not PromptContext:
+        usual = type(self) is PromptContext and "user_input" in data
+        if usual:
+            for name, value in data.items():
+                if type(value) is tuple:
+                    kind = _TUPLES.get(name)
+                    if kind is None or _LATEST.get(kind) is not value:
+                        usual = False
+                        break
+                elif type(value) is not _SINGLE.get(name):
+                    usual = False
+                    break
+        if usual:  # everything is valid already: no validator needed
+            _set_fields(self, {**_DEFAULTS, **data}, set(data))
+        else:
             super().__init__(**data)
-            return
-        _set_fields(self, {**_DEFAULTS, **data}, set(data))
+        object.__setattr__(self, "_view", None)
 
     @property
     def view(self) -> Mapping[str, Any]:
         """Read-only mapping of the names a template can use to their values, built once."""
         try:
-            return self._view  # type: ignore[attr-defined,no-any-return]
-        except AttributeError:
+            view: Mapping[str, Any] | None = self._view  # type: ignore[attr-defined]
+        except AttributeError:  # made by unpickling or model_construct
+            view = None
+        if view is None:
             fields = self.__dict__
             names = {**fields, "additional_kwargs": fields["user_input"].additional_kwargs}
             del names["session_key"]
             view = MappingProxyType(names)
             object.__setattr__(self, "_view", view)
-            return view
+        return view
 
     def evolve(self, **changes: Any) -> Self:
         """Return a copy with some fields replaced by values that are valid already; nothing is checked or copied."""
         other = type(self).__new__(type(self))
         _set_fields(other, {**self.__dict__, **changes}, self.__pydantic_fields_set__ | changes.keys())
+        object.__setattr__(other, "_view", None)
         return other
 
 
 CONTEXT_NAMES: frozenset[str] = frozenset({*PromptContext.model_fields, "additional_kwargs"} - {"session_key"})
 """The names every template can read."""
 
-_USUAL: dict[str, type] = {
-    "user_input": UserInput,
-    "conversation": Conversation,
-    "documents": Document,
-    "knowledge": Fact,
-    "tools": ToolSpec,
-    "examples": Example,
-    "intermediate": Conversation,
-}
-"""What each field usually is given: the type itself, or a tuple of the type that was found valid before."""
-_SINGLE = frozenset({"user_input", "conversation", "intermediate"})
-"""Those of them that are the type itself."""
+_SINGLE: dict[str, type] = {"user_input": UserInput, "conversation": Conversation, "intermediate": Conversation}
+"""Fields that are valid when they are of the type."""
+_TUPLES: dict[str, type] = {"documents": Document, "knowledge": Fact, "tools": ToolSpec, "examples": Example}
+"""Fields that are valid when they are the tuple of the type that was found valid last."""
 
 _DEFAULTS: dict[str, Any] = {
     "conversation": Conversation(),

@@ -133,8 +133,9 @@ class Conversation(Sequence[Message]):
 
     def total(self, count: Callable[[Message], int]) -> int:
         """Return the sum of `count` over the messages of this view, counting each message once per log."""
-        totals, offset = self.totals(count)
-        return totals[offset + len(self)] - totals[offset]
+        known = self._log.totals.get(count)
+        totals = known if known is not None and len(known) > self.stop else self.totals(count)[0]
+        return totals[self.stop] - totals[self.start]
 
     def __len__(self) -> int:
         return self.stop - self.start

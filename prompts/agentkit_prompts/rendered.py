@@ -141,8 +141,9 @@ class Rendered:
     @classmethod
     def join(cls, separator: str, children: Sequence[tuple[str, Rendered]], label: str = "") -> Rendered:
         """Join named renderings; the separators belong to `label`."""
-        if len(children) == 1 and not children[0][0]:
-            return children[0][1]
+        if len(children) == 1:
+            name, child = children[0]
+            return cls(child.text, child.media, _Join(separator, children, label)) if name else child
         text = separator.join([child.text for _, child in children])
         media: tuple[Media, ...] = ()
         for _, child in children:

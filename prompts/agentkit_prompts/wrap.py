@@ -42,6 +42,10 @@ class WrapPrompt(BasePrompt):
         """The wrapped prompts."""
         return tuple((f"wrapped_prompts[{index}]", prompt) for index, prompt in enumerate(self.wrapped_prompts))
 
+    @cached_property
+    def _paths(self) -> tuple[str, ...]:
+        return tuple(path for path, _ in self.children)
+
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
         """What the tree requires: the merged schema of this prompt and those it wraps."""
@@ -76,8 +80,7 @@ class WrapPrompt(BasePrompt):
 
     def render_around(self, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
         """Join the children and render the template around them."""
-        named = [(path, child) for (path, _), child in zip(self.children, children, strict=True)]
-        inner = Rendered.join("\n", named)
+        inner = Rendered.join("\n", list(zip(self._paths, children, strict=True)))
         if type(self).values is BasePrompt.values:
             affixes = self.template.affixes(ctx.locale)
             if affixes is not None:
