@@ -94,5 +94,5 @@ def main(about: str | None, workloads: Mapping[str, Callable[[int], Iterable[Fig
         ratio = f"x{figure.ratio:.2f}" if figure.ratio is not None else ""
         goal = f"goal {figure.goal}: {'met' if figure.met else 'MISSED'}" if figure.goal else ""
         print(
-            f"{figure.workload:<26}{figure.who:<22}{figure.value:>12.3f} {figure.unit:<8}{ratio:>9}   {goal}".rstrip()
+            f"{figure.workload:<30}{figure.who:<16}{figure.value:>12.3f} {figure.unit:<8}{ratio:>9}   {goal}".rstrip()
         )

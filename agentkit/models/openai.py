@@ -195,7 +195,9 @@ class OpenAIModel:
         try:
             from openai import AsyncOpenAI, DefaultAsyncHttpx2Client, Timeout
         except ImportError as error:
-            raise ModelError("needs the openai SDK: pip install 'agentkit-prompt-tree[openai]'", model=self.name) from error
+            raise ModelError(
+                "needs the openai SDK: pip install 'agentkit-prompt-tree[openai]'", model=self.name
+            ) from error
         return AsyncOpenAI(
             api_key=self._key(),
             base_url=_check(self._endpoint(), self.name),
