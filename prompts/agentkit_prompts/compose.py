@@ -7,7 +7,8 @@ costs what is new in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from operator import is_, itemgetter
+from functools import lru_cache
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -131,13 +132,18 @@ def compose(
     composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, output_schema)
     if budget is None and not plan.has_maximum:
         return composition
-    limit = Budget(budget) if isinstance(budget, int) else budget
+    limit = _budget(budget) if isinstance(budget, int) else budget
     if not plan.has_maximum and limit is not None and composition.tokens <= limit.tokens:
         composition.budget = limit
         return composition
     from agentkit_prompts.fit import fit
 
     return fit(composition, limit)
+
+
+@lru_cache(maxsize=64)
+def _budget(limit: int) -> Budget:
+    return Budget(limit)
 
 
 def _render(place: _Place, ctx: PromptContext, view: Mapping[str, Any], before: Section | None) -> Section:
@@ -168,12 +174,12 @@ def _render(place: _Place, ctx: PromptContext, view: Mapping[str, Any], before: 
 def _same(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
     """Whether every input is the same object, or kwargs of the same names and the same immutable values."""
     for a, b in zip(now, before, strict=True):
-        if a is not b and not (
-            type(a) is MappingProxyType
-            and type(b) is MappingProxyType
-            and a.keys() == b.keys()
-            and all(map(is_, a.values(), [b[name] for name in a]))
-            and _ATOMS.issuperset(map(type, a.values()))
-        ):
+        if a is b:
+            continue
+        if type(a) is not MappingProxyType or type(b) is not MappingProxyType or len(a) != len(b):
             return False
+        other = b.get
+        for name, value in a.items():
+            if other(name, _same) is not value or type(value) not in _ATOMS:
+                return False
     return True
