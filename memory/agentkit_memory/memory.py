@@ -148,6 +148,7 @@ class Memory:
         from agentkit_memory.ingest.pipeline import ingest_files
         from agentkit_memory.store.items import ItemStore
 
+        self._index_if_free()  # first of all: without the extra it needs, nothing is half done
         given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         store = ItemStore(self._store.database, self._own_scope(), self.scope.key)
         report = ingest_files(store, given, on_progress, self._index_if_free)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from agentkit_memory import Memory
 from agentkit_memory.store.engine import Database
 

@@ -7,6 +7,8 @@ import threading
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
+
 from agentkit_memory import (
     HeadMoved,
     KeyReused,
@@ -19,7 +21,6 @@ from agentkit_memory import (
 )
 from agentkit_prompts.messages import Message, ToolCall
 from agentkit_prompts.parts import Image, Text
-from sqlalchemy import text
 
 HELLO = Message("user", "hello")
 HI = Message("assistant", "hi")
@@ -97,7 +98,7 @@ def test_a_conversation_needs_a_name_that_can_be_stored(memory: Memory, name: st
     with pytest.raises(ScopeError):
         memory.session(name)
     with pytest.raises(ScopeError):
-        memory.session("s").append(HELLO, key=name or None or "\0")
+        memory.session("s").append(HELLO, key=name or "\0")
 
 
 def test_text_that_is_no_unicode_is_refused_and_nothing_of_the_append_is_kept(memory: Memory) -> None:
@@ -111,7 +112,7 @@ def test_a_message_of_a_newer_format_asks_for_an_upgrade(memory: Memory) -> None
     memory.session("s").append(HELLO)
     with memory._store.database.write() as connection:
         connection.execute(text("UPDATE messages SET format = 99"))
-    with pytest.raises(StoreVersion, match="format 99.*upgrade it"):
+    with pytest.raises(StoreVersion, match=r"format 99.*upgrade it"):
         memory.session("s")
 
 

@@ -7,14 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from agentkit_memory import Memory
-from agentkit_memory.store.migrate import MIGRATIONS, REVISION, current_revision, migrate
-from agentkit_memory.store.tables import METADATA
-from agentkit_prompts.messages import Message
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
+
+from agentkit_memory import Memory
+from agentkit_memory.store.migrate import MIGRATIONS, REVISION, current_revision, migrate
+from agentkit_memory.store.tables import METADATA
+from agentkit_prompts.messages import Message
 
 
 def test_the_newest_revision_is_the_one_the_code_asks_for() -> None:
@@ -56,5 +57,7 @@ def test_importing_the_package_loads_nothing_heavy(heavy: str) -> None:
 
 def test_opening_a_current_store_does_not_load_alembic(home: Path) -> None:
     Memory.open(home).close()
-    code = "import sys; from agentkit_memory import Memory; Memory.open(sys.argv[1]); sys.exit('alembic' in sys.modules)"
+    code = (
+        "import sys; from agentkit_memory import Memory; Memory.open(sys.argv[1]); sys.exit('alembic' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code, str(home)], check=False).returncode == 0

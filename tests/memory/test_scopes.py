@@ -6,9 +6,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from agentkit_memory import Memory, Scope, ScopeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from agentkit_memory import Memory, Scope, ScopeError
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
+
 from agentkit_memory import (
     Memory,
     StoreCorrupt,
@@ -20,7 +22,6 @@ from agentkit_memory import (
     StoreVersion,
 )
 from agentkit_prompts.messages import Message
-from sqlalchemy import text
 
 HELLO = Message("user", "hello")
 
@@ -91,9 +92,9 @@ def test_a_file_whose_permissions_forbid_writing(home: Path) -> None:
     (home / "memory.db").chmod(0o444)
     home.chmod(0o555)
     try:
-        with unprivileged(), pytest.raises((StoreReadOnly, StoreUnavailable), match=r"memory\.db"):
-            with Memory.open(home) as memory:
-                memory.session("s").append(HELLO)
+        refused = pytest.raises((StoreReadOnly, StoreUnavailable), match=r"memory\.db")
+        with unprivileged(), refused, Memory.open(home) as memory:
+            memory.session("s").append(HELLO)
         with unprivileged(), pytest.raises(StoreUnavailable, match="its folder cannot be made"):
             Memory.open(home / "deeper")
     finally:
@@ -176,6 +177,6 @@ def test_postgresql_says_what_it_refuses(fresh_postgres: str, tmp_path: Path) ->
         with pytest.raises(StoreReadOnly, match="connect to the primary"), database.write() as connection:
             connection.execute(text("SET TRANSACTION READ ONLY"))
             connection.execute(text("DELETE FROM messages"))
-        with pytest.raises(StoreError, match="UndefinedTable|42P01"), database.write() as connection:
+        with pytest.raises(StoreError, match=r"UndefinedTable|42P01"), database.write() as connection:
             connection.execute(text("DELETE FROM nowhere"))
         assert len(memory.session("s").conversation) == 1

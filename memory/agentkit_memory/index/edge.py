@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ __all__ = ["EdgeIndex"]
 
 _VECTOR = "bm25"
 _SCOPE = "scope"
+_PANIC = "PanicException"
 
 
 class EdgeIndex:
@@ -55,18 +57,11 @@ class EdgeIndex:
 
     def _load(self) -> edge.EdgeShard | None:
         try:
-            self.id = str(uuid.UUID(self._name.read_text("ascii").strip()))
-            return edge.EdgeShard.load(str(self._shard_folder))
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException:  # no name, no shard, or a damaged one, over which the binding may even panic
+            with self._reporting():
+                self.id = str(uuid.UUID(self._name.read_text("ascii").strip()))
+                return edge.EdgeShard.load(str(self._shard_folder), _config())
+        except IndexBroken:  # no name, no shard, a damaged one, or one of another make
             return None
-
-    @property
-    def _open(self) -> edge.EdgeShard:
-        if self._shard is None:
-            raise StoreClosed(f"{self.folder}: this index was closed; open the memory again")
-        return self._shard
 
     def upsert(self, points: Sequence[Point]) -> None:
         added = [
@@ -95,68 +90,68 @@ class EdgeIndex:
             params=edge.SearchParams(idf=edge.IdfParams(corpus=scopes)),  # other scopes cannot show in the scores
             with_payload=False,
         )
-        with self._mutex:
-            shard = self._open
-            try:
-                return [Hit(str(found.id), found.score) for found in shard.query(request)]
-            except Exception as error:
-                raise self._broken(error) from error
+        with self._using() as shard:
+            return [Hit(str(found.id), found.score) for found in shard.query(request)]
 
     def count(self) -> int:
-        with self._mutex:
-            return self._open.count(edge.CountRequest(exact=True))
+        with self._using() as shard:
+            return shard.count(edge.CountRequest(exact=True))
 
     def flush(self) -> None:
-        with self._mutex:
-            shard = self._open
-            try:
-                shard.flush()
-            except Exception as error:
-                raise self._broken(error) from error
+        with self._using() as shard:
+            shard.flush()
 
     def clear(self) -> None:
-        with self._mutex:
-            try:
-                self._name.unlink(missing_ok=True)
-                if self._shard is not None:
-                    self._shard.close()
-                    self._shard = None
-                shutil.rmtree(self._shard_folder, ignore_errors=True)
-                self._shard_folder.mkdir()
-                config = edge.EdgeConfig(
-                    sparse_vectors={_VECTOR: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)}
-                )
-                shard = edge.EdgeShard.create(str(self._shard_folder), config)
-                integer = edge.PayloadSchemaType.Integer
-                shard.update(edge.UpdateOperation.create_field_index(_SCOPE, integer))
-                shard.flush()
-                self.id = str(uuid.uuid4())
-                draft = self._name.with_suffix(".new")
-                draft.write_text(self.id, "ascii")
-                draft.replace(self._name)
-                self._shard = shard
-            except Exception as error:
-                raise self._broken(error) from error
+        with self._mutex, self._reporting():
+            self._name.unlink(missing_ok=True)
+            if self._shard is not None:
+                self._shard.close()
+                self._shard = None
+            shutil.rmtree(self._shard_folder, ignore_errors=True)
+            self._shard_folder.mkdir()
+            shard = edge.EdgeShard.create(str(self._shard_folder), _config())
+            shard.update(edge.UpdateOperation.create_field_index(_SCOPE, edge.PayloadSchemaType.Integer))
+            shard.flush()
+            self.id = str(uuid.uuid4())
+            draft = self._name.with_suffix(".new")
+            draft.write_text(self.id, "ascii")
+            draft.replace(self._name)
+            self._shard = shard
 
     def close(self) -> None:
         with self._mutex:
-            if self._shard is not None:
-                try:
-                    self._shard.close()
-                finally:
-                    self._shard = None
-                    self._lock.release()
+            shard, self._shard = self._shard, None
+            try:
+                if shard is not None:
+                    shard.close()
+            finally:
+                self._lock.release()
 
     def _update(self, operation: edge.UpdateOperation) -> None:
-        with self._mutex:
-            shard = self._open
-            try:
-                shard.update(operation)
-            except Exception as error:
-                raise self._broken(error) from error
+        with self._using() as shard:
+            shard.update(operation)
 
-    def _broken(self, error: Exception) -> IndexBroken:
-        return IndexBroken(
-            f"{self.folder}: the vector index failed ({error}); what is stored is intact: check the disk, or close "
-            "the memory and delete this folder, then the index is built again from the database"
-        )
+    @contextmanager
+    def _using(self) -> Iterator[edge.EdgeShard]:
+        with self._mutex:
+            if self._shard is None:
+                raise StoreClosed(f"{self.folder}: this index was closed; open the memory again")
+            with self._reporting():
+                yield self._shard
+
+    @contextmanager
+    def _reporting(self) -> Iterator[None]:
+        """Turn what the binding raises into an error of ours: bare Exceptions, and panics that are not even that."""
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
+                raise
+            raise IndexBroken(
+                f"{self.folder}: the vector index failed ({error}); what is stored is intact: check the disk, or close "
+                "the memory and delete this folder, then the index is built again from the database"
+            ) from error
+
+
+def _config() -> edge.EdgeConfig:
+    return edge.EdgeConfig(sparse_vectors={_VECTOR: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)})

@@ -43,8 +43,10 @@ class FolderLock:
             os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Give the folder free."""
-        os.close(self._file)
+        """Give the folder free. Twice is fine."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
 
 if os.name == "posix":

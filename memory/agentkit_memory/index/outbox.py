@@ -6,8 +6,6 @@ row acknowledged after it, so a crash in between repeats a write and never loses
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sqlalchemy import bindparam, delete, func, insert, literal, literal_column, select, update
 
 from agentkit_memory.errors import IndexBusy
@@ -69,7 +67,7 @@ def attach(database: Database, index: VectorIndex) -> None:
         connection.execute(insert(vector_spaces).values(space=SPACE, index_id=index.id))
 
 
-def catch_up(database: Database, index: VectorIndex, on_batch: Callable[[int], None] | None = None) -> int:
+def catch_up(database: Database, index: VectorIndex) -> int:
     """Bring the index to the wanted state and return how many items that took.
 
     Raises:
@@ -103,5 +101,3 @@ def catch_up(database: Database, index: VectorIndex, on_batch: Callable[[int], N
             if removed:
                 connection.execute(_FORGET, removed)
         total += len(rows)
-        if on_batch is not None:
-            on_batch(total)

@@ -16,13 +16,13 @@ _DOUBLE = re.compile(r"([^aeiou])\1$")
 _ENDINGS: tuple[tuple[str, str, int], ...] = (
     ("ization", "iz", 3),
     ("isation", "iz", 3),
-    ("ational", "at", 3),
-    ("fulness", "", 3),
+    ("ational", "", 3),
+    ("fulness", "ful", 3),
     ("ousness", "ous", 3),
     ("iveness", "iv", 3),
-    ("ation", "at", 3),
+    ("ation", "", 3),
     ("ement", "", 4),
-    ("ator", "at", 3),
+    ("ator", "", 3),
     ("ment", "", 4),
     ("ness", "", 3),
     ("ally", "al", 3),
@@ -30,7 +30,6 @@ _ENDINGS: tuple[tuple[str, str, int], ...] = (
     ("ibl", "", 4),
     ("anc", "", 4),
     ("enc", "", 4),
-    ("ful", "", 3),
     ("ity", "", 4),
     ("ion", "", 4),
     ("is", "iz", 4),
@@ -42,7 +41,8 @@ def stem(word: str) -> str:
     """Return the stem of a lower-case word. Short words, and those with other letters than a to z, stay."""
     if len(word) < 3 or not word.isascii() or not word.isalpha():
         return word
-    word = _without_e(_past(_plural(word)))
+    word = _past(_plural(word))
+    word = word[:-3] if len(word) > 5 and word.endswith("ate") else _without_e(word)
     for ending, instead, least in _ENDINGS:
         if word.endswith(ending):
             root = word[: -len(ending)]
@@ -78,6 +78,6 @@ def _past(word: str) -> str:
         if word.endswith(ending):
             root = word[: -len(ending)]
             if len(root) > 1 and not root.endswith("e") and (instead or _VOWEL.search(root)):
-                return root + instead
+                return root + (instead or ("e" if root.endswith("at") else ""))
             return word
     return word

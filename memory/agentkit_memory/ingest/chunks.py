@@ -82,6 +82,9 @@ def _ranges(text: str, markdown: bool) -> Iterator[tuple[int, int, str]]:
             title = " > ".join(name for _, name in headings if name)
             end = block.end
             continue
+        if text[block.start : block.end].isspace():
+            end = block.end
+            continue
         if has_body and _size(text, start, end) + size > CHUNK_BYTES:
             yield start, end, title
             start = block.start
@@ -148,8 +151,6 @@ def _blocks(text: str, markdown: bool) -> Iterator[_Block]:
             continue
         underline = _UNDERLINE.match(line) if one_line else None
         if underline and one_line:
-            if one_line[0] > start:
-                yield _Block(start, one_line[0], kind)
             level = 1 if underline[1][0] == "=" else 2
             yield _Block(one_line[0], end, "heading", level, text[slice(*one_line)].strip())
             start, blank, one_line = end, True, None

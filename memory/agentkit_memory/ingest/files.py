@@ -59,8 +59,8 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[SourceFile |
 def _find(path: Path) -> Iterator[SourceFile | IngestError]:
     try:
         mode = path.stat().st_mode
-        real = path.resolve()
-    except (OSError, ValueError, RuntimeError) as error:
+        real = Path(os.path.realpath(path))
+    except (OSError, ValueError) as error:
         yield IngestError(_shown(path), f"cannot be found or read ({_reason(error)}); check the path")
         return
     if not stat.S_ISDIR(mode):
@@ -72,7 +72,7 @@ def _find(path: Path) -> Iterator[SourceFile | IngestError]:
         for name in sorted(names):
             file = Path(parent, name)
             if not name.startswith(".") and file.suffix.lower() in _TEXT:
-                yield SourceFile(file.resolve(), _shown(file), real)
+                yield SourceFile(Path(os.path.realpath(file)), _shown(file), real)
     for problem in problems:
         yield IngestError(_shown(Path(problem.filename)), f"the folder cannot be read ({_reason(problem)})")
 

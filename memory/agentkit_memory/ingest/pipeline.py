@@ -15,6 +15,8 @@ from agentkit_memory.store.items import ItemStore
 
 __all__ = ["ingest_files"]
 
+_BATCH = 512  # chunks
+
 
 def ingest_files(
     store: ItemStore,
@@ -22,14 +24,14 @@ def ingest_files(
     on_progress: Callable[[IngestProgress], None] | None = None,
     on_stored: Callable[[], None] | None = None,
 ) -> IngestReport:
-    """Store the files, calling `on_stored` after each one that was written.
+    """Store the files, calling `on_stored` whenever enough was written to be worth indexing.
 
     Raises:
         StoreError: The database cannot be written. The files before the one at fault are stored.
     """
     outcomes: dict[str, list[str]] = {"added": [], "changed": [], "unchanged": []}
     errors: list[IngestError] = []
-    chunks = 0
+    chunks = waiting = 0
     given = [Path(path).expanduser() for path in paths]
     found = list(find_files(given))
     for done, file in enumerate(found, 1):
@@ -39,7 +41,9 @@ def ingest_files(
             outcome, written = _ingest(store, file)
             outcomes[outcome].append(file.source)
             chunks += written
-            if on_stored is not None and outcome != "unchanged":
+            waiting += written
+            if on_stored is not None and waiting >= _BATCH:
+                waiting = 0
                 on_stored()
         except IngestError as error:
             errors.append(error)

@@ -171,9 +171,12 @@ def _server(address: str, timeout: float) -> tuple[Engine, str]:
             },
         )
     except ImportError as error:
-        raise StoreUnavailable(f"{address!r} needs psycopg: install the extra `postgres`") from error
+        raise StoreUnavailable("a postgresql:// store needs psycopg: install the extra `postgres`") from error
     except (ArgumentError, NoSuchModuleError) as error:
-        raise StoreUnavailable(f"{address!r} is no database URL: expected postgresql://user@host/database") from error
+        scheme = address.split("://")[0]  # the rest may hold a password
+        raise StoreUnavailable(
+            f"{scheme}://... is no database URL: expected postgresql://user@host/database"
+        ) from error
     return engine, url.render_as_string()  # which hides the password
 
 

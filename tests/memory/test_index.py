@@ -1,0 +1,289 @@
+"""SQL is the truth and the index follows it: through crashes, damage, loss and a second process."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+import qdrant_edge
+from sqlalchemy import text
+
+from agentkit_memory import IndexBroken, IndexBusy, Memory, StoreClosed, StoreLocked
+from agentkit_memory.index import outbox
+from agentkit_memory.index.base import Point
+from agentkit_memory.index.bm25 import document_vector, query_vector
+from agentkit_memory.index.edge import EdgeIndex
+
+HOLD = """if True:
+    import sys
+    from agentkit_memory import Memory
+    memory = Memory.open(sys.argv[1])
+    memory.recall("x")
+    print("ready", flush=True)
+    input()
+"""
+INGEST = """if True:
+    import sys
+    from agentkit_memory import Memory
+    from agentkit_memory.index import edge, outbox
+    from agentkit_memory.ingest import pipeline
+    memory = Memory.open(sys.argv[1], timeout=30)
+    memory.session("s")
+    print("ready", flush=True)
+    memory.ingest(sys.argv[2])
+"""
+
+
+@contextmanager
+def other_process(code: str, *arguments: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def check(memory: Memory) -> int:
+    """Nothing missing, stale or orphaned; return how many items there are."""
+    index = memory._store.catch_up()
+    with memory._store.database.read() as connection:
+        wanted = dict(connection.execute(text("SELECT id, scope_id FROM items")).all())
+        states = connection.execute(text("SELECT item_id, want, have FROM vector_state")).all()
+    assert {item for item, _, _ in states} == set(wanted)
+    assert all(want == have > 0 for _, want, have in states)
+    assert index.count() == len(wanted)
+    return len(wanted)
+
+
+def test_while_another_process_owns_the_index_everything_is_stored_and_queued(home: Path, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    Memory.open(home).close()
+    with other_process(HOLD, home) as owner, Memory.open(home) as memory:
+        report = memory.ingest(docs)
+        assert (len(report.added), report.pending) == (1, 1)
+        with pytest.raises(IndexBusy, match=rf"in use by process {owner.pid}; what is written is queued"):
+            memory.recall("zebra")
+        owner.kill()
+        owner.wait()
+        assert len(memory.recall("zebra")) == 1  # the lock ends with its owner
+        assert check(memory) == 1
+
+
+def test_the_owner_indexes_what_others_queued_before_it_recalls(home: Path, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    with Memory.open(home) as owner:
+        assert owner.recall("zebra") == ()
+        with Memory.open(home) as second:
+            assert second.ingest(docs).pending == 1
+        assert len(owner.recall("zebra")) == 1
+
+
+def test_a_crash_between_any_two_writes_is_mended_by_the_next_opening(
+    home: Path, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Crash(BaseException):
+        pass
+
+    def crash(*_: object) -> None:
+        raise Crash
+
+    for number, step in enumerate(("upsert", "delete", "flush", "acknowledge") * 2):
+        (docs / "a.md").write_text(f"# Always\nquartz\n\n# {number}\nzebra {number}\n")
+        with Memory.open(home) as memory:
+            memory.recall("zebra")
+            with monkeypatch.context() as patch:
+                if step == "acknowledge":
+                    patch.setattr(outbox, "_ACKNOWLEDGE", text("SELECT nothing"))
+                else:
+                    patch.setattr(EdgeIndex, step, crash)
+                with pytest.raises((Crash, Exception)):
+                    memory.ingest(docs)
+        with Memory.open(home) as memory:
+            assert check(memory) == 2
+            assert [found.text for found in memory.recall("zebra")] == [f"# {number}\nzebra {number}"]
+
+
+def test_killed_at_any_moment_nothing_is_lost_doubled_or_left_over(home: Path, docs: Path) -> None:
+    moment = random.Random(7)
+    for attempt in range(5):
+        for number in range(30):
+            (docs / f"{number}.md").write_text(f"# {attempt}\nzebra n{number} a{attempt}\n\n# Kept\nquartz n{number}\n")
+        with other_process(INGEST, home, docs) as process:
+            time.sleep(moment.random() * 0.3)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        with Memory.open(home) as memory:
+            assert check(memory) % 2 == 0  # files are replaced whole
+    with Memory.open(home) as memory:
+        report = memory.ingest(docs)
+        assert report.files == 30
+        assert check(memory) == 60
+        assert all("a4" in found.text for found in memory.recall("zebra", limit=60))
+
+
+@pytest.mark.parametrize("damage", ["folder", "shard", "name", "nonsense", "points"])
+def test_an_index_that_is_lost_or_damaged_is_built_again(home: Path, docs: Path, damage: str) -> None:
+    (docs / "a.md").write_text("zebra")
+    with Memory.open(home) as memory:
+        memory.ingest(docs)
+    index = home / "index"
+    if damage == "folder":
+        shutil.rmtree(index)
+    elif damage == "shard":
+        shutil.rmtree(index / "shard")
+    elif damage == "name":
+        (index / "id").unlink()
+    elif damage == "nonsense":
+        for file in (index / "shard").rglob("*.json"):
+            file.write_text("nonsense")
+    else:
+        for file in (index / "shard").rglob("mutable_id_tracker.mappings"):
+            file.unlink()
+        shutil.rmtree(index / "shard" / "wal")
+    with Memory.open(home) as memory:
+        assert [found.text for found in memory.recall("zebra")] == ["zebra"]
+        assert check(memory) == 1
+
+
+def test_an_index_of_another_database_is_emptied_before_use(home: Path, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra of old")
+    with Memory.open(home) as memory:
+        memory.ingest(docs)
+    for file in home.glob("memory.db*"):
+        file.unlink()
+    (docs / "a.md").write_text("zebra of new")
+    with Memory.open(home) as memory:
+        assert memory.recall("zebra") == ()
+        memory.ingest(docs)
+        assert check(memory) == 1
+        assert [found.text for found in memory.recall("zebra")] == ["zebra of new"]
+
+
+def test_a_database_that_moved_to_another_index_tells_the_old_owner(home: Path, docs: Path, tmp_path: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    with Memory.open(home) as old, Memory.open(home, index=tmp_path / "elsewhere") as new:
+        old.ingest(docs)
+        assert len(new.recall("zebra")) == 1
+        with pytest.raises(IndexBusy, match="let one folder serve one database"):
+            old.recall("zebra")
+
+
+def test_an_index_folder_that_cannot_be_made(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with Memory.open(home, index=tmp_path / "file") as memory, pytest.raises(IndexBroken, match="make it writable"):
+        memory.recall("x")
+
+
+def test_a_shard_of_another_make_is_replaced(tmp_path: Path) -> None:
+    index = EdgeIndex(tmp_path / "index")
+    name = index.id
+    index.close()
+    shutil.rmtree(tmp_path / "index" / "shard")
+    foreign_shard(tmp_path / "index" / "shard").close()
+    again = EdgeIndex(tmp_path / "index")
+    assert again.id != name
+    assert again.count() == 0
+    again.close()
+
+
+def foreign_shard(folder: Path) -> qdrant_edge.EdgeShard:
+    """A shard that knows nothing of our vectors."""
+    folder.mkdir()
+    config = qdrant_edge.EdgeConfig(sparse_vectors={"other": qdrant_edge.EdgeSparseVectorParams()})
+    return qdrant_edge.EdgeShard.create(str(folder), config)
+
+
+def test_an_index_that_fails_says_that_the_store_is_intact(tmp_path: Path) -> None:
+    index = EdgeIndex(tmp_path / "index")
+    index._shard = foreign_shard(tmp_path / "foreign")
+    point = Point("00000000-0000-0000-0000-000000000001", document_vector("zebra"), 1)
+    for act in (lambda: index.query(query_vector("zebra"), [1], 5), lambda: index.upsert([point])):
+        with pytest.raises(IndexBroken, match=r"vector.*what is stored is intact"):
+            act()
+    index.close()
+    index.close()
+    with pytest.raises(StoreClosed, match="open the memory again"):
+        index.query(query_vector("zebra"), [1], 5)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits on file sizes are POSIX's")
+def test_a_disk_without_room_for_the_index_loses_nothing(home: Path, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    with Memory.open(home) as memory:
+        memory.ingest(docs)
+    shutil.rmtree(home / "index")
+    code = """if True:
+        import resource, sys
+        from agentkit_memory import IndexBroken, Memory
+        with Memory.open(sys.argv[1]) as memory:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+            for act in (lambda: memory.ingest(sys.argv[2]), lambda: memory.recall("zebra")):
+                try:
+                    act()
+                except IndexBroken as error:
+                    print(error)
+    """
+    said = subprocess.check_output([sys.executable, "-c", code, str(home), str(docs)], text=True)
+    assert said.count("what is stored is intact: check the disk") == 2
+    with Memory.open(home) as memory:
+        assert [found.text for found in memory.recall("zebra")] == ["zebra"]
+        assert check(memory) == 1
+
+
+def test_writes_to_the_index_may_be_repeated(tmp_path: Path) -> None:
+    index = EdgeIndex(tmp_path / "index")
+    point = Point("00000000-0000-0000-0000-000000000001", document_vector("zebra"), 1)
+    for _ in range(2):
+        index.upsert([point])
+        assert index.count() == 1
+    assert [hit.id for hit in index.query(query_vector("zebra"), [1], 5)] == [point.id]
+    assert index.query(query_vector("zebra"), [2], 5) == index.query(query_vector("zebra"), [], 5) == []
+    for _ in range(2):
+        index.delete([point.id])
+        assert index.count() == 0
+    index.upsert([])
+    index.delete([])
+    index.close()
+
+
+def test_an_index_that_could_not_be_attached_is_let_go_of(home: Path) -> None:
+    with Memory.open(home, timeout=0.05) as memory:
+        with closing(sqlite3.connect(home / "memory.db")) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreLocked):
+                memory.recall("zebra")
+        assert memory.recall("zebra") == ()
+
+
+def test_without_the_extra_conversations_work_and_ingestion_says_what_to_install(home: Path, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    code = """if True:
+        import sys
+        sys.modules["qdrant_edge"] = None
+        from agentkit_memory import Memory, StoreUnavailable
+        with Memory.open(sys.argv[1]) as memory:
+            memory.session("s").refresh()
+            for act in (lambda: memory.ingest(sys.argv[2]), lambda: memory.recall("zebra")):
+                try:
+                    act()
+                except StoreUnavailable as error:
+                    print(error)
+    """
+    said = subprocess.check_output([sys.executable, "-c", code, str(home), str(docs)], text=True)
+    assert said == "recall needs Qdrant Edge: install the extra `vector`\n" * 2
+    with Memory.open(home) as memory:
+        assert check(memory) == 0

@@ -1,0 +1,222 @@
+"""Files to passages: unchanged ones skipped, changed ones replaced, bad ones reported and the rest goes on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from agentkit_memory import IngestProgress, Memory, Scope
+from agentkit_memory.ingest import files
+
+
+def texts(memory: Memory) -> dict[str, list[str]]:
+    """What SQL holds, by source."""
+    found: dict[str, list[str]] = {}
+    with memory._store.database.read() as connection:
+        rows = connection.execute(
+            text("SELECT d.source, i.text FROM items i JOIN documents d ON d.id = i.document_id ORDER BY 1, i.position")
+        )
+        for source, content in rows:
+            found.setdefault(Path(source).name, []).append(content)
+    return found
+
+
+def outbox(memory: Memory) -> list[tuple[int, int]]:
+    with memory._store.database.read() as connection:
+        return [(want, have) for want, have in connection.execute(text("SELECT want, have FROM vector_state"))]
+
+
+def test_a_folder_is_read_in_order_without_what_is_hidden_or_no_text(memory: Memory, docs: Path) -> None:
+    (docs / "b.txt").write_text("beta")
+    (docs / "a.md").write_text("# Alpha\nalpha")
+    (docs / "image.png").write_bytes(b"\x89PNG\0")
+    (docs / ".hidden.md").write_text("hidden")
+    (docs / ".git").mkdir()
+    (docs / ".git" / "x.md").write_text("hidden")
+    (docs / "sub").mkdir()
+    (docs / "sub" / "c.md").write_text("gamma")
+    seen: list[IngestProgress] = []
+    report = memory.ingest(docs, on_progress=seen.append)
+    assert [Path(name).name for name in report.added] == ["a.md", "b.txt", "c.md"]
+    assert (report.files, report.chunks, report.pending, report.errors) == (3, 3, 0, ())
+    assert [(step.done, step.total, Path(step.source).name, step.chunks) for step in seen] == [
+        (1, 3, "a.md", 1),
+        (2, 3, "b.txt", 2),
+        (3, 3, "c.md", 3),
+    ]
+
+
+def test_a_named_file_is_read_whatever_its_ending_and_only_once(memory: Memory, docs: Path) -> None:
+    script = docs / "run.py"
+    script.write_text("# a comment, not a heading\nprint('zebra')\n")
+    link = docs / "link.md"
+    link.symlink_to(script)
+    report = memory.ingest([str(script), script, docs / ".." / "docs" / "run.py", link])
+    assert report.added == (str(script),)
+    assert memory.recall("zebra")[0].title == ""
+
+
+def test_what_is_unchanged_is_passed_over_and_what_changed_is_replaced(either: Memory, docs: Path) -> None:
+    file = docs / "a.md"
+    file.write_text("# One\nzebra\n\n# Two\nviolin\n")
+    first = either.ingest(docs)
+    ids = {found.text: found.id for found in either.recall("zebra violin")}
+    assert (len(first.added), either.ingest(docs).unchanged) == (1, first.added)
+
+    file.write_text("# Zero\nquartz\n\n# One\nzebra\n\n# Two\nharbor\n")
+    report = either.ingest(docs)
+    assert (report.changed, report.added, report.chunks) == (first.added, (), 3)
+    assert either.recall("violin") == ()
+    (zebra,) = either.recall("zebra")
+    assert zebra.id == ids["# One\nzebra"]  # it says the same, so it is the same
+    assert (zebra.position, zebra.metadata["line"]) == (1, 4)
+    assert file.read_text()[zebra.metadata["start"] : zebra.metadata["end"]] == zebra.text
+
+
+def test_a_passage_that_leaves_and_comes_back_is_found_again(either: Memory, docs: Path) -> None:
+    file = docs / "a.txt"
+    for content, hits in (("zebra", 1), ("violin", 0), ("zebra", 1), ("", 0), ("zebra", 1)):
+        file.write_text(content)
+        either.ingest(file)
+        assert len(either.recall("zebra")) == hits
+    assert outbox(either) == [(1, 1)]
+
+
+def test_the_same_words_twice_in_a_document_are_two_passages(memory: Memory, docs: Path) -> None:
+    (docs / "a.md").write_text("# Same\nzebra\n\n# Same\nzebra\n")
+    assert memory.ingest(docs).chunks == 2
+    assert len(texts(memory)["a.md"]) == 2
+    assert len(memory.recall("zebra")) == 1  # but it is told once
+
+
+def test_a_file_that_is_gone_from_its_folder_is_forgotten(either: Memory, docs: Path, tmp_path: Path) -> None:
+    beside = tmp_path / "docs-2.txt"
+    beside.write_text("zebra beside")
+    named = docs / "named.py"
+    named.write_text("zebra named")
+    (docs / "a.md").write_text("zebra here")
+    (docs / "b ü%.md").write_text("zebra there")
+    either.ingest([docs, named, beside])
+    (docs / "b ü%.md").unlink()
+    beside.unlink()
+    report = either.ingest(docs)
+    assert [Path(name).name for name in report.removed] == ["b ü%.md"]
+    assert {found.text for found in either.recall("zebra")} == {"zebra here", "zebra named", "zebra beside"}
+
+
+def test_a_file_belongs_to_the_scope_it_was_ingested_in(memory: Memory, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    user = memory.within(Scope("local", user="u"))
+    assert user.ingest(docs).added and memory.ingest(docs).added
+    (docs / "a.md").unlink()
+    assert memory.ingest(docs).removed
+    assert [found.text for found in user.recall("zebra")] == ["zebra"]
+    assert memory.recall("zebra") == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\x7fELF\0\0", "is binary (a zero byte at offset 4)"),
+        (b"caf\xe9", "is not UTF-8 text (byte 3); convert it first"),
+        (b"\xff\xfea\x00b", "is not UTF-16 text"),
+        (b"\xff\xfea\x00\x00\x00", "holds NUL characters"),
+    ],
+)
+def test_a_bad_file_is_reported_and_the_others_go_on(memory: Memory, docs: Path, content: bytes, said: str) -> None:
+    (docs / "a.md").write_text("alpha")
+    (docs / "bad.md").write_bytes(b"old zebra")
+    (docs / "c.md").write_text("gamma")
+    memory.ingest(docs)
+    (docs / "bad.md").write_bytes(content)
+    (docs / "c.md").write_text("gamma ray")
+    report = memory.ingest(docs)
+    (error,) = report.errors
+    assert error.source == str(docs / "bad.md")
+    assert str(error).startswith(f"{docs / 'bad.md'}: {said}")
+    assert (len(report.unchanged), len(report.changed)) == (1, 1)
+    assert [found.text for found in memory.recall("zebra")] == ["old zebra"]  # what was stored before is kept
+
+
+def test_what_is_missing_special_or_too_large_is_reported(
+    memory: Memory, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(docs / "pipe.md")
+    (docs / "loop.md").symlink_to(docs / "loop.md")
+    (docs / "large.md").write_text("x" * 3000)
+    (docs / "good.md").write_text("zebra")
+    monkeypatch.setattr(files, "MAX_FILE_BYTES", 2048)
+    report = memory.ingest([docs / "missing.md", docs, docs / "nul\0.md"])
+    said = sorted(str(error).removeprefix(str(docs)) for error in report.errors)
+    assert len(said) == 5
+    assert said[0].startswith("/large.md: has 0 MiB, at most 0 MiB are read; split it")
+    assert said[1].startswith("/loop.md: cannot be read")
+    assert said[2].startswith("/missing.md: cannot be found or read (No such file")
+    assert said[3].startswith("/nul\\x00.md: cannot be found or read")
+    assert said[4].startswith("/pipe.md: is not a regular file")
+    assert len(memory.recall("zebra")) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file permissions are POSIX's")
+def test_what_may_not_be_read_is_reported_and_not_forgotten(memory: Memory, docs: Path) -> None:
+    locked = docs / "locked"
+    locked.mkdir()
+    (locked / "a.md").write_text("zebra inside")
+    (docs / "secret.md").write_text("zebra secret")
+    memory.ingest(docs)
+    for parent in [docs, *docs.parents]:
+        if parent.stat().st_uid == os.geteuid() and parent != Path("/"):
+            parent.chmod(parent.stat().st_mode | 0o555)
+    locked.chmod(0)
+    (docs / "secret.md").chmod(0)
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        found = list(files.find_files([docs]))
+        errors = [each for each in found if isinstance(each, Exception)]
+        assert [str(error).split(":")[0] for error in errors] == [str(locked)]
+        (secret,) = (each for each in found if isinstance(each, files.SourceFile))
+        with pytest.raises(Exception, match=r"Permission denied.*check its permissions"):
+            files.read_text(secret)
+        assert not files.is_gone((locked / "a.md").as_uri())
+    finally:
+        if root:
+            os.seteuid(0)
+        locked.chmod(0o755)
+
+
+def test_a_file_name_that_is_no_text_can_be_stored(either: Memory, docs: Path) -> None:
+    name = os.fsencode(docs) + b"/caf\xe9.md"
+    Path(os.fsdecode(name)).write_text("zebra")
+    report = either.ingest(docs)
+    assert report.errors == ()
+    assert either.recall("zebra")[0].source == f"{docs}/caf\\xe9.md"
+    Path(os.fsdecode(name)).unlink()
+    assert either.ingest(docs).removed == (f"{docs}/caf\\xe9.md",)
+
+
+def test_byte_order_marks_are_no_text(memory: Memory, docs: Path) -> None:
+    (docs / "a.md").write_bytes("\ufeff# Título\nzebra".encode())
+    (docs / "b.md").write_bytes("# Ünï\nviolin".encode("utf-16"))
+    memory.ingest(docs)
+    assert memory.recall("zebra")[0].title == "Título"
+    assert memory.recall("violin")[0].title == "Ünï"
+
+
+def test_an_interrupted_ingestion_keeps_what_it_had_and_goes_on_later(memory: Memory, docs: Path) -> None:
+    for number in range(4):
+        (docs / f"{number}.md").write_text(f"zebra {number}")
+
+    def interrupt(progress: IngestProgress) -> None:
+        if progress.done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        memory.ingest(docs, on_progress=interrupt)
+    assert len(memory.recall("zebra")) == 2
+    report = memory.ingest(docs)
+    assert (len(report.unchanged), len(report.added)) == (2, 2)
