@@ -1,0 +1,288 @@
+"""W1: one turn's whole prompt, warm and cold, as messages and as one string; and trimming a long history.
+
+Every turn asks another question, as in a conversation; system text, tools, facts, documents, examples and history stay.
+The timed call builds the context too. Spans, trust and the budget check are on.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import Any
+
+from harness import Figure, figures, interleave, main
+
+from agentkit.prompts import (
+    AdditionalInfoPrompt,
+    Conversation,
+    Document,
+    Example,
+    ExamplesPrompt,
+    Fact,
+    KnowledgePrompt,
+    Layers,
+    Memo,
+    MemoPrompt,
+    Message,
+    PromptContext,
+    TextPrompt,
+    ToolCall,
+    ToolPrompt,
+    ToolSpec,
+    UserInput,
+    UserInputPrompt,
+    WrapPrompt,
+    compose,
+)
+
+warnings.simplefilter("ignore")
+WORDS = "the quick brown fox jumps over the lazy dog while seven wizards mix potent drinks under bright lamps "
+BUDGET = 1_000_000
+GOALS = {"messages": {"ours warm": 1.6, "ours cold": 14}, "string": {"ours warm": 1, "ours cold": 9}}
+numbers = count()
+
+SYSTEM = "You answer questions about the project from the documents. " * 8
+TOOLS = tuple(
+    ToolSpec(
+        f"tool_{number}",
+        f"Tool number {number}: " + WORDS,
+        {
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "What to look for."},
+                "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 10},
+                "tags": {"type": "array", "items": {"type": "string"}},
+            },
+            "required": ["query"],
+        },
+    )
+    for number in range(20)
+)
+FACTS = tuple(Fact(f"Fact {number}: {WORDS}") for number in range(10))
+DOCUMENTS = tuple(
+    Document((WORDS * 8)[:760], id=f"d{number}", title=f"Document {number}", source=f"docs/{number}.md")
+    for number in range(20)
+)
+KWARGS: dict[str, Any] = {
+    "root": "/srv/app", "branch": "main", "user": "ada", "line": 42, "dry_run": True, "language": "en"
+}  # fmt: skip
+EXAMPLES = tuple(Example(f"Question {number}? {WORDS}", f"Answer {number}. {WORDS}") for number in range(5))
+KWARGS_TEXT = "root: {{ root }}\nbranch: {{ branch }}\nuser: {{ user }}\nline: {{ line }}\ndry run: {{ dry_run }}\n"
+KWARGS_TEXT += "language: {{ language }}"
+LAYERS = Layers(
+    system=[TextPrompt(SYSTEM), ToolPrompt(), ExamplesPrompt(), KnowledgePrompt(), AdditionalInfoPrompt(KWARGS_TEXT)],
+    before_input=MemoPrompt(),
+    input=WrapPrompt(
+        "Question: {{ wrapped_str }}\nAnswer from the documents.", wrapped_prompts=(UserInputPrompt(),)
+    ),
+)
+
+
+def history(size: int) -> list[Message]:
+    """Return an alternating history."""
+    return [Message(("user", "assistant")[number % 2], f"{number} {WORDS * 3}") for number in range(size)]
+
+
+class Turn:
+    """The same turn, written by every candidate."""
+
+    def __init__(self, size: int) -> None:
+        self.messages = history(size)
+        self.wire = [{"role": message.role, "content": message.content} for message in self.messages]
+        self.conversation = Conversation(self.messages)
+        self.memo = Memo()
+
+    def question(self) -> str:
+        """Return a question nobody has seen."""
+        return f"What about number {next(numbers)}?"
+
+    def system_by_hand(self) -> str:
+        """Return the system text with f-strings."""
+        tools = "\n".join([tool.json for tool in TOOLS])
+        examples = "\n\n".join([f"Input: {one.input}\nOutput: {one.output}" for one in EXAMPLES])
+        facts = "\n".join([f"- {fact.text}" for fact in FACTS])
+        k = KWARGS
+        kwargs = f"root: {k['root']}\nbranch: {k['branch']}\nuser: {k['user']}\nline: {k['line']}\n"
+        kwargs += f"dry run: {k['dry_run']}\nlanguage: {k['language']}"
+        return f"{SYSTEM}\n\n{tools}\n\n{examples}\n\n{facts}\n\n{kwargs}"
+
+    def user_by_hand(self) -> str:
+        """Return the user text with f-strings."""
+        found = "\n\n".join([f"[{number}] {one.title}\n{one.text}" for number, one in enumerate(DOCUMENTS, 1)])
+        return f"{found}\n\nQuestion: {self.question()}\nAnswer from the documents."
+
+    def messages_by_hand(self) -> Any:
+        """Return the payload with f-strings."""
+        system, user = self.system_by_hand(), self.user_by_hand()
+        return {"messages": [{"role": "system", "content": system}, *self.wire, {"role": "user", "content": user}]}
+
+    def string_by_hand(self) -> str:
+        """Return one string with f-strings."""
+        talk = "\n\n".join([f"{message.role}: {message.content}" for message in self.messages])
+        return f"system: {self.system_by_hand()}\n\n{talk}\n\nuser: {self.user_by_hand()}"
+
+    def composed(self, memo: Memo | None) -> Any:
+        """Return our composition of a context built now."""
+        ctx = PromptContext(
+            user_input=UserInput(input=self.question(), additional_kwargs=KWARGS),
+            conversation=self.conversation,
+            documents=DOCUMENTS,
+            knowledge=FACTS,
+            tools=TOOLS,
+            examples=EXAMPLES,
+        )
+        return compose(LAYERS, ctx, budget=BUDGET, memo=memo)
+
+
+def repeat(work: Callable[[], object]) -> Callable[[int], None]:
+    """Return a function that does `work` n times."""
+
+    def times(n: int) -> None:
+        for _ in range(n):
+            work()
+
+    return times
+
+
+def jinja_by_hand(turn: Turn) -> Callable[[], Any]:
+    """Return the payload by stock jinja2, compiled once."""
+    import jinja2
+
+    environment = jinja2.Environment()
+    system = environment.from_string(
+        "{{ system }}\n\n{% for t in tools %}{{ t.json }}{% if not loop.last %}\n{% endif %}{% endfor %}\n\n"
+        "{% for e in examples %}Input: {{ e.input }}\nOutput: {{ e.output }}{% if not loop.last %}\n\n{% endif %}"
+        "{% endfor %}\n\n{% for f in facts %}- {{ f.text }}{% if not loop.last %}\n{% endif %}{% endfor %}\n\n"
+        + KWARGS_TEXT
+    )
+    user = environment.from_string(
+        "{% for d in documents %}[{{ loop.index }}] {{ d.title }}\n{{ d.text }}{% if not loop.last %}\n\n{% endif %}"
+        "{% endfor %}\n\nQuestion: {{ question }}\nAnswer from the documents."
+    )
+
+    def payload() -> Any:
+        head = system.render(system=SYSTEM, tools=TOOLS, examples=EXAMPLES, facts=FACTS, **KWARGS)
+        tail = user.render(documents=DOCUMENTS, question=turn.question())
+        return {"messages": [{"role": "system", "content": head}, *turn.wire, {"role": "user", "content": tail}]}
+
+    return payload
+
+
+def langchain_by_hand(turn: Turn) -> Callable[[], Any] | None:
+    """Return the messages by langchain-core's ChatPromptTemplate, where it is installed."""
+    if importlib.util.find_spec("langchain_core") is None:
+        return None
+    from langchain_core.messages import AIMessage, HumanMessage
+    from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+
+    prompt = ChatPromptTemplate.from_messages(
+        [
+            ("system", "{system}\n\n{tools}\n\n{examples}\n\n{facts}\n\n{kwargs}"),
+            MessagesPlaceholder("history"),
+            ("human", "{documents}\n\nQuestion: {question}\nAnswer from the documents."),
+        ]
+    )
+    talk = [(HumanMessage if one.role == "user" else AIMessage)(one.text) for one in turn.messages]
+
+    def payload() -> Any:
+        return prompt.format_messages(
+            system=SYSTEM,
+            tools="\n".join([tool.json for tool in TOOLS]),
+            examples="\n\n".join([f"Input: {one.input}\nOutput: {one.output}" for one in EXAMPLES]),
+            facts="\n".join([f"- {fact.text}" for fact in FACTS]),
+            kwargs="\n".join([f"{name}: {value}" for name, value in KWARGS.items()]),
+            history=talk,
+            documents="\n\n".join([f"[{at}] {one.title}\n{one.text}" for at, one in enumerate(DOCUMENTS, 1)]),
+            question=turn.question(),
+        )
+
+    return payload
+
+
+def messages(size: int) -> Callable[[int], Iterable[Figure]]:
+    """Measure the chat payload with a history of `size` turns."""
+
+    def measure(rounds: int) -> Iterable[Figure]:
+        turn = Turn(size)
+        assert _sizes(turn.composed(None).to_openai()) == _sizes(turn.messages_by_hand())
+        peer = langchain_by_hand(turn)
+        candidates = {
+            "limit": turn.messages_by_hand,
+            "ours warm": lambda: turn.composed(turn.memo).to_openai(),
+            "ours cold": lambda: turn.composed(None).to_openai(),
+            "jinja2 by hand": jinja_by_hand(turn),
+            **({"langchain-core": peer} if peer is not None else {}),
+        }
+        taken = interleave({name: repeat(work) for name, work in candidates.items()}, 200, rounds)
+        goals = GOALS["messages"] if size <= 100 else {"ours warm": 1.6}
+        return figures(f"W1 messages, N={size}", taken, goals=goals)
+
+    return measure
+
+
+def string(rounds: int) -> Iterable[Figure]:
+    """Measure the raw string with a history of 40 turns."""
+    turn = Turn(40)
+    candidates = {
+        "limit": turn.string_by_hand,
+        "ours warm": lambda: turn.composed(turn.memo).to_text(),
+        "ours cold": lambda: turn.composed(None).to_text(),
+    }
+    assert len(turn.composed(None).to_text()) == len(turn.string_by_hand())
+    taken = interleave({name: repeat(work) for name, work in candidates.items()}, 200, rounds)
+    return figures("W1 string, N=40", taken, goals=GOALS["string"])
+
+
+def _sizes(payload: Any) -> list[int]:
+    return [len(message["content"]) for message in payload["messages"]]
+
+
+def trimming(rounds: int) -> Iterable[Figure]:
+    """Cut 2,000 messages to a budget with call and result pairs kept; langchain's trim_messages is the peer."""
+    if importlib.util.find_spec("langchain_core") is None:
+        return []
+    from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, trim_messages
+
+    ours: list[Message] = []
+    theirs: list[BaseMessage] = []
+    for number in range(500):
+        text, call = f"{number} {WORDS}", f"c{number}"
+        ours += [
+            Message("user", text),
+            Message("assistant", "", (ToolCall(call, "find", "{}"),)),
+            Message("tool", text, tool_call_id=call),
+            Message("assistant", text),
+        ]
+        theirs += [
+            HumanMessage(text),
+            AIMessage("", tool_calls=[{"id": call, "name": "find", "args": {}}]),
+            ToolMessage(text, tool_call_id=call),
+            AIMessage(text),
+        ]
+    layers, limit = Layers("You are helpful."), 8_000
+
+    def trim_ours() -> Any:
+        ctx = PromptContext(user_input=f"and {next(numbers)}?", conversation=Conversation(ours))
+        return compose(layers, ctx, budget=limit).to_openai()
+
+    def trim_theirs() -> Any:
+        return trim_messages(
+            [*theirs, HumanMessage(f"and {next(numbers)}?")],
+            max_tokens=limit,
+            strategy="last",
+            token_counter="approximate",
+            start_on="human",
+        )
+
+    candidates = {"langchain-core": repeat(trim_theirs), "ours, nothing known": repeat(trim_ours)}
+    taken = interleave(candidates, 5, rounds)
+    return figures("trim 2,000 messages", taken, unit="ms", goals={"ours, nothing known": 1})
+
+
+if __name__ == "__main__":
+    main(
+        __doc__,
+        {"messages": messages(40), "long": messages(1000), "string": string, "trimming": trimming},
+    )
