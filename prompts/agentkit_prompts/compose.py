@@ -6,10 +6,9 @@ costs what is new in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from operator import itemgetter
-from types import MappingProxyType
+from operator import is_, itemgetter
 from typing import Any, TypeAlias
 
 from agentkit_prompts.base import BasePrompt
@@ -17,7 +16,7 @@ from agentkit_prompts.budget import Budget
 from agentkit_prompts.composition import NOTHING, SEPARATOR, Composition, Fragment, Section
 from agentkit_prompts.context import PromptContext
 from agentkit_prompts.errors import PromptError
-from agentkit_prompts.layers import PLACES, Layers, Place
+from agentkit_prompts.layers import Layers
 from agentkit_prompts.rendered import Rendered
 from agentkit_prompts.schema import JsonSchema
 from agentkit_prompts.tokens import ESTIMATE, TokenCounter
@@ -26,24 +25,29 @@ __all__ = ["Memo", "compose"]
 
 _Reader: TypeAlias = Callable[[Mapping[str, Any]], tuple[Any, ...]]
 _Step: TypeAlias = tuple[str, BasePrompt, _Reader | None]
-_ATOMS = frozenset({str, int, float, bool, type(None)})
 _EMPTY = Section((), NOTHING)
 
 
-class _Place:
-    """What is known about one place before any context: its steps, and the names they read together."""
+class _Block:
+    """What is known about one message before any context: its steps, and the names they read together."""
 
     __slots__ = ("name", "reads", "steps")
 
-    def __init__(self, layers: Layers, name: Place) -> None:
+    def __init__(self, layers: Layers, name: str, places: Sequence[str]) -> None:
         self.name = name
-        self.steps: tuple[_Step, ...] = tuple(
-            (f"{name}[{index}]", prompt, _reader(prompt.reads)) for index, prompt in enumerate(getattr(layers, name))
-        )
+        prompts = [(path, prompt) for path, prompt in layers.prompts() if path.partition("[")[0] in places]
+        self.steps: tuple[_Step, ...] = tuple((path, prompt, _reader(_reads(prompt))) for path, prompt in prompts)
         names: set[str] | None = set()
-        for prompt in getattr(layers, name):
-            names = None if names is None or prompt.reads is None else names | prompt.reads
-        self.reads = _reader(names)
+        for _, prompt in prompts:
+            reads = _reads(prompt)
+            names = None if names is None or reads is None else names | reads
+        # The input differs every turn: a block that shows it is looked at prompt by prompt.
+        self.reads = None if names is not None and "user_input" in names else _reader(names)
+
+
+def _reads(prompt: BasePrompt) -> frozenset[str] | None:
+    """Return the names a prompt depends on; a fence also depends on the session's key, which is no name."""
+    return None if prompt.fence or any(_reads(child) is None for _, child in prompt.children) else prompt.reads
 
 
 def _reader(names: Iterable[str] | None) -> _Reader | None:
@@ -59,12 +63,16 @@ def _reader(names: Iterable[str] | None) -> _Reader | None:
 class _Plan:
     """What is known about layers before any context."""
 
-    __slots__ = ("has_maximum", "places")
+    __slots__ = ("blocks", "has_maximum")
 
     def __init__(self, layers: Layers) -> None:
         sizes = [layers.history, layers.traffic, *(prompt.size for _, prompt in layers.walk())]
         self.has_maximum = any(size.max is not None for size in sizes)
-        self.places = [_Place(layers, name) for name in PLACES]
+        self.blocks = (
+            _Block(layers, "system", ("system",)),
+            _Block(layers, "input", ("before_input", "input", "after_input")),
+            _Block(layers, "after_intermediate", ("after_intermediate",)),
+        )
 
 
 class Memo:
@@ -77,10 +85,10 @@ class Memo:
         self._sections: list[tuple[tuple[Any, ...], Section] | None] = []
 
     def sections(self, plan: _Plan) -> list[tuple[tuple[Any, ...], Section] | None]:
-        """Return the remembered sections, one slot per place; empty ones when the layers are others."""
+        """Return the remembered sections, one slot per message; empty ones when the layers are others."""
         if self._plan is not plan:
             self._plan = plan
-            self._sections = [None] * len(plan.places)
+            self._sections = [None] * len(plan.blocks)
         return self._sections
 
 
@@ -115,18 +123,18 @@ def compose(
     view = ctx.view
     known = (memo or Memo()).sections(plan)
     sections: list[Section] = []
-    for slot, place in enumerate(plan.places):
-        if not place.steps:
+    for slot, block in enumerate(plan.blocks):
+        if not block.steps:
             sections.append(_EMPTY)
             continue
         remembered = known[slot]
         inputs: tuple[Any, ...] = ()
-        if place.reads is not None:
-            inputs = place.reads(view)
+        if block.reads is not None:
+            inputs = block.reads(view)
             if remembered is not None and _same(inputs, remembered[0]):
                 sections.append(remembered[1])
                 continue
-        section = _render(place, ctx, view, remembered[1] if remembered is not None else None)
+        section = _render(block, ctx, view, remembered[1] if remembered is not None else None)
         known[slot] = (inputs, section)
         sections.append(section)
     composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, output_schema)
@@ -146,11 +154,11 @@ def _budget(limit: int) -> Budget:
     return Budget(limit)
 
 
-def _render(place: _Place, ctx: PromptContext, view: Mapping[str, Any], before: Section | None) -> Section:
-    """Render the prompts of one place, reusing those fragments of `before` whose inputs did not change."""
+def _render(block: _Block, ctx: PromptContext, view: Mapping[str, Any], before: Section | None) -> Section:
+    """Render the prompts of one message, reusing those fragments of `before` whose inputs did not change."""
     fragments: list[Fragment] = []
     shown: list[tuple[str, Rendered]] = []
-    for index, (path, prompt, reads) in enumerate(place.steps):
+    for index, (path, prompt, reads) in enumerate(block.steps):
         inputs: tuple[Any, ...] | None = None
         if reads is not None:
             inputs = reads(view)
@@ -168,18 +176,9 @@ def _render(place: _Place, ctx: PromptContext, view: Mapping[str, Any], before: 
         fragments.append(Fragment(path, prompt, rendered, inputs))
         if rendered.text:
             shown.append((path, rendered))
-    return Section(tuple(fragments), Rendered.join(SEPARATOR, shown, place.name))
+    return Section(tuple(fragments), Rendered.join(SEPARATOR, shown, block.name))
 
 
 def _same(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
-    """Whether every input is the same object, or kwargs of the same names and the same immutable values."""
-    for a, b in zip(now, before, strict=True):
-        if a is b:
-            continue
-        if type(a) is not MappingProxyType or type(b) is not MappingProxyType or len(a) != len(b):
-            return False
-        other = b.get
-        for name, value in a.items():
-            if other(name, _same) is not value or type(value) not in _ATOMS:
-                return False
-    return True
+    """Whether every input is the same object."""
+    return all(map(is_, now, before))

@@ -46,7 +46,7 @@ SEPARATOR = "\n\n"
 
 
 class Fragment(NamedTuple):
-    """The rendering of one prompt of a place, and the inputs it was rendered from."""
+    """The rendering of one prompt, and the inputs it was rendered from."""
 
     path: str
     prompt: BasePrompt
@@ -55,7 +55,7 @@ class Fragment(NamedTuple):
 
 
 class Section(NamedTuple):
-    """The fragments of one place, and their joined text."""
+    """The fragments of one message, and their joined text."""
 
     fragments: tuple[Fragment, ...]
     joined: Rendered
@@ -78,7 +78,6 @@ class Composition:
     __slots__ = (
         "_messages",
         "_tokens",
-        "_user",
         "budget",
         "context",
         "conversation",
@@ -116,7 +115,6 @@ class Composition:
         self._tokens: int | None = None
         self.sections = sections
         self._messages: tuple[Message, ...] | None = None
-        self._user: Rendered | None = None
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
@@ -131,17 +129,12 @@ class Composition:
     @property
     def user(self) -> Rendered:
         """The user message: what stands before the input, the input, and what stands after it."""
-        if self._user is None:
-            shown = [section.joined for section in self.sections[1:4] if section.joined.text]
-            self._user = (
-                shown[0] if len(shown) == 1 else Rendered.join(SEPARATOR, [("", part) for part in shown], "input")
-            )
-        return self._user
+        return self.sections[1].joined
 
     @property
     def closing(self) -> Rendered:
         """The message after the tool traffic; empty when there is no traffic."""
-        return self.sections[4].joined if len(self.intermediate) else NOTHING
+        return self.sections[2].joined if len(self.intermediate) else NOTHING
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -193,7 +186,7 @@ class Composition:
             counter = self.counter
             per_message = message_tokens(counter)
             total = tool_tokens(self.context.tools, counter) + self.conversation.total(per_message)
-            system, user = self.sections[0].joined, self.user
+            system, user = self.sections[0].joined, self.sections[1].joined
             if system.text:
                 total += MESSAGE_OVERHEAD + system.tokens(counter)
             if user.text:

@@ -163,7 +163,7 @@ def per_toolset(tools: tuple[ToolSpec, ...], key: object, make: Callable[[], T])
     value = known[1].get(key)
     if value is None:
         value = known[1][key] = make()
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 _LATEST: dict[type, tuple[Any, ...]] = {}
@@ -232,18 +232,32 @@ def _parts(value: Any) -> str | tuple[Part, ...]:
     return tuple(parts)
 
 
+_ATOMS = frozenset({str, int, float, bool, type(None)})
+
+
 def _kwargs(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ValueError(f"expected a mapping of names to values, got {type(value).__name__}")
+    global _latest_kwargs
+    latest = _latest_kwargs
+    if len(latest) == len(value):  # the same values as a moment ago: the same object, which a memo recognises
+        known = latest.get
+        for name, item in value.items():
+            if known(name, known) is not item or type(item) not in _ATOMS:
+                break
+        else:
+            return latest
     copied = dict(value)
     for name in copied:
         if not isinstance(name, str):
             raise ValueError(f"names must be str, got {name!r}")
-    return MappingProxyType(copied)
+    _latest_kwargs = kwargs = MappingProxyType(copied)
+    return kwargs
 
 
 Kwargs: TypeAlias = Annotated[Mapping[str, Any], PlainValidator(_kwargs)]
 _NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
+_latest_kwargs: Mapping[str, Any] = _NO_KWARGS
 
 
 def _set_fields(model: BaseModel, fields: dict[str, Any], given: set[str]) -> None:
@@ -315,7 +329,7 @@ class PromptContext(BaseModel):
         pydantic.ValidationError: A field has the wrong type, or there is a field that no prompt could read.
     """
 
-    __slots__ = ("_view",)
+    __slots__ = ("_selections", "_view")
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, populate_by_name=True)
 

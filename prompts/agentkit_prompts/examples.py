@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
 
 from pydantic import Field
 
 from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.budget import Size
 from agentkit_prompts.context import Example, PromptContext
+from agentkit_prompts.errors import PromptError
 from agentkit_prompts.leaves import default_template
 from agentkit_prompts.rendered import Rendered
 from agentkit_prompts.template import Template
 
-__all__ = ["ExampleSelector", "ExamplesPrompt", "StaticSelector"]
+if TYPE_CHECKING:
+    from agentkit_prompts.layers import Layers
+
+__all__ = ["ExampleSelector", "ExamplesPrompt", "StaticSelector", "prepare", "selecting"]
 
 
 @runtime_checkable
 class ExampleSelector(Protocol):
-    """Chooses whole examples for a query, best or first first, always the same ones for the same input."""
+    """Chooses whole examples for a query, best or first first, always the same ones for the same input.
 
-    def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example]:
-        """Return some of `examples`."""
+    One that may wait without awaiting says so with an attribute `blocking = True`: `prepare` calls it in a thread.
+    """
+
+    def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example] | Awaitable[Sequence[Example]]:
+        """Return some of `examples`, or an awaitable of them."""
         ...
 
 
@@ -31,7 +38,7 @@ class StaticSelector:
 
     def __init__(self, k: int | None = None, *, ids: Sequence[str] | None = None) -> None:
         if k is not None and k < 0:
-            raise ValueError(f"StaticSelector: k must not be negative, got {k}")
+            raise PromptError(f"StaticSelector: k must not be negative, got {k}")
         self.k = k
         self.ids = tuple(ids) if ids is not None else None
 
@@ -41,7 +48,7 @@ class StaticSelector:
             known = {example.id: example for example in examples}
             missing = [name for name in self.ids if name not in known]
             if missing:
-                raise ValueError(f"StaticSelector: no example has the id {', '.join(map(repr, missing))}")
+                raise PromptError(f"StaticSelector: no example has the id {', '.join(map(repr, missing))}")
             chosen = tuple(known[name] for name in self.ids)
         else:
             chosen = tuple(examples)
@@ -78,14 +85,143 @@ class ExamplesPrompt(BasePrompt):
 
     def values(self, ctx: PromptContext) -> Mapping[str, Any]:
         """The context, with the selected examples as `examples`."""
-        pool = self.examples or ctx.examples
-        if type(self.selector) is StaticSelector and self.selector.k is None and self.selector.ids is None:
-            chosen = pool
-        else:
-            chosen = tuple(self.selector.select(ctx.user_input.text, pool))
+        chosen = self.chosen(ctx)
         return ctx.view if chosen is ctx.examples else {**ctx.view, "examples": chosen}
+
+    def chosen(self, ctx: PromptContext) -> tuple[Example, ...]:
+        """Return the selected examples, selecting once per context.
+
+        Raises:
+            PromptError: The selector failed, or has to be awaited and `prepare` was not called.
+        """
+        pool = self.pool(ctx)
+        selector = self.selector
+        if type(selector) is StaticSelector and selector.k is None and selector.ids is None:
+            return pool
+        query = ctx.user_input.text
+        selections = _selections(ctx)
+        known = selections.get(id(self))
+        if known is not None and known.answers(self, query, pool):
+            return known.chosen
+        selected = _select(selector, query, pool)
+        if isinstance(selected, Awaitable):
+            give_up = getattr(selected, "close", None) or getattr(selected, "cancel", None)
+            if give_up is not None:
+                give_up()
+            raise PromptError(
+                f"{type(selector).__name__} has to be awaited: render with the context that "
+                "`await prepare(layers, ctx)` returns, as Chain.run and Agent.run do"
+            )
+        chosen = _checked(selector, selected)
+        selections[id(self)] = _Selection(self, query, pool, chosen)
+        return chosen
+
+    def pool(self, ctx: PromptContext) -> tuple[Example, ...]:
+        """Return the examples there are to choose from."""
+        return self.examples or ctx.examples
 
     def render_items(self, ctx: PromptContext, kept: int) -> Rendered:
         """Render the first `kept` selected examples; they are not selected again."""
         values = self.values(ctx)
         return self.template.run({**values, "examples": values["examples"][:kept]}, locale=ctx.locale)
+
+
+class _Selection(NamedTuple):
+    """What a prompt chose, and for what."""
+
+    prompt: ExamplesPrompt
+    query: str
+    pool: tuple[Example, ...]
+    chosen: tuple[Example, ...]
+
+    def answers(self, prompt: ExamplesPrompt, query: str, pool: tuple[Example, ...]) -> bool:
+        return self.prompt is prompt and self.query == query and self.pool is pool
+
+
+_KEPT = "_selections"
+
+
+class _Selections(dict[int, _Selection]):
+    """By id of the prompt. Kept beside the fields of a context, so that `evolve` hands it on; it does not travel."""
+
+    def __reduce__(self) -> tuple[type[_Selections], tuple[()]]:
+        return _Selections, ()
+
+
+def _selections(ctx: PromptContext) -> _Selections:
+    selections: _Selections = ctx.__dict__.setdefault(_KEPT, _Selections())
+    return selections
+
+
+def selecting(layers: Layers) -> tuple[ExamplesPrompt, ...]:
+    """Return the prompts of `layers` whose selector looks at the query."""
+    found = {
+        id(prompt): prompt
+        for _, prompt in layers.walk()
+        if isinstance(prompt, ExamplesPrompt) and type(prompt.selector) is not StaticSelector
+    }
+    return tuple(found.values())
+
+
+async def prepare(layers: Layers, ctx: PromptContext) -> PromptContext:
+    """Return `ctx` with the examples of every prompt of `layers` selected, awaiting selectors that need it.
+
+    Selectors that may block run in a thread, all of them at the same time. The contexts that evolve from the returned
+    one keep what was selected, as long as user input and examples stay the same.
+
+    Raises:
+        PromptError: A selector failed.
+    """
+    prompts = selecting(layers)
+    if not prompts:
+        return ctx
+    import asyncio
+
+    query = ctx.user_input.text
+
+    async def selection(prompt: ExamplesPrompt) -> _Selection:
+        selector, pool = prompt.selector, prompt.pool(ctx)
+        if getattr(selector, "blocking", False):
+            selected = await asyncio.to_thread(_select, selector, query, pool)
+        else:
+            selected = _select(selector, query, pool)
+        if isinstance(selected, Awaitable):
+            try:
+                selected = await selected
+            except PromptError:
+                raise
+            except Exception as error:
+                raise _failed(selector, error) from error
+        return _Selection(prompt, query, pool, _checked(selector, selected))
+
+    found = await asyncio.gather(*[selection(prompt) for prompt in prompts], return_exceptions=True)
+    for item in found:
+        if isinstance(item, BaseException):
+            raise item
+    selections = _Selections(_selections(ctx))  # a copy: what `ctx` was prepared for stays as it is
+    selections.update((id(item.prompt), item) for item in cast(list[_Selection], found))
+    prepared = ctx.evolve()
+    prepared.__dict__[_KEPT] = selections
+    return prepared
+
+
+def _select(
+    selector: ExampleSelector, query: str, pool: tuple[Example, ...]
+) -> Sequence[Example] | Awaitable[Sequence[Example]]:
+    try:
+        return selector.select(query, pool)
+    except PromptError:
+        raise
+    except Exception as error:
+        raise _failed(selector, error) from error
+
+
+def _checked(selector: ExampleSelector, selected: object) -> tuple[Example, ...]:
+    if not isinstance(selected, Sequence) or not all(isinstance(item, Example) for item in selected):
+        got = type(selected).__name__
+        raise PromptError(f"{type(selector).__name__}: expected select to return a sequence of Example, got {got}")
+    return tuple(selected)
+
+
+def _failed(selector: ExampleSelector, error: Exception) -> PromptError:
+    return PromptError(f"{type(selector).__name__}: could not select examples: {type(error).__name__}: {error}")

@@ -107,11 +107,10 @@ def layer_table(composition: Composition) -> LayerTable:
 
     fragments(composition.sections[0])
     messages("conversation", composition.conversation)
-    for section in composition.sections[1:4]:
-        fragments(section)
+    fragments(composition.sections[1])
     messages("intermediate", composition.intermediate)
     if len(composition.intermediate):
-        fragments(composition.sections[4])
+        fragments(composition.sections[2])
     if composition.tools:
         rows.append(("tools", f"{len(composition.tools)} tools", "tools", tool_tokens(composition.tools, counter)))
     total = composition.tokens

@@ -9,7 +9,6 @@ from agentkit_prompts.composition import SEPARATOR, Composition, Fragment, Secti
 from agentkit_prompts.errors import BudgetError
 from agentkit_prompts.explain import Trim
 from agentkit_prompts.fitting import Bounds, History, Node, largest, node_of, unit_order
-from agentkit_prompts.layers import PLACES
 from agentkit_prompts.rendered import Rendered
 from agentkit_prompts.tokens import MESSAGE_OVERHEAD, tool_tokens
 
@@ -69,8 +68,7 @@ class _Fitting:
         given = self.given(units)
         counter = self.whole.counter
         total = self.fixed + self.history.tokens(given[-2]) + self.traffic.tokens(given[-1])
-        sections = self._sections(given)
-        system, user, closing = sections[0], self._user(sections, given), sections[4]
+        system, user, closing = self._sections(given)
         for rendered in (system, user, closing if given[-1] else None):
             if rendered is not None and rendered.text:
                 total += MESSAGE_OVERHEAD + rendered.tokens(counter)
@@ -79,10 +77,10 @@ class _Fitting:
     def _sections(self, given: Sequence[int]) -> list[Rendered]:
         joined: list[Rendered] = []
         first = 0
-        for place, section in enumerate(self.whole.sections):
+        for number, section in enumerate(self.whole.sections):
             size = len(section.fragments)
             counts = tuple(given[first : first + size])
-            key = (place, counts)
+            key = (number, counts)
             known = self._joined.get(key)
             if known is None:
                 parts = [
@@ -90,20 +88,13 @@ class _Fitting:
                     for (fragment, node), count in zip(self.leaves[first : first + size], counts, strict=True)
                 ]
                 known = self._joined[key] = Rendered.join(
-                    SEPARATOR, [part for part in parts if part[1].text], PLACES[place]
+                    SEPARATOR,
+                    [part for part in parts if part[1].text],
+                    ("system", "input", "after_intermediate")[number],
                 )
             joined.append(known)
             first += size
         return joined
-
-    def _user(self, sections: Sequence[Rendered], given: Sequence[int]) -> Rendered:
-        key = (-1, tuple(given))
-        known = self._joined.get(key)
-        if known is None:
-            shown = [section for section in sections[1:4] if section.text]
-            known = shown[0] if len(shown) == 1 else Rendered.join(SEPARATOR, [("", part) for part in shown], "input")
-            self._joined[key] = known
-        return known
 
     def _build(self, given: Sequence[int]) -> Composition:
         whole = self.whole

@@ -132,11 +132,11 @@ class Rendered:
         return cls(text, tuple(media), _Template(program, pieces, values, prefixes))
 
     @classmethod
-    def around(cls, before: str, child: Rendered, after: str) -> Rendered:
-        """Put text of the template around a rendering."""
+    def around(cls, before: str, child: Rendered, after: str, name: str = "") -> Rendered:
+        """Put text of the template around a rendering, the rendering of a child when it has a name."""
         if _OPENING in before or _OPENING in after:
             raise PromptError(f"{_OPENING!r} is reserved for media markers")
-        return cls(before + child.text + after, child.media, _Around(before, child, after))
+        return cls(before + child.text + after, child.media, _Around(before, child, after, name))
 
     @classmethod
     def join(cls, separator: str, children: Sequence[tuple[str, Rendered]], label: str = "") -> Rendered:
@@ -292,16 +292,17 @@ class _Plain:
 
 
 class _Around:
-    __slots__ = ("after", "before", "child")
+    __slots__ = ("after", "before", "child", "name")
 
-    def __init__(self, before: str, child: Rendered, after: str) -> None:
+    def __init__(self, before: str, child: Rendered, after: str, name: str) -> None:
+        self.name = name
         self.before = before
         self.child = child
         self.after = after
 
     def segments(self, prompt: str) -> Iterator[Segment]:
         yield Segment(self.before, prompt, None, "", "trusted")
-        yield from self.child.segments(prompt)
+        yield from self.child.segments(f"{prompt}.{self.name}" if prompt and self.name else prompt or self.name)
         yield Segment(self.after, prompt, None, "", "trusted")
 
 

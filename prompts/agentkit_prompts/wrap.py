@@ -80,9 +80,11 @@ class WrapPrompt(BasePrompt):
 
     def render_around(self, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
         """Join the children and render the template around them."""
+        plain = type(self).values is BasePrompt.values
+        affixes = self.template.affixes(ctx.locale) if plain else None
+        if affixes is not None and len(children) == 1:
+            return Rendered.around(affixes[0], children[0], affixes[1], self._paths[0])
         inner = Rendered.join("\n", list(zip(self._paths, children, strict=True)))
-        if type(self).values is BasePrompt.values:
-            affixes = self.template.affixes(ctx.locale)
-            if affixes is not None:
-                return Rendered.around(affixes[0], inner, affixes[1])
+        if affixes is not None:
+            return Rendered.around(affixes[0], inner, affixes[1])
         return self.template.run({**self.values(ctx), "wrapped_str": inner.as_wrapped}, locale=ctx.locale)

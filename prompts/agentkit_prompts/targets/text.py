@@ -18,30 +18,31 @@ if TYPE_CHECKING:
 
 __all__ = ["plain_text"]
 
-_HEADS = ("system:", "user:", "assistant:", "tool:")
 _BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _ROLE = re.compile(rf"(?:\A|[{_BREAKS}])[^\S{_BREAKS}]*(system|user|assistant|tool)[^\S{_BREAKS}]*:", re.IGNORECASE)
+_HEAD = re.compile(r"\s*(?:system|user|assistant|tool)\s*:", re.IGNORECASE)
+_INITIALS = frozenset("sSuUaAtT\u017f")
+"""What a role can start with; the long s is an s when case does not count."""
 
 
 def plain_text(composition: Composition) -> str:
     """Return the messages headed by their roles, blank lines between, media as alt text."""
     lines: list[str] = []
-    _add(lines, "system: ", composition.sections[:1])
+    _add(lines, "system: ", composition.sections[0])
     lines += composition.conversation.derive(_line)
-    _add(lines, "user: ", composition.sections[1:4])
+    _add(lines, "user: ", composition.sections[1])
     if len(composition.intermediate):
         lines += composition.intermediate.derive(_line)
-        _add(lines, "user: ", composition.sections[4:])
+        _add(lines, "user: ", composition.sections[2])
     return "\n\n".join(lines)
 
 
-def _add(lines: list[str], head: str, sections: Sequence[Section]) -> None:
-    for section in sections:
-        for fragment in section.fragments:
-            text = _without_roles(fragment.rendered)
-            if text:
-                lines.append(head + text)
-                head = ""
+def _add(lines: list[str], head: str, section: Section) -> None:
+    for fragment in section.fragments:
+        text = _without_roles(fragment.rendered)
+        if text:
+            lines.append(head + text)
+            head = ""
 
 
 def _without_roles(rendered: Rendered) -> str:
@@ -54,7 +55,7 @@ def _without_roles(rendered: Rendered) -> str:
 
 def _break_roles(rendered: Rendered) -> str:
     text = rendered.plain
-    if not any(head in text for head in _HEADS) and not _ROLE.search(text):
+    if not any(line.lstrip()[:1] in _INITIALS and _HEAD.match(line) for line in text.splitlines()):
         return text
     untrusted = bytearray(len(text))
     offset = 0

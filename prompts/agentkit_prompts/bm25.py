@@ -1,0 +1,90 @@
+"""BM25 over a few thousand texts in memory, for choosing examples and for whoever else has a small pool to rank."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from itertools import pairwise
+
+__all__ = ["BM25", "words"]
+
+_K1 = 1.2
+_B = 0.75
+
+# Scripts written without spaces: Thai to Lao, Khmer, kana, Han. Their neighbouring pairs stand for words.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0966-\u0dff"
+_RUN = re.compile(rf"[{_UNSPACED}]+|(?:[^\W_{_UNSPACED}]|[{_MARKS}])+")
+_IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
+
+
+def words(text: str) -> list[str]:
+    """Return the terms of `text`, in order: Unicode words, case and width folded; CJK runs as pairs of characters."""
+    folded = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+    found: list[str] = []
+    for run in _RUN.findall(folded):
+        if len(run) > 1 and _IS_UNSPACED.match(run):
+            found += [first + second for first, second in pairwise(run)]
+        else:
+            found.append(run)
+    return found
+
+
+class BM25:
+    """An index of texts. The IDF is that of these texts alone; it is never negative.
+
+    Args:
+        texts: What is ranked; positions in it are what the methods take and return.
+        tokenize: Cuts text into terms.
+    """
+
+    __slots__ = ("__dict__", "_counts", "_postings", "_tokenize", "size")
+
+    def __init__(self, texts: Iterable[str], *, tokenize: Callable[[str], Sequence[str]] = words) -> None:
+        self._tokenize = tokenize
+        self._counts = [Counter(tokenize(text)) for text in texts]
+        self.size = len(self._counts)
+        lengths = [counts.total() for counts in self._counts]
+        mean = sum(lengths) / self.size if self.size else 0.0
+        self._postings: dict[str, list[tuple[int, float]]] = {}
+        for position, counts in enumerate(self._counts):
+            norm = _K1 * (1 - _B + _B * lengths[position] / mean) if mean else _K1
+            for term, count in counts.items():
+                weight = count * (_K1 + 1) / (count + norm)
+                self._postings.setdefault(term, []).append((position, weight))
+
+    def scores(self, query: str) -> list[float]:
+        """Return the score of each text, 0.0 where it shares no term with the query."""
+        scores = [0.0] * self.size
+        for term, times in Counter(self._tokenize(query)).items():
+            found = self._postings.get(term, ())
+            if found:
+                weight = times * self._idf(len(found))
+                for position, score in found:
+                    scores[position] += weight * score
+        return scores
+
+    def similarity(self, one: int, other: int) -> float:
+        """Return how alike two of the texts are, 0.0 to 1.0: the cosine of their weighted terms."""
+        first, second = self._unit_vectors[one], self._unit_vectors[other]
+        if len(second) < len(first):
+            first, second = second, first
+        return sum(weight * second.get(term, 0.0) for term, weight in first.items())
+
+    def _idf(self, texts_with_it: int) -> float:
+        return math.log1p((self.size - texts_with_it + 0.5) / (texts_with_it + 0.5))
+
+    @cached_property
+    def _unit_vectors(self) -> list[dict[str, float]]:
+        vectors: list[dict[str, float]] = []
+        for counts in self._counts:
+            vector = {term: count * self._idf(len(self._postings[term])) for term, count in counts.items()}
+            norm = math.hypot(*vector.values()) or 1.0
+            vectors.append({term: weight / norm for term, weight in vector.items()})
+        return vectors

@@ -1,0 +1,149 @@
+"""`Embedder`: text to vectors, sync or async; and vectors that were checked, normalised and kept by content."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Generator, Iterable, Sequence
+from operator import mul
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+from agentkit_prompts.errors import PromptError
+
+__all__ = ["Embedder", "Vectors", "cosine", "drive"]
+
+R = TypeVar("R")
+_Embedded: TypeAlias = Sequence[Sequence[float]]
+_MOST_VECTORS = 20_000
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Turns texts into vectors of one dimension whose direction is their meaning."""
+
+    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]:
+        """Return one vector per text, in order, or an awaitable of them. Called with at least one text."""
+        ...
+
+
+def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    """Return the cosine of two unit vectors, 0.0 where one of them has no direction."""
+    return float(sum(map(mul, one, other)))
+
+
+class Vectors:
+    """Unit vectors of texts by content, asking the embedder only for what is new."""
+
+    __slots__ = ("_embedder", "_known")
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._known: dict[str, list[float]] = {}
+
+    def steps(self, query: str, texts: Sequence[str]) -> Generator[Any, Any, tuple[list[float], list[list[float]]]]:
+        """Return the vector of the query and those of `texts`, in one request; only the latter are kept.
+
+        A generator that yields what the embedder returns and receives the vectors themselves: see `drive`.
+
+        Raises:
+            PromptError: The embedder failed, or returned something that is not one finite vector of one dimension
+                for each text.
+        """
+        known = self._known
+        missing = [text for text in dict.fromkeys(texts) if text not in known]
+        name = type(self._embedder).__name__
+        try:
+            embedded: _Embedded = yield self._embedder.embed([*missing, query])
+        except PromptError:
+            raise
+        except Exception as error:
+            raise PromptError(f"{name}: could not embed {len(missing) + 1} texts: {_said(error)}") from error
+        *fresh, asked = _unit_vectors(name, embedded, len(missing) + 1)
+        found = {text: known[text] for text in texts if text in known}
+        found.update(zip(missing, fresh, strict=True))
+        odd = {len(vector) for vector in found.values()} - {len(asked)}
+        if odd:
+            self._known = {}
+            raise PromptError(
+                f"{name}: the vector of the query has {len(asked)} dimensions, others had {', '.join(map(str, odd))}; "
+                "an embedder must keep to one model"
+            )
+        if len(known) + len(fresh) > _MOST_VECTORS:
+            self._known = dict(found)
+        else:
+            known.update(zip(missing, fresh, strict=True))
+        return asked, [found[text] for text in texts]
+
+
+def _unit_vectors(name: str, embedded: object, wanted: int) -> list[list[float]]:
+    try:
+        vectors = [[float(value) for value in vector] for vector in _items(embedded)]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise PromptError(f"{name}: expected a list of vectors of numbers: {_said(error)}") from error
+    if len(vectors) != wanted:
+        raise PromptError(f"{name}: returned {len(vectors)} vectors for {wanted} texts; return one per text, in order")
+    sizes = {len(vector) for vector in vectors}
+    if len(sizes) > 1 or 0 in sizes:
+        raise PromptError(f"{name}: vectors of {', '.join(map(str, sorted(sizes)))} dimensions; all need the same, > 0")
+    for number, vector in enumerate(vectors):
+        if not all(map(math.isfinite, vector)):
+            raise PromptError(f"{name}: vector {number} holds NaN or infinity; return finite numbers")
+        largest = max(map(abs, vector))  # scaled by it, no square can overflow
+        if largest:
+            scaled = [value / largest for value in vector]
+            norm = math.sqrt(cosine(scaled, scaled))
+            vectors[number] = [value / norm for value in scaled]
+    return vectors
+
+
+def _items(embedded: object) -> Iterable[Any]:
+    if isinstance(embedded, str | bytes) or not isinstance(embedded, Iterable):
+        raise TypeError(f"got {type(embedded).__name__}")
+    return embedded
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+class _Pending(Awaitable[R]):
+    """The rest of steps that met something to wait for."""
+
+    __slots__ = ("_steps", "_waiting")
+
+    def __init__(self, steps: Generator[Any, Any, R], waiting: Any) -> None:
+        self._steps = steps
+        self._waiting = waiting
+
+    def __await__(self) -> Generator[Any, Any, R]:
+        return self._finish().__await__()
+
+    async def _finish(self) -> R:
+        steps, answer = self._steps, self._waiting
+        try:
+            while True:
+                try:
+                    value = await answer if isinstance(answer, Awaitable) else answer
+                except Exception as error:
+                    answer = steps.throw(error)
+                else:
+                    answer = steps.send(value)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Give up without waiting."""
+        self._steps.close()
+        give_up = getattr(self._waiting, "close", None) or getattr(self._waiting, "cancel", None)
+        if give_up is not None:
+            give_up()
+
+
+def drive(steps: Generator[Any, Any, R]) -> R | Awaitable[R]:
+    """Run steps that yield values or awaitables of them: at once while there is nothing to wait for."""
+    try:
+        answer = next(steps)
+        while not isinstance(answer, Awaitable):
+            answer = steps.send(answer)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    return _Pending(steps, answer)
