@@ -10,10 +10,12 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, Unpack
+from typing import Annotated, Any, Literal, NotRequired, Optional, Unpack
 
 import pytest
-from pydantic import BaseModel, Field
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from agentkit_tools import Tool, ToolContext, ToolDefinitionError, tool
@@ -436,3 +438,24 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 def test_the_representation_shows_name_and_parameters() -> None:
     assert repr(Tool.from_function(google)) == "Tool(google, city, days)"
+
+
+PLAIN = st.recursive(
+    st.sampled_from([str, int, float, bool, Literal["a", "b"], Literal["a"], Literal[1, "a"], Any, None, bytes]),
+    lambda inner: st.one_of(
+        inner.map(lambda one: list[one]),  # type: ignore[valid-type]
+        inner.map(lambda one: Optional[one]),  # noqa: UP045
+        inner.map(lambda one: dict[str, one]),  # type: ignore[valid-type]
+        inner.map(lambda one: Annotated[one, Field(description="d")]),
+    ),
+    max_leaves=3,
+)
+
+
+@given(PLAIN)
+def test_the_quick_schema_of_plain_types_is_pydantics_own(annotation: Any) -> None:
+    def take(x: Any) -> None: ...
+
+    take.__annotations__["x"] = annotation
+    expected = TypeAdapter(annotation).json_schema()
+    assert properties(Tool.from_function(take))["x"] == expected

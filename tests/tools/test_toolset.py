@@ -51,7 +51,7 @@ def names(tools: Toolset) -> list[str]:
 
 
 def test_a_toolset_is_a_sequence_of_tools_and_functions_become_tools() -> None:
-    tools = FILES + (search,)
+    tools = FILES + Toolset([search])
     assert names(tools) == ["read", "write", "search"]
     assert len(tools) == 3
     assert tools[2].description == "Search."
@@ -64,7 +64,7 @@ def test_a_toolset_is_a_sequence_of_tools_and_functions_become_tools() -> None:
 
 def test_all_name_clashes_are_found_at_construction() -> None:
     with pytest.raises(ToolDefinitionError, match="read, write"):
-        FILES + (read.but(description="x"), write.but(description="y"))
+        FILES + Toolset([read.but(description="x"), write.but(description="y")])
     with pytest.raises(ToolDefinitionError, match="read"):
         FILES.renamed({"write": "read"})
     with pytest.raises(ToolDefinitionError, match="search"):

@@ -23,13 +23,13 @@ class _Timer:
 
     __slots__ = ("fired", "handle", "loop", "task")
 
-    def __init__(self, when: float, loop: asyncio.AbstractEventLoop) -> None:
-        task = asyncio.current_task(loop)
+    def __init__(self, seconds: float) -> None:
+        task = asyncio.current_task()
         assert task is not None
         self.task = task
-        self.loop = loop
+        self.loop = task.get_loop()
         self.fired = 0
-        self.handle = loop.call_at(when, self.fire)
+        self.handle = self.loop.call_later(seconds, self.fire)
 
     def fire(self) -> None:
         self.fired += 1
@@ -45,13 +45,11 @@ def with_deadline(work: Coroutine[Any, Any, T], seconds: float) -> Generator[Any
         DeadlineError: The time is up.
         BaseException: Whatever `work` raised, and the cancellation of the surrounding task.
     """
-    loop = asyncio.get_running_loop()
-    when = loop.time() + seconds
     try:
         waiting = work.send(None)
     except StopIteration as end:  # it never had to wait: the usual end of a quick tool
         return end.value  # type: ignore[no-any-return]
-    timer = _Timer(when, loop)
+    timer = _Timer(seconds)
     try:
         while True:
             try:

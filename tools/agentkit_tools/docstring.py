@@ -11,19 +11,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Description", "read_docstring"]
 
-_STYLES = (
-    ("numpy", re.compile(r"^(Parameters|Other Parameters|Returns|Yields|Raises|Examples?|Notes?)\n-{3,}[ \t]*$", re.M)),
-    ("sphinx", re.compile(r"^:(param|parameter|arg|argument|key|keyword|type|returns?|rtype|raises?)\b[^\n:]*:", re.M)),
-    (
-        "google",
-        re.compile(
-            r"^(Args|Arguments|Params|Parameters|Keyword Args|Keyword Arguments|Other Parameters|Returns|Yields"
-            r"|Receives|Raises|Exceptions|Warns|Examples?|Attributes):[ \t]*\n[ \t]+\S",
-            re.M | re.I,
-        ),
-    ),
-)
-_SPACES = re.compile(r"[ \t]*\n[ \t]*")
+_STYLES = {
+    "numpy": r"^(Parameters|Other Parameters|Returns|Yields|Raises|Examples?|Notes?)\n-{3,}[ \t]*$",
+    "sphinx": r"^:(param|parameter|arg|argument|key|keyword|type|returns?|rtype|raises?)\b[^\n:]*:",
+    "google": r"^(Args|Arguments|Params|Parameters|Keyword Args|Keyword Arguments|Other Parameters|Returns|Yields"
+    r"|Receives|Raises|Exceptions|Warns|Examples?|Attributes):[ \t]*\n[ \t]+\S",
+}
 
 
 class Description(NamedTuple):
@@ -41,8 +34,8 @@ def read_docstring(text: str | None) -> Description:
     """
     if not text or not (text := cleandoc(text)):
         return Description("", {})
-    for style, section in _STYLES:
-        if section.search(text):
+    for style, section in _STYLES.items():
+        if re.search(section, text, re.MULTILINE):  # compiled when it is first needed, then found in the cache of re
             return _parse(text, style)
     return Description(text.strip(), {})
 
@@ -73,4 +66,4 @@ def _outcome(section: DocstringSection) -> str:
 
 
 def _one_line(text: str) -> str:
-    return _SPACES.sub(" ", text.strip())
+    return re.sub(r"[ \t]*\n[ \t]*", " ", text.strip())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from functools import partial
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature, unwrap
+from types import CoroutineType
 from typing import Any, Literal
 
 from agentkit_tools.errors import ToolDefinitionError
@@ -85,7 +86,7 @@ async def _await(work: Any) -> Any:
 
 def as_coroutine(work: Any) -> Coroutine[Any, Any, Any]:
     """Return any awaitable as a coroutine."""
-    return work if isinstance(work, Coroutine) else _await(work)
+    return work if isinstance(work, CoroutineType) else _await(work)
 
 
 class _Items:

@@ -25,7 +25,8 @@ def validator_for(schema: Mapping[str, Any]) -> SchemaValidator:
     """
     closed = "properties" in schema and not any(key in schema for key in _COMBINING)
     if closed and "additionalProperties" not in schema and "patternProperties" not in schema:
-        schema = {**schema, "additionalProperties": False}
+        named: dict[str, Any] = {name: {} for name in schema.get("required", ())}
+        schema = {**schema, "properties": {**named, **schema["properties"]}, "additionalProperties": False}
     builder = _Builder(schema)
     built = builder.build({"type": "object", **schema})
     definitions = [definition for definition in builder.definitions.values() if definition is not None]
@@ -125,9 +126,10 @@ class _Builder:
             name: core_schema.typed_dict_field(self.build(item), required=name in required)
             for name, item in properties.items()
         }
-        for name in required - set(fields):
-            fields[name] = core_schema.typed_dict_field(_ANY, required=True)
         extra = schema.get("additionalProperties", True)
+        for name in required - set(fields):
+            others = _ANY if schema.get("patternProperties") else self.build(extra)
+            fields[name] = core_schema.typed_dict_field(others, required=True)
         if extra is False and not schema.get("patternProperties"):
             return self._sized(core_schema.typed_dict_schema(fields, extra_behavior="forbid"), schema, "Properties")
         extras = self.build(extra) if isinstance(extra, Mapping) and not schema.get("patternProperties") else _ANY

@@ -149,6 +149,8 @@ def describe_error(error: BaseException) -> str:
 
 def _clean(text: str) -> str:
     """Lone surrogates cannot be sent to any model: replace them."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -30,6 +30,7 @@ from typing_extensions import ReadOnly, is_typeddict
 
 from agentkit_tools.context import ToolContext
 from agentkit_tools.errors import ToolDefinitionError
+from agentkit_tools.plain import plain_schema
 
 __all__ = ["Arguments", "Signature", "add_contexts", "context_parameters", "read_signature"]
 
@@ -41,19 +42,23 @@ _NO_NAN = core_schema.CoreConfig(allow_inf_nan=False)
 
 
 class _Schema(GenerateJsonSchema):
-    """Pydantic's JSON Schema without the titles it makes up from the names of parameters."""
+    """Pydantic's JSON Schema without the titles it makes up from the names of parameters, and unsorted."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
+
+    def sort(self, value: Any, parent_key: str | None = None) -> Any:
+        return value  # as it is generated: types first, and the same every time
 
 
 class _Field:
     """One property of the arguments."""
 
-    __slots__ = ("alias", "annotation", "description", "required")
+    __slots__ = ("alias", "annotation", "description", "plain", "required")
 
     def __init__(self, name: str, annotation: Any, required: bool) -> None:
         self.required = required
+        self.plain: dict[str, Any] | None = None
         self.alias: str | None = None
         self.description: str | None = None
         if get_origin(annotation) is Annotated:
@@ -103,12 +108,11 @@ class Signature:
         self.positional = None
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        fields = {
-            name: core_schema.typed_dict_field(
-                handler.generate_schema(field.annotation), required=field.required, validation_alias=field.alias
-            )
-            for name, field in self.fields.items()
-        }
+        fields = {}
+        for name, field in self.fields.items():
+            schema = handler.generate_schema(field.annotation)
+            field.plain = plain_schema(schema)
+            fields[name] = core_schema.typed_dict_field(schema, required=field.required, validation_alias=field.alias)
         if self.extras is None:
             return core_schema.typed_dict_schema(fields, extra_behavior="forbid", config=_NO_NAN)
         extras = handler.generate_schema(self.extras)
@@ -284,7 +288,12 @@ def _build(result: Signature, tool: str) -> None:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(result)  # type: ignore[arg-type]
         result.validator = adapter.validator  # type: ignore[assignment]
-        result.parameters = adapter.json_schema(schema_generator=_Schema)
+        properties = {field.alias or name: field.plain for name, field in result.fields.items()}
+        if result.extras is None and None not in properties.values():
+            required = [field.alias or name for name, field in result.fields.items() if field.required]
+            result.parameters = {"properties": properties, "required": required, "additionalProperties": False}
+        else:
+            result.parameters = adapter.json_schema(schema_generator=_Schema)
     except Exception as error:
         _explain(result, tool, error)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import partial
 from inspect import isawaitable
 from typing import Any, Generic, Unpack, cast, overload
@@ -20,7 +19,6 @@ from agentkit_tools.context import ToolContext
 from agentkit_tools.deadline import with_deadline
 from agentkit_tools.docstring import read_docstring
 from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, ToolDefinitionError
-from agentkit_tools.foreign import SchemaError, normalise
 from agentkit_tools.functions import (
     Mode,
     as_coroutine,
@@ -33,14 +31,11 @@ from agentkit_tools.functions import (
     raw,
 )
 from agentkit_tools.guard import Gates, guarded, needs_approval
-from agentkit_tools.json_schema import validator_for
 from agentkit_tools.names import wire_name
 from agentkit_tools.policy import PolicyOptions, ToolPolicy
 from agentkit_tools.problems import find_problems
-from agentkit_tools.repair import mended, without_nulls
 from agentkit_tools.result import ToolResult, cut, describe_error, to_content
 from agentkit_tools.signature import Arguments, add_contexts, context_parameters, read_signature
-from agentkit_tools.strict import strict_parameters
 from agentkit_tools.threads import DeadlineError, run_in_thread
 
 __all__ = ["Tool", "tool", "unknown_tool"]
@@ -167,6 +162,9 @@ class Tool(Generic[P, R]):
         Raises:
             ToolDefinitionError: The schema is none, describes something else than an object, or is nested too deeply.
         """
+        from agentkit_tools.foreign import SchemaError, normalise  # imported by those who need it: it is half the
+        from agentkit_tools.json_schema import validator_for  # cost of importing this package
+
         try:
             schema = normalise({"type": "object", "properties": {}} if parameters is None else parameters)
             if schema.get("type", "object") != "object":
@@ -244,6 +242,8 @@ class Tool(Generic[P, R]):
         Raises:
             ToolDefinitionError: The parameters cannot be said in that subset; every place at fault is named.
         """
+        from agentkit_tools.strict import strict_parameters
+
         if self.spec.strict:
             return self
         other = self._copy()
@@ -277,6 +277,10 @@ class Tool(Generic[P, R]):
 
     def _readings(self, text: str) -> Iterator[str]:
         """What the model may have meant by arguments that are not valid."""
+        if self._loose is None and not self.policy.repair:
+            return
+        from agentkit_tools.repair import mended, without_nulls
+
         parameters = self._loose or self.spec.parameters
         if self._loose is not None and (bare := without_nulls(text, parameters)) is not None:
             yield bare
@@ -363,6 +367,9 @@ class Tool(Generic[P, R]):
         return ToolResult(call.id, call.name, f"{self.name} failed: {describe_error(error)}", "error", error=error)
 
     def _finish(self, call: ToolCall, value: Any) -> ToolResult:
+        limit = self.policy.max_result_chars
+        if type(value) is str and value.isascii() and (limit is None or len(value) <= limit):  # most results
+            return ToolResult(call.id, call.name, value, "success", value)
         if isinstance(value, ToolResult):
             return value.answering(call)
         if isinstance(value, BaseException):
@@ -372,7 +379,6 @@ class Tool(Generic[P, R]):
         except Exception as error:
             text = f"{self.name} ran, but its result ({type(value).__name__}) cannot be shown: {describe_error(error)}"
             return ToolResult(call.id, call.name, text, "error", value, error)
-        limit = self.policy.max_result_chars
         if limit is not None and (shorter := cut(content, limit)) is not None:
             return ToolResult(call.id, call.name, shorter[0], "too_large", value, None, shorter[1])
         return ToolResult(call.id, call.name, content, "success", value)
@@ -396,6 +402,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 def unknown_tool(call: ToolCall, names: Iterable[str]) -> ToolResult:
     """Return the answer to a call of a tool that does not exist."""
+    from difflib import get_close_matches
+
     known = list(names)
     near = get_close_matches(call.name, known, n=3, cutoff=0.4)
     if near:

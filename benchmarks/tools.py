@@ -1,0 +1,253 @@
+"""W5: what it costs to build a tool and to call one.
+
+Build: a function with a docstring becomes a name, a description, a JSON Schema and a validator; the limit is pydantic's
+`TypeAdapter` on the function, asked for its schema. Invoke: JSON text becomes validated arguments and the function is
+called with them; the limit is a ready validator and the call. Call: the same through everything that makes a call
+always end, with a time limit and the idempotency key on, up to the result a model can read. Register: 1,000 tools and
+10,000, which may cost ten times as much in time and memory and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Iterable
+from types import FunctionType
+from typing import Any, Literal, NotRequired
+
+from harness import Figure, Work, figures, interleave, main
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
+
+from agentkit_prompts.messages import ToolCall
+from agentkit_tools import Tool, ToolContext
+
+VARIANTS = 64
+"""How many different calls there are, so that nobody can answer from a cache of the last one."""
+
+
+async def search(
+    query: str, limit: int = 10, tags: list[str] | None = None, unit: Literal["day", "week"] = "day"
+) -> str:
+    """Search the archive.
+
+    Args:
+        query: What to look for.
+        limit: How many hits.
+        tags: Only hits with these tags.
+        unit: How hits are grouped.
+    """
+    return query
+
+
+def fresh(number: int) -> Any:
+    """Return a function nobody has seen before, so that no schema is found in a cache."""
+    made = FunctionType(search.__code__, search.__globals__, f"search_{number}", search.__defaults__)
+    made.__annotations__ = dict(search.__annotations__)
+    made.__doc__ = search.__doc__
+    return made
+
+
+TEXTS = [
+    json.dumps({"query": f"query {n}", "limit": n, "tags": ["a", f"b{n}"], "unit": "week"}) for n in range(VARIANTS)
+]
+
+
+class Arguments(TypedDict):
+    """The arguments of `search`, by hand."""
+
+    query: str
+    limit: NotRequired[int]
+    tags: NotRequired[list[str] | None]
+    unit: NotRequired[Literal["day", "week"]]
+
+
+# Build
+
+
+def build(rounds: int) -> Iterable[Figure]:
+    """Schema and validator from a function."""
+    numbers = itertools.count()
+
+    def by_hand(n: int) -> None:
+        for _ in range(n):
+            adapter: TypeAdapter[Any] = TypeAdapter(fresh(next(numbers)))
+            adapter.json_schema()
+
+    def ours(n: int) -> None:
+        for _ in range(n):
+            Tool.from_function(fresh(next(numbers)))
+
+    candidates: dict[str, Work] = {"TypeAdapter by hand": by_hand, "agentkit": ours}
+    for name, builder in (("pydantic-ai", _pydantic_ai), ("openai-agents", _openai_agents)):
+        if (make := builder()) is not None:
+            candidates[name] = _repeat(make, numbers)
+    yield from figures("W5 build", interleave(candidates, 100, rounds), goals={"agentkit": 1.0})
+
+
+def _repeat(make: Callable[[Any], object], numbers: Iterable[int]) -> Work:
+    fresh_numbers = iter(numbers)
+
+    def work(n: int) -> None:
+        for _ in range(n):
+            make(fresh(next(fresh_numbers)))
+
+    return work
+
+
+def _pydantic_ai() -> Callable[[Any], object] | None:
+    try:
+        from pydantic_ai import Tool as PeerTool
+    except ImportError:
+        return None
+    return lambda function: PeerTool(function, takes_ctx=False)
+
+
+def _openai_agents() -> Callable[[Any], object] | None:
+    try:
+        from agents import function_tool
+    except ImportError:
+        return None
+    return lambda function: function_tool(function, strict_mode=False)
+
+
+# Invoke and call
+
+
+def invoke(rounds: int) -> Iterable[Figure]:
+    """From JSON text to the awaited function."""
+    validate = TypeAdapter(Arguments).validator.validate_json
+    tool = Tool.from_function(search)
+    read, function = tool.validate, tool.function
+
+    async def by_hand(n: int) -> None:
+        for i in range(n):
+            await search(**validate(TEXTS[i % VARIANTS]))
+
+    async def ours(n: int) -> None:
+        for i in range(n):
+            await function(**read(TEXTS[i % VARIANTS]))
+
+    candidates: dict[str, Work] = {"by hand": _run(by_hand), "agentkit": _run(ours)}
+    if (peer := _pydantic_ai()) is not None:
+        schema: Any = peer(search)
+        check = schema.function_schema.validator.validate_json
+
+        async def pydantic_ai(n: int) -> None:
+            for i in range(n):
+                await search(**check(TEXTS[i % VARIANTS]))
+
+        candidates["pydantic-ai"] = _run(pydantic_ai)
+    yield from figures("W5 invoke", interleave(candidates, 20_000, rounds), goals={"agentkit": 2.0})
+
+
+def call(rounds: int) -> Iterable[Figure]:
+    """From a model's call to the result it reads."""
+    validate = TypeAdapter(Arguments).validator.validate_json
+    plain = Tool.from_function(search)
+    limited = plain.but(timeout=30.0)
+    calls = [ToolCall(f"call_{n}", "search", text) for n, text in enumerate(TEXTS)]
+
+    async def by_hand(n: int) -> None:
+        for i in range(n):
+            text = await search(**validate(calls[i % VARIANTS].arguments))
+            {"role": "tool", "tool_call_id": calls[i % VARIANTS].id, "content": text}
+
+    def through(tool: Tool) -> Work:
+        async def ours(n: int) -> None:
+            for i in range(n):
+                one = calls[i % VARIANTS]
+                await tool.call(one, ToolContext(None, "run", one.id))
+
+        return _run(ours)
+
+    candidates: dict[str, Work] = {
+        "by hand": _run(by_hand),
+        "agentkit": through(plain),
+        "agentkit, time limit": through(limited),
+    }
+    if (peer := _openai_agents()) is not None:
+        tool: Any = peer(search)
+        from agents.tool_context import ToolContext as PeerContext
+
+        async def openai_agents(n: int) -> None:
+            for i in range(n):
+                one = calls[i % VARIANTS]
+                context: Any = PeerContext(
+                    context=None, tool_name="search", tool_call_id=one.id, tool_arguments=one.arguments
+                )
+                await tool.on_invoke_tool(context, one.arguments)
+
+        candidates["openai-agents"] = _run(openai_agents)
+    yield from figures("W5 call", interleave(candidates, 10_000, rounds))
+
+
+def threads(rounds: int) -> Iterable[Figure]:
+    """A sync function, which runs in a thread; the limit is `asyncio.to_thread`."""
+
+    def quick(query: str, limit: int = 10) -> str:
+        return query
+
+    validate = TypeAdapter(Arguments).validator.validate_json
+    tool = Tool.from_function(quick, name="search", timeout=30.0)
+    calls = [ToolCall(f"call_{n}", "search", f'{{"query": "query {n}", "limit": {n}}}') for n in range(VARIANTS)]
+
+    async def by_hand(n: int) -> None:
+        for i in range(n):
+            await asyncio.to_thread(quick, **validate(calls[i % VARIANTS].arguments))
+
+    async def ours(n: int) -> None:
+        for i in range(n):
+            one = calls[i % VARIANTS]
+            await tool.call(one, ToolContext(None, "run", one.id))
+
+    yield from figures("W5 sync call", interleave({"to_thread": _run(by_hand), "agentkit": _run(ours)}, 2_000, rounds))
+
+
+def _run(work: Callable[[int], Coroutine[Any, Any, None]]) -> Work:
+    return lambda n: asyncio.run(work(n))
+
+
+# Register
+
+REGISTER = """
+import sys, time, tracemalloc
+from agentkit_tools import Tool, by_name
+
+async def answer(**arguments): return ""
+
+parameters = {"type": "object", "properties": {"q": {"type": "string"}, "n": {"type": "integer"}}}
+def register():
+    count = int(sys.argv[1])
+    return by_name(Tool.from_json_schema(f"tool_{n}", "A tool.", parameters, answer) for n in range(count))
+
+start = time.process_time()
+kept = register()
+taken = time.process_time() - start
+del kept
+tracemalloc.start()
+kept = register()
+print(taken, tracemalloc.get_traced_memory()[0] / 2**20)
+"""
+
+
+def register(rounds: int) -> Iterable[Figure]:
+    """1,000 tools and 10,000, by name, each time in a fresh process."""
+    taken: dict[int, list[tuple[float, float]]] = {1_000: [], 10_000: []}
+    for _ in range(rounds):
+        for count, found in taken.items():
+            command = [sys.executable, "-c", REGISTER, str(count)]
+            seconds, mebibytes = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+            found.append((float(seconds), float(mebibytes)))
+    for which, what, unit in ((0, "time", "s"), (1, "memory", "MiB")):
+        few, many = (statistics.median([one[which] for one in found]) for found in taken.values())
+        yield Figure(f"W5 register, {what}", "1,000 tools", few, unit)
+        yield Figure(f"W5 register, {what}", "10,000 tools", many, unit, many / few, "at most x10", many / few <= 10)
+
+
+if __name__ == "__main__":
+    main(__doc__, {"build": build, "invoke": invoke, "call": call, "threads": threads, "register": register})
