@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -128,6 +129,8 @@ class AsyncDriver:
             last = loop.throw(Interrupted(results))
             assert isinstance(last, Append)
             await self._append(last)
+            with suppress(Interrupted):
+                loop.send(None)
         except Exception as failure:
             error.add_note(f"The results of the tool calls could not be kept: {type(failure).__name__}: {failure}")
 

@@ -38,7 +38,10 @@ class _Log:
                 pending = self.pending
                 if pending is not None:
                     if message.role == "tool":
-                        pending = pending - {message.tool_call_id} if message.tool_call_id in pending else None
+                        if message.tool_call_id in pending:
+                            pending.remove(message.tool_call_id)
+                        else:
+                            pending = None
                     elif pending:
                         pending = None
                     elif message.tool_calls:
