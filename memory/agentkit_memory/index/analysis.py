@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import unicodedata
 import zlib
-from collections.abc import Iterator
+from collections import Counter
 from functools import lru_cache
 from itertools import pairwise
 
 from agentkit_memory.index.stemmer import stem
 
-__all__ = ["terms"]
+__all__ = ["count_terms"]
 
 # Scripts written without spaces: Thai, Lao, Khmer, Japanese and Chinese. Their neighbouring pairs stand for words.
 _UNSPACED = (
@@ -34,23 +34,26 @@ _STOP_LIST = """a about above after again all also am an and any are as at be be
 _STOP_WORDS = frozenset(_STOP_LIST.split())
 
 
-def terms(text: str) -> Iterator[int]:
-    """Yield the number of each term of `text`, in order, with repetitions."""
-    text = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+def count_terms(text: str) -> dict[int, int]:
+    """Return how often each term of `text` occurs, terms being 32-bit numbers."""
+    counts: dict[int, int] = {}
+    for word, times in Counter(_words(text)).items():  # distinct words are far fewer
+        number = _number(word)
+        if number is not None:
+            counts[number] = counts.get(number, 0) + times
+    return counts
+
+
+def _words(text: str) -> list[str]:
     if text.isascii():
-        for word in _ASCII_WORD.findall(text):
-            number = _number(word)
-            if number is not None:
-                yield number
-        return
-    for word in _WORD.findall(text):
-        if _RUN.match(word):
-            for pair in pairwise(word) if len(word) > 1 else (word,):
-                yield _hash("".join(pair))
+        return _ASCII_WORD.findall(text.lower())
+    words: list[str] = []
+    for word in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
+        if len(word) > 1 and _RUN.match(word):
+            words.extend(map("".join, pairwise(word)))
         else:
-            number = _number(word)
-            if number is not None:
-                yield number
+            words.append(word)
+    return words
 
 
 @lru_cache(maxsize=1 << 16)
@@ -60,8 +63,4 @@ def _number(word: str) -> int | None:
         return None
     if not word.isascii():
         word = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", word)))
-    return _hash(stem(word[:_LONGEST]))
-
-
-def _hash(term: str) -> int:
-    return zlib.crc32(term.encode("utf-8", "surrogatepass"))
+    return zlib.crc32(stem(word[:_LONGEST]).encode("utf-8", "surrogatepass"))

@@ -5,10 +5,7 @@ The IDF is multiplied in by the index at query time, over the scope that is read
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
-
-from agentkit_memory.index.analysis import terms
+from agentkit_memory.index.analysis import count_terms
 from agentkit_memory.index.base import SparseVector
 
 __all__ = ["SPACE", "document_vector", "indexed_text", "query_vector"]
@@ -29,16 +26,14 @@ def indexed_text(title: str, text: str) -> str:
 
 def document_vector(text: str) -> SparseVector:
     """Return the weights of a text that is stored."""
-    counts = Counter(terms(text))
-    norm = _K1 * (1 - _B + _B * counts.total() / _MEAN_LENGTH)
-    return _vector((term, count * (_K1 + 1) / (count + norm)) for term, count in counts.items())
+    counts = count_terms(text)
+    norm = _K1 * (1 - _B + _B * sum(counts.values()) / _MEAN_LENGTH)
+    ordered = sorted(counts)
+    return SparseVector(ordered, [counts[term] * (_K1 + 1) / (counts[term] + norm) for term in ordered])
 
 
 def query_vector(text: str) -> SparseVector:
     """Return the weights of a question: how often each of its terms occurs. Empty if it has only stop words."""
-    return _vector((term, float(count)) for term, count in Counter(terms(text)).items())
-
-
-def _vector(weights: Iterable[tuple[int, float]]) -> SparseVector:
-    ordered = sorted(weights)
-    return SparseVector([term for term, _ in ordered], [weight for _, weight in ordered])
+    counts = count_terms(text)
+    ordered = sorted(counts)
+    return SparseVector(ordered, [float(counts[term]) for term in ordered])

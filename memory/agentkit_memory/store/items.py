@@ -21,11 +21,16 @@ _NAMESPACE = uuid.UUID("6b1c9d1e-4c63-5d0e-9d0b-3a6b8c2f7e51")
 _CHUNK = "chunk"
 
 _this_item = items.c.id == bindparam("item")
+_HASH = select(documents.c.content_hash).where(
+    documents.c.scope_id == bindparam("scope"), documents.c.uri == bindparam("uri")
+)
+_OF_DOCUMENT = select(items.c.id).where(items.c.document_id == bindparam("document"))
 _MOVE = (
     update(items)
     .where(_this_item)
     .values(position=bindparam("at"), start=bindparam("first"), end=bindparam("last"), line=bindparam("row"))
 )
+_ADD = insert(items)
 _DELETE = delete(items).where(_this_item)
 _UNINDEX = (
     update(vector_state)
@@ -51,19 +56,25 @@ class StoredItem:
     uri: str
 
 
-_READ = select(
-    items.c.id,
-    items.c.text,
-    items.c.title,
-    items.c.content_hash,
-    items.c.position,
-    items.c.start,
-    items.c.end,
-    items.c.line,
-    func.coalesce(items.c.document_id, ""),
-    func.coalesce(documents.c.source, ""),
-    func.coalesce(documents.c.uri, ""),
-).outerjoin(documents, documents.c.id == items.c.document_id)
+_READ = (
+    select(
+        items.c.id,
+        items.c.text,
+        items.c.title,
+        items.c.content_hash,
+        items.c.position,
+        items.c.start,
+        items.c.end,
+        items.c.line,
+        func.coalesce(items.c.document_id, ""),
+        func.coalesce(documents.c.source, ""),
+        func.coalesce(documents.c.uri, ""),
+    )
+    .outerjoin(documents, documents.c.id == items.c.document_id)
+    # `+ 0` keeps SQLite from reading the whole scope by its index instead of these few rows by their key.
+    .where(items.c.id.in_(bindparam("ids", expanding=True)))
+    .where((items.c.scope_id + 0).in_(bindparam("scopes", expanding=True)))
+)
 
 
 class ItemStore:
@@ -73,13 +84,19 @@ class ItemStore:
         self.database = database
         self.scope_id = scope_id
         self._scope_key = scope_key
+        new = database.insert(documents)
+        self._put = new.on_conflict_do_update(
+            index_elements=["id"],
+            set_={name: new.excluded[name] for name in ("source", "content_hash", "chunks", "ingested_at")},
+        )
+        self._enqueued = database.insert(vector_state).on_conflict_do_update(
+            index_elements=["item_id", "space"], set_={"want": func.abs(vector_state.c.want) + 1}
+        )
 
     def content_hash(self, uri: str) -> str | None:
         """Return the hash under which a document was stored, or None."""
         with self.database.read() as connection:
-            found: str | None = connection.scalar(
-                select(documents.c.content_hash).where(documents.c.scope_id == self.scope_id, documents.c.uri == uri)
-            )
+            found: str | None = connection.scalar(_HASH, {"scope": self.scope_id, "uri": uri})
         return found
 
     def replace(self, uri: str, source: str, content_hash: str, chunks: Sequence[Chunk]) -> bool:
@@ -92,11 +109,18 @@ class ItemStore:
         now = time.time()
         with self.database.write() as connection:
             self._one_writer(connection)
-            old = set(connection.scalars(select(items.c.id).where(items.c.document_id == document)))
-            row = {"source": source, "content_hash": content_hash, "chunks": len(chunks), "ingested_at": now}
-            new = self.database.insert(documents).values(id=document, scope_id=self.scope_id, uri=uri, **row)
-            known = connection.scalar(select(documents.c.id).where(documents.c.id == document)) is not None
-            connection.execute(new.on_conflict_do_update(index_elements=["id"], set_=row))
+            old = set(connection.scalars(_OF_DOCUMENT, {"document": document}))
+            known = connection.scalar(_HASH, {"scope": self.scope_id, "uri": uri}) is not None
+            row = {
+                "id": document,
+                "scope_id": self.scope_id,
+                "uri": uri,
+                "source": source,
+                "content_hash": content_hash,
+                "chunks": len(chunks),
+                "ingested_at": now,
+            }
+            connection.execute(self._put, row)
             self._remove(connection, old.difference(ids))
             moved = [(item, chunk) for item, chunk in zip(ids, chunks, strict=True) if item in old]
             if moved:
@@ -109,7 +133,7 @@ class ItemStore:
                 )
             added = [(item, chunk) for item, chunk in zip(ids, chunks, strict=True) if item not in old]
             if added:
-                connection.execute(insert(items), [self._row(item, document, chunk, now) for item, chunk in added])
+                connection.execute(_ADD, [self._row(item, document, chunk, now) for item, chunk in added])
                 self._enqueue(connection, [item for item, _ in added])
         return not known
 
@@ -125,16 +149,14 @@ class ItemStore:
         for row in gone:
             with self.database.write() as connection:
                 self._one_writer(connection)
-                self._remove(
-                    connection, connection.scalars(select(items.c.id).where(items.c.document_id == row.id)).all()
-                )
+                self._remove(connection, connection.scalars(_OF_DOCUMENT, {"document": row.id}).all())
                 connection.execute(delete(documents).where(documents.c.id == row.id))
         return [row.source for row in gone]
 
     @staticmethod
     def read(connection: Connection, ids: Sequence[str], scope_ids: Sequence[int]) -> list[StoredItem]:
         """Return those of the items that exist and belong to the given scopes."""
-        rows = connection.execute(_READ.where(items.c.id.in_(ids), items.c.scope_id.in_(scope_ids)))
+        rows = connection.execute(_READ, {"ids": list(ids), "scopes": list(scope_ids)})
         return [StoredItem(*row) for row in rows]
 
     def _one_writer(self, connection: Connection) -> None:
@@ -150,13 +172,7 @@ class ItemStore:
 
     def _enqueue(self, connection: Connection, ids: Sequence[str]) -> None:
         """Ask for the items to be indexed; one whose removal is still waiting gets the next version."""
-        new = self.database.insert(vector_state)
-        connection.execute(
-            new.on_conflict_do_update(
-                index_elements=["item_id", "space"], set_={"want": func.abs(vector_state.c.want) + 1}
-            ),
-            [{"item_id": item, "space": SPACE, "want": 1, "have": 0} for item in ids],
-        )
+        connection.execute(self._enqueued, [{"item_id": item, "space": SPACE, "want": 1, "have": 0} for item in ids])
 
     def _row(self, item: str, document: str, chunk: Chunk, now: float) -> dict[str, object]:
         return {

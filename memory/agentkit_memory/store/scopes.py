@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, select, tuple_
+from sqlalchemy import Connection, bindparam, select, tuple_
 
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
@@ -11,6 +11,9 @@ from agentkit_memory.store.tables import scopes
 __all__ = ["readable_ids", "scope_id"]
 
 _NAMES = (scopes.c.tenant, scopes.c.user, scopes.c.session, scopes.c.agent)
+
+
+_READABLE = select(scopes.c.id).where(tuple_(*_NAMES).in_(bindparam("names", expanding=True))).order_by(scopes.c.id)
 
 
 def _names(scope: Scope) -> tuple[str, str, str, str]:
@@ -45,5 +48,4 @@ def scope_id(database: Database, scope: Scope) -> int:
 
 def readable_ids(connection: Connection, scope: Scope) -> list[int]:
     """Return the numbers of the scopes that a reader in `scope` sees; a scope nobody wrote to has none."""
-    wanted = [_names(each) for each in scope.readable()]
-    return list(connection.scalars(select(scopes.c.id).where(tuple_(*_NAMES).in_(wanted)).order_by(scopes.c.id)))
+    return list(connection.scalars(_READABLE, {"names": [_names(each) for each in scope.readable()]}))

@@ -1,0 +1,159 @@
+"""What memory costs: keeping messages, storing passages, finding them again.
+
+The limit of `append` is the same statements written by hand in SQLAlchemy Core, with the same pragmas; the limit of
+`recall` is the query to the vector index alone.
+"""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import sqlalchemy as sa
+from harness import Figure, figures, interleave, main
+
+from agentkit_memory import Memory
+from agentkit_memory.index.base import Point
+from agentkit_memory.index.bm25 import document_vector, query_vector
+from agentkit_memory.index.edge import EdgeIndex
+from agentkit_memory.store.tables import branches, messages
+from agentkit_prompts.messages import MESSAGES, Message
+
+WORDS = [f"{head}{tail}" for head in "bcdfghjklmnprstvwz" for tail in ("ato", "eril", "ingo", "osk", "ulma", "yrra")]
+APPENDS = 1000
+POINTS = 10_000
+
+
+def sentence(random_: random.Random, words: int) -> str:
+    # Few words are common and most are rare, as in a language.
+    return " ".join(f"{random_.choice(WORDS)}{int(random_.paretovariate(0.7)) % 997}" for _ in range(words))
+
+
+def by_hand(path: Path) -> sa.Connection:
+    engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)), connect_args={"isolation_level": None})
+
+    @sa.event.listens_for(engine, "connect")
+    def connect(connection: sqlite3.Connection, _: object) -> None:
+        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "temp_store=MEMORY"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine.connect()
+
+
+def append(rounds: int) -> Iterator[Figure]:
+    """Appends to one conversation, one message and one idempotency key each."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        with Memory.open(home / "ours") as memory, Memory.open(home / "limit") as other:
+            ours = memory.session("s")
+            other.session("s")
+            connection = by_hand(home / "limit" / "memory.db")
+            at_head = (branches.c.id == 1, branches.c.head_seq == sa.bindparam("old"))
+            swap = sa.update(branches).where(*at_head).values(head_seq=sa.bindparam("new"))
+            add = sa.insert(messages)
+            head = 0
+
+            def hand(n: int) -> None:
+                nonlocal head
+                for _ in range(n):
+                    message = Message("user", f"message {head} " * 20)
+                    row = {
+                        "branch_id": 1,
+                        "seq": head + 1,
+                        "key": f"run:{head}",
+                        "format": 1,
+                        "body": MESSAGES.dump_json(message).decode(),
+                        "created_at": time.time(),
+                    }
+                    with connection.begin():
+                        assert connection.execute(swap, {"old": head, "new": head + 1}).rowcount == 1
+                        connection.execute(add, row)
+                    head += 1
+
+            def session(n: int) -> None:
+                for _ in range(n):
+                    number = len(ours.conversation)
+                    ours.append(Message("user", f"message {number} " * 20), key=f"run:{number}")
+
+            seconds = interleave({"Core by hand": hand, "Session.append": session}, APPENDS, rounds)
+            yield from figures("append", seconds, goals={"Session.append": 1.5})
+            connection.close()
+
+
+def ingest(rounds: int) -> Iterator[Figure]:
+    """Passages of 200 words, from Markdown files to the index."""
+    random_ = random.Random(1)
+    for files, sections in ((4, 250), (16, 250), (400, 10)):
+        taken = []
+        for _ in range(max(1, rounds // 3)):
+            with tempfile.TemporaryDirectory() as folder:
+                docs = Path(folder, "docs")
+                docs.mkdir()
+                for number in range(files):
+                    passages = [f"# Part {part}\n\n{sentence(random_, 170)}\n" for part in range(sections)]
+                    (docs / f"{number}.md").write_text("\n".join(passages))
+                with Memory.open(Path(folder, "store")) as memory:
+                    memory.recall("x")
+                    start = time.process_time()
+                    chunks = memory.ingest(docs).chunks
+                    taken.append(chunks / (time.process_time() - start))
+        rate = sorted(taken)[len(taken) // 2]
+        yield Figure("ingest", f"{files} x {sections}", rate, "chunks/s", goal="at least 2000", met=rate >= 2000)
+
+
+def recall(rounds: int) -> Iterator[Figure]:
+    """The best ten of 10,000 passages in four scopes, one of which is read."""
+    random_ = random.Random(2)
+    with tempfile.TemporaryDirectory() as folder:
+        docs = Path(folder, "docs")
+        docs.mkdir()
+        with Memory.open(Path(folder, "store")) as memory:
+            for tenant in range(4):
+                passages = [f"# Part {part}\n\n{sentence(random_, 120)}\n" for part in range(POINTS // 4)]
+                (docs / "a.md").write_text("\n".join(passages))
+                memory.within(f"tenant {tenant}").ingest(docs)
+            reader = memory.within("tenant 1")
+            index = memory._store.index()
+
+            def bare(n: int) -> None:
+                for _ in range(n):
+                    index.query(query_vector(sentence(random_, 6)), [2], 10)
+
+            def whole(n: int) -> None:
+                for _ in range(n):
+                    reader.recall(sentence(random_, 6), limit=10)
+
+            yield from figures("recall", interleave({"index alone": bare, "Memory.recall": whole}, 200, rounds))
+
+
+def sparse(rounds: int) -> Iterator[Figure]:
+    """Making the sparse vector of a passage, and writing it to the index."""
+    random_ = random.Random(3)
+    with tempfile.TemporaryDirectory() as folder:
+        index = EdgeIndex(Path(folder))
+        texts = [sentence(random_, 170) for _ in range(500)]
+
+        def vectors(n: int) -> None:
+            for number in range(n):
+                document_vector(texts[number % 500])
+
+        def upsert(n: int) -> None:
+            for _ in range(0, n, 250):
+                some = [document_vector(text) for text in random_.sample(texts, 250)]
+                ids = [f"00000000-0000-4000-8000-{random_.getrandbits(48):012x}" for _ in some]
+                index.upsert([Point(each, vector, 1) for each, vector in zip(ids, some, strict=True)])
+
+        yield from figures("sparse", interleave({"vector": vectors, "vector and upsert": upsert}, 500, rounds))
+        index.close()
+
+
+if __name__ == "__main__":
+    main(__doc__, {"append": append, "ingest": ingest, "recall": recall, "sparse": sparse})
