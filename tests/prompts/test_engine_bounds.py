@@ -1,5 +1,7 @@
 """Every template ends: bombs of all kinds stop at a limit that does not depend on the clock."""
 
+# ruff: noqa: E501 (templates are easier to read on one line)
+
 from __future__ import annotations
 
 from datetime import datetime

@@ -1,5 +1,7 @@
 """A template reads data and nothing else: every known way out of a Jinja sandbox is closed."""
 
+# ruff: noqa: E501 (templates are easier to read on one line)
+
 from __future__ import annotations
 
 import asyncio

@@ -221,6 +221,9 @@ class _Generator(Expressions):
     def visit_AssignBlock(self, node: nodes.AssignBlock, frame: Frame) -> None:
         inner = frame.inner(self.fresh("b"))
         inner.symbols.analyze_node(node)
+        if node.filter is not None:  # Jinja's symbol tables forget the filter of a set block
+            for name in node.filter.find_all(nodes.Name):
+                inner.symbols.load(name.name)
         self.enter(inner)
         self.write(f"{inner.buffer} = []", node)
         self.block(node.body, inner)
@@ -260,6 +263,7 @@ class _Generator(Expressions):
         self.level -= 1
 
     def visit_With(self, node: nodes.With, frame: Frame) -> None:
+        self.line = node.lineno
         inner = frame.inner()
         inner.symbols.analyze_node(node)
         codes = [self.expression(value, frame) for value in node.values]

@@ -43,7 +43,7 @@ class Meter:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.left = limits.steps
-        self.gate = limits.steps - _STEPS_BETWEEN_CLOCKS
+        self.gate = max(0, limits.steps - _STEPS_BETWEEN_CLOCKS)
         self.end = 0.0
         self.depth = 0
 

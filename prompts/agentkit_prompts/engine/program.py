@@ -86,7 +86,7 @@ class Program:
         """
         code = self._code
         if code is None:
-            raise TemplateError("a literal template has nothing to run: use Program.literal", file=self.file)
+            return Trace.of_literal(self.literal or "")
         trace = Trace(self._limits, code.groups, self.sites)
         try:
             code.run(values.get, trace)
@@ -103,8 +103,6 @@ class Program:
         Raises:
             TemplateError: Something is undefined, has no text, is not allowed, or takes more than the limits.
         """
-        if self.literal is not None:
-            return [self.literal] if self.literal else []
         return self.trace(values).pieces()
 
     def _located(self, code: Code, error: Exception, values: Mapping[str, object]) -> TemplateError:

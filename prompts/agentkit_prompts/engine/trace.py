@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from agentkit_prompts.engine.finalise import OPENING, is_parts, parts_of, text
-from agentkit_prompts.engine.meter import Limits, Meter
+from agentkit_prompts.engine.meter import DEFAULT, Limits, Meter
 from agentkit_prompts.engine.sites import Site
 from agentkit_prompts.engine.values import Composed, Piece, RenderedText, Trusted
 from agentkit_prompts.parts import Media, neutralise_markers
@@ -40,6 +40,16 @@ class Trace:
         self.texts: list[str] = []
         self.marks: list[Any] = []
         self.parts = []
+
+    @classmethod
+    def of_literal(cls, text: str) -> Trace:
+        """Return the trace of a template without expressions."""
+        trace = cls(DEFAULT, ((text,),), ())
+        trace.text = text
+        if text:
+            trace.texts.append(text)
+            trace.marks.append(0)
+        return trace
 
     def finish(self, loops: bool) -> None:
         """Join the text, check its length, and break markers that are only text."""
