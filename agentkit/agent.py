@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from types import NoneType
-from typing import Any, Generic, TypeAlias, cast
+from typing import Any, Generic, TypeAlias, cast, overload
 
 from typing_extensions import TypeVar
 
@@ -23,6 +23,7 @@ from agentkit_prompts.compose import Memo
 from agentkit_prompts.composition import Composition
 from agentkit_prompts.context import PromptContext, ToolSpec, UserInput
 from agentkit_prompts.conversation import Conversation
+from agentkit_prompts.examples import prepare, selecting
 from agentkit_prompts.layers import Layers
 from agentkit_prompts.leaves import TextPrompt
 from agentkit_prompts.parts import Part
@@ -57,6 +58,28 @@ class Agent(Generic[Deps, Output]):
 
     __slots__ = ("chain", "limits", "memory", "specs", "tools")
 
+    @overload
+    def __init__(
+        self,
+        model: Chain[Output],
+        *,
+        tools: Iterable[Tool | Callable[..., Any]] = ...,
+        memory: Recaller | None = ...,
+        deps: type[Deps] = ...,
+        limits: Limits = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        model: Model,
+        layers: Layers | TextPrompt | str = ...,
+        *,
+        tools: Iterable[Tool | Callable[..., Any]] = ...,
+        memory: Recaller | None = ...,
+        output: type[Output] = ...,
+        deps: type[Deps] = ...,
+        limits: Limits = ...,
+    ) -> None: ...
     def __init__(
         self,
         model: Model | Chain[Output],
@@ -64,8 +87,8 @@ class Agent(Generic[Deps, Output]):
         *,
         tools: Iterable[Tool | Callable[..., Any]] = (),
         memory: Recaller | None = None,
-        output: type[Output] = cast(Any, str),
-        deps: type[Deps] = cast(Any, NoneType),
+        output: type[Any] = str,
+        deps: type[Any] = NoneType,
         limits: Limits = _DEFAULT_LIMITS,
     ) -> None:
         del deps
@@ -148,6 +171,8 @@ class Agent(Generic[Deps, Output]):
         try:
             ctx = self.context(user_input, session)
             chain.preflight(ctx.user_input)
+            if selecting(chain.layers):
+                ctx = await prepare(chain.layers, ctx)
             memo = session.memo if session is not None else Memo()
             recalls = self.memory is not None
             loop = run_loop(chain, ctx, self.tools, limits, run_id=run_id, recalls=recalls, memo=memo)

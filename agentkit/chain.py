@@ -17,6 +17,7 @@ from agentkit_prompts.budget import Budget
 from agentkit_prompts.compose import Memo, compose
 from agentkit_prompts.composition import Composition
 from agentkit_prompts.context import PromptContext, UserInput
+from agentkit_prompts.examples import prepare, selecting
 from agentkit_prompts.frozen import freeze
 from agentkit_prompts.layers import Layers
 from agentkit_prompts.leaves import TextPrompt
@@ -53,7 +54,7 @@ class Chain(Generic[Output]):
         model: Model,
         layers: Layers | TextPrompt | str = "",
         *,
-        output: type[Output] = cast(Any, str),
+        output: type[Output] = str,  # type: ignore[assignment]  # pyright: ignore[reportArgumentType]
         tokenizer: TokenCounter | None = None,
         budget: int | Budget | None = None,
     ) -> None:
@@ -116,6 +117,8 @@ class Chain(Generic[Output]):
         if not isinstance(ctx, PromptContext):
             ctx = PromptContext(user_input=cast(UserInput, ctx))
         self.preflight(ctx.user_input)
+        if selecting(self.layers):
+            ctx = await prepare(self.layers, ctx)
         return self.parse(await self.model.request(self.compose(ctx), on_text=on_text))
 
     def parse(self, reply: Reply) -> Output:

@@ -2,11 +2,13 @@
 
 from agentkit_prompts.additional_info import AdditionalInfoPrompt
 from agentkit_prompts.base import BasePrompt, Volatility
+from agentkit_prompts.bm25 import BM25
 from agentkit_prompts.budget import Budget, Cut, Size
 from agentkit_prompts.compose import Memo, compose
 from agentkit_prompts.composition import Composition
 from agentkit_prompts.context import Document, Example, Fact, PromptContext, ToolSpec, Trust, UserInput
 from agentkit_prompts.conversation import Conversation
+from agentkit_prompts.embedder import Embedder
 from agentkit_prompts.engine import Trusted
 from agentkit_prompts.errors import (
     BudgetError,
@@ -17,7 +19,7 @@ from agentkit_prompts.errors import (
     SchemaConflict,
     TemplateError,
 )
-from agentkit_prompts.examples import ExampleSelector, ExamplesPrompt, StaticSelector
+from agentkit_prompts.examples import ExampleSelector, ExamplesPrompt, StaticSelector, prepare
 from agentkit_prompts.explain import Breakpoint, Diff, LayerRow, LayerTable, Why
 from agentkit_prompts.layers import Layers, VolatilityWarning
 from agentkit_prompts.leaves import (
@@ -29,14 +31,17 @@ from agentkit_prompts.leaves import (
     UserInputPrompt,
 )
 from agentkit_prompts.messages import Message, Role, ToolCall
+from agentkit_prompts.mmr import mmr
 from agentkit_prompts.parts import Audio, File, Image, Media, Part, Text, Url, Video, replace_markers
 from agentkit_prompts.rendered import Rendered, Span
 from agentkit_prompts.schema import JsonSchema, ParamsSchema, merge_schemas
+from agentkit_prompts.selectors import KeywordSelector, LengthSelector, MMRSelector, VectorSelector
 from agentkit_prompts.template import Template
 from agentkit_prompts.tokens import EstimateCounter, TokenCounter
 from agentkit_prompts.wrap import WrapPrompt
 
 __all__ = [
+    "BM25",
     "AdditionalInfoPrompt",
     "Audio",
     "BasePrompt",
@@ -49,6 +54,7 @@ __all__ = [
     "Cut",
     "Diff",
     "Document",
+    "Embedder",
     "EstimateCounter",
     "Example",
     "ExampleSelector",
@@ -57,11 +63,14 @@ __all__ = [
     "File",
     "Image",
     "JsonSchema",
+    "KeywordSelector",
     "KnowledgePrompt",
     "KwargsError",
     "LayerRow",
     "LayerTable",
     "Layers",
+    "LengthSelector",
+    "MMRSelector",
     "Media",
     "MediaError",
     "Memo",
@@ -91,6 +100,7 @@ __all__ = [
     "Url",
     "UserInput",
     "UserInputPrompt",
+    "VectorSelector",
     "Video",
     "Volatility",
     "VolatilityWarning",
@@ -98,5 +108,7 @@ __all__ = [
     "WrapPrompt",
     "compose",
     "merge_schemas",
+    "mmr",
+    "prepare",
     "replace_markers",
 ]

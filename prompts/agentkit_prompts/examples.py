@@ -139,48 +139,44 @@ class _Selection(NamedTuple):
 
 
 _KEPT = "_selections"
+"""Where a context keeps what was selected, by id of the prompt: beside its fields, so that `evolve` hands it on."""
 
 
-class _Selections(dict[int, _Selection]):
-    """By id of the prompt. Kept beside the fields of a context, so that `evolve` hands it on; it does not travel."""
-
-    def __reduce__(self) -> tuple[type[_Selections], tuple[()]]:
-        return _Selections, ()
-
-
-def _selections(ctx: PromptContext) -> _Selections:
-    selections: _Selections = ctx.__dict__.setdefault(_KEPT, _Selections())
+def _selections(ctx: PromptContext) -> dict[int, _Selection]:
+    selections: dict[int, _Selection] = ctx.__dict__.setdefault(_KEPT, {})
     return selections
 
 
 def selecting(layers: Layers) -> tuple[ExamplesPrompt, ...]:
-    """Return the prompts of `layers` whose selector looks at the query."""
-    found = {
-        id(prompt): prompt
-        for _, prompt in layers.walk()
-        if isinstance(prompt, ExamplesPrompt) and type(prompt.selector) is not StaticSelector
-    }
-    return tuple(found.values())
+    """Return the prompts of `layers` whose selector looks at the query; found once per layers."""
+    known: tuple[ExamplesPrompt, ...] | None = layers.__dict__.get("_selecting")
+    if known is None:
+        prompts = [prompt for _, prompt in layers.walk() if isinstance(prompt, ExamplesPrompt)]
+        found = {id(prompt): prompt for prompt in prompts if type(prompt.selector) is not StaticSelector}
+        known = layers.__dict__["_selecting"] = tuple(found.values())
+    return known
 
 
 async def prepare(layers: Layers, ctx: PromptContext) -> PromptContext:
     """Return `ctx` with the examples of every prompt of `layers` selected, awaiting selectors that need it.
 
-    Selectors that may block run in a thread, all of them at the same time. The contexts that evolve from the returned
-    one keep what was selected, as long as user input and examples stay the same.
+    Selectors that may block run in a thread, all of them at the same time. Contexts that evolve from the returned one
+    keep what was selected, as long as the text of the input and the pool stay the same.
 
     Raises:
         PromptError: A selector failed.
     """
-    prompts = selecting(layers)
-    if not prompts:
+    if not selecting(layers):
         return ctx
     import asyncio
 
-    query = ctx.user_input.text
+    query, known = ctx.user_input.text, _selections(ctx)
 
     async def selection(prompt: ExamplesPrompt) -> _Selection:
         selector, pool = prompt.selector, prompt.pool(ctx)
+        before = known.get(id(prompt))
+        if before is not None and before.answers(prompt, query, pool):
+            return before
         if getattr(selector, "blocking", False):
             selected = await asyncio.to_thread(_select, selector, query, pool)
         else:
@@ -194,14 +190,12 @@ async def prepare(layers: Layers, ctx: PromptContext) -> PromptContext:
                 raise _failed(selector, error) from error
         return _Selection(prompt, query, pool, _checked(selector, selected))
 
-    found = await asyncio.gather(*[selection(prompt) for prompt in prompts], return_exceptions=True)
+    found = await asyncio.gather(*[selection(prompt) for prompt in selecting(layers)], return_exceptions=True)
     for item in found:
         if isinstance(item, BaseException):
             raise item
-    selections = _Selections(_selections(ctx))  # a copy: what `ctx` was prepared for stays as it is
-    selections.update((id(item.prompt), item) for item in cast(list[_Selection], found))
-    prepared = ctx.evolve()
-    prepared.__dict__[_KEPT] = selections
+    prepared = ctx.evolve()  # with selections of its own: what `ctx` was prepared for stays as it is
+    prepared.__dict__[_KEPT] = known | {id(item.prompt): item for item in cast(list[_Selection], found)}
     return prepared
 
 
