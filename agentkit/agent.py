@@ -19,7 +19,7 @@ from agentkit.limits import Limits
 from agentkit.loop import RunResult, run_loop
 from agentkit.models.base import Model
 from agentkit.session import Session
-from agentkit_prompts.compose import Memo
+from agentkit_prompts.composer import Memo
 from agentkit_prompts.composition import Composition
 from agentkit_prompts.context import PromptContext, ToolSpec, UserInput
 from agentkit_prompts.conversation import Conversation

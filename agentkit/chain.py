@@ -14,7 +14,7 @@ from agentkit.errors import AgentDefinitionError, OutputError
 from agentkit.models.base import Model, Reply
 from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.budget import Budget
-from agentkit_prompts.compose import Memo, compose
+from agentkit_prompts.composer import Memo, compose
 from agentkit_prompts.composition import Composition
 from agentkit_prompts.context import PromptContext, UserInput
 from agentkit_prompts.examples import prepare, selecting

@@ -1,0 +1,105 @@
+"""What type checkers must infer. Checked by `./scripts/check`, never run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from typing import assert_type
+
+from pydantic import BaseModel
+
+from agentkit import (
+    Agent,
+    Chain,
+    Event,
+    InMemorySession,
+    Model,
+    RunFinished,
+    RunResult,
+    ScriptedModel,
+    Session,
+    Tool,
+    ToolContext,
+    tool,
+)
+from agentkit.memory import Memory
+
+
+class City(BaseModel):
+    name: str
+
+
+@dataclass
+class Db:
+    url: str
+
+
+@tool
+def count(table: str, context: ToolContext[Db]) -> int:
+    """Count rows."""
+    assert_type(context.deps, Db)
+    return len(table)
+
+
+@tool(timeout=3)
+async def fetch(url: str) -> str:
+    """Fetch a page."""
+    return url
+
+
+def plain(text: str) -> str:
+    """Return it."""
+    return text
+
+
+async def agents(model: Model) -> None:
+    text = Agent(model, "x")
+    assert_type(text, Agent[None, str])
+    assert_type(text.run_sync("hi"), RunResult[str])
+    assert_type((await text.run("hi")).output, str)
+
+    typed = Agent(model, "x", tools=[count, fetch, plain], output=City, deps=Db)
+    assert_type(typed, Agent[Db, City])
+    assert_type(typed.run_sync("hi", deps=Db("sqlite://")).output, City)
+    assert_type(typed.run_sync("hi", deps=Db("sqlite://")).output.name, str)
+    typed.run_sync("hi", deps="wrong")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+    only_deps = Agent(model, deps=Db)
+    assert_type(only_deps, Agent[Db, str])
+    assert_type(Agent(model, output=list[int]).run_sync("hi").output, list[int])
+
+
+async def chains(model: Model) -> None:
+    assert_type(Chain(model, "x"), Chain[str])
+    chain = Chain(model, "x", output=City)
+    assert_type(chain, Chain[City])
+    assert_type(await chain.run("hi"), City)
+    assert_type(Agent(chain), Agent[None, City])
+    assert_type(Agent(chain, deps=Db), Agent[Db, City])
+
+
+async def events(model: Model) -> None:
+    stream = Agent(model, output=City).stream("hi")
+    assert_type(stream, AsyncGenerator[Event[City], None])
+    async for event in stream:
+        if isinstance(event, RunFinished):
+            assert_type(event.result.output, City)
+
+    def listen(event: Event) -> None:
+        """Hear the events of any agent."""
+
+    Agent(model, output=City).run_sync("hi", on_event=listen)
+    Agent(model).run_sync("hi", on_event=listen)
+
+
+def tools() -> None:
+    assert_type(count("users", ToolContext(Db(""))), int)
+    assert_type(fetch.policy.timeout, float | None)
+    some: Tool = count
+    functions: list[Callable[..., object]] = [plain, some]
+    Agent(ScriptedModel([]), tools=functions)
+
+
+def sessions(memory: Memory) -> None:
+    both: list[Session] = [InMemorySession(), memory.session("s")]
+    Agent(ScriptedModel([])).run_sync("hi", session=both[0])
