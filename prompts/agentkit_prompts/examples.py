@@ -143,17 +143,17 @@ _KEPT = "_selections"
 
 
 def _selections(ctx: PromptContext) -> dict[int, _Selection]:
-    selections: dict[int, _Selection] = ctx.__dict__.setdefault(_KEPT, {})
+    selections: dict[int, _Selection] = vars(ctx).setdefault(_KEPT, {})
     return selections
 
 
 def selecting(layers: Layers) -> tuple[ExamplesPrompt, ...]:
     """Return the prompts of `layers` whose selector looks at the query; found once per layers."""
-    known: tuple[ExamplesPrompt, ...] | None = layers.__dict__.get("_selecting")
+    known: tuple[ExamplesPrompt, ...] | None = vars(layers).get("_selecting")
     if known is None:
         prompts = [prompt for _, prompt in layers.walk() if isinstance(prompt, ExamplesPrompt)]
         found = {id(prompt): prompt for prompt in prompts if type(prompt.selector) is not StaticSelector}
-        known = layers.__dict__["_selecting"] = tuple(found.values())
+        known = vars(layers)["_selecting"] = tuple(found.values())
     return known
 
 
@@ -195,7 +195,7 @@ async def prepare(layers: Layers, ctx: PromptContext) -> PromptContext:
         if isinstance(item, BaseException):
             raise item
     prepared = ctx.evolve()  # with selections of its own: what `ctx` was prepared for stays as it is
-    prepared.__dict__[_KEPT] = known | {id(item.prompt): item for item in cast(list[_Selection], found)}
+    vars(prepared)[_KEPT] = known | {id(item.prompt): item for item in cast(list[_Selection], found)}
     return prepared
 
 
