@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agentkit_prompts.compose import compose
+from agentkit_prompts.composer import compose
 from agentkit_prompts.composition import Composition
 from agentkit_prompts.context import Document, PromptContext, UserInput
 from agentkit_prompts.conversation import Conversation

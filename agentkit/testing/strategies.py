@@ -99,14 +99,14 @@ def hostile_texts(max_pieces: int = 4) -> SearchStrategy[str]:
 
 
 def media() -> SearchStrategy[Image | Audio | Video | File]:
-    """Images, audio, video and files from bytes and URLs; contents and names repeat, so that ids collide on purpose."""
-    sources = st.sampled_from([b"", b"a", b"b", b"<|media:", "https://example.org/a.png", "data:image/png;base64,YQ=="])
+    """Images, audio, video and files from bytes and URLs; contents and names repeat, so that ids meet on purpose."""
+    kinds = st.sampled_from([Image, Audio, Video, File])
+    contents = st.sampled_from([b"", b"a", b"<|media:"])
+    urls = st.sampled_from(["https://example.org/a.png", "data:image/png;base64,YQ=="])
     names = st.none() | st.sampled_from(["a.png", "[x]", "<|media:", "\ud800", "n\nm", "a" * 100])
-    return st.builds(
-        lambda kind, source, name: kind(source, name=name),
-        st.sampled_from([Image, Audio, Video, File]),
-        sources,
-        names,
+    return st.one_of(
+        st.builds(lambda kind, data, name: kind(kind.__name__.encode() + data, name=name), kinds, contents, names),
+        st.builds(lambda kind, url, name: kind(url, name=name), kinds, urls, names),
     )
 
 
