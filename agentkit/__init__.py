@@ -1,43 +1,50 @@
 """agentkit: tool-calling agents whose prompt is a typed, layered, inspectable tree."""
 
-from agentkit.agent import Agent
-from agentkit.chain import Chain
-from agentkit.drivers.aio import Approver, Recaller
-from agentkit.errors import AgentDefinitionError, AgentError, LimitExceeded, OutputError, SessionBusy
-from agentkit.events import (
-    Event,
-    ModelReplied,
-    PromptComposed,
-    Recalled,
-    RunFinished,
-    TextDelta,
-    ToolFinished,
-    ToolStarted,
-)
-from agentkit.limits import Limits
-from agentkit.loop import RunResult
-from agentkit.models.base import Model, Reply, Usage
-from agentkit.models.errors import (
-    ModelAuthError,
-    ModelError,
-    ModelInterrupted,
-    ModelRateLimited,
-    ModelReplyError,
-    ModelRequestError,
-    ModelUnavailable,
-)
-from agentkit.models.offline import OfflineModel
-from agentkit.models.openai import OpenAIModel
-from agentkit.models.scripted import ScriptedModel
-from agentkit.session import InMemorySession, Session
-from agentkit_prompts.composition import Composition
-from agentkit_prompts.context import Document, Example, Fact, PromptContext, ToolSpec, UserInput
-from agentkit_prompts.conversation import Conversation
-from agentkit_prompts.layers import Layers
-from agentkit_prompts.messages import Message, ToolCall
-from agentkit_tools.context import ToolContext
-from agentkit_tools.result import ToolResult
-from agentkit_tools.tool import Tool, tool
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentkit_prompts.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from agentkit.agent import Agent
+    from agentkit.chain import Chain
+    from agentkit.drivers.aio import Approver, Recaller
+    from agentkit.errors import AgentDefinitionError, AgentError, LimitExceeded, OutputError, SessionBusy
+    from agentkit.events import (
+        Event,
+        ModelReplied,
+        PromptComposed,
+        Recalled,
+        RunFinished,
+        TextDelta,
+        ToolFinished,
+        ToolStarted,
+    )
+    from agentkit.limits import Limits
+    from agentkit.loop import RunResult
+    from agentkit.models.base import Model, Reply, Usage
+    from agentkit.models.errors import (
+        ModelAuthError,
+        ModelError,
+        ModelInterrupted,
+        ModelRateLimited,
+        ModelReplyError,
+        ModelRequestError,
+        ModelUnavailable,
+    )
+    from agentkit.models.offline import OfflineModel
+    from agentkit.models.openai import OpenAIModel
+    from agentkit.models.scripted import ScriptedModel
+    from agentkit.session import InMemorySession, Session
+    from agentkit_prompts.composition import Composition
+    from agentkit_prompts.context import Document, Example, Fact, PromptContext, ToolSpec, UserInput
+    from agentkit_prompts.conversation import Conversation
+    from agentkit_prompts.layers import Layers
+    from agentkit_prompts.messages import Message, ToolCall
+    from agentkit_tools.context import ToolContext
+    from agentkit_tools.result import ToolResult
+    from agentkit_tools.tool import Tool, tool
 
 __version__ = "0.1.0"
 
@@ -92,3 +99,33 @@ __all__ = [
     "UserInput",
     "tool",
 ]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "agentkit.agent": "Agent",
+        "agentkit.chain": "Chain",
+        "agentkit.drivers.aio": "Approver Recaller",
+        "agentkit.errors": "AgentDefinitionError AgentError LimitExceeded OutputError SessionBusy",
+        "agentkit.events": "Event ModelReplied PromptComposed Recalled RunFinished TextDelta ToolFinished ToolStarted",
+        "agentkit.limits": "Limits",
+        "agentkit.loop": "RunResult",
+        "agentkit.models.base": "Model Reply Usage",
+        "agentkit.models.errors": (
+            "ModelAuthError ModelError ModelInterrupted ModelRateLimited ModelReplyError ModelRequestError "
+            "ModelUnavailable"
+        ),
+        "agentkit.models.offline": "OfflineModel",
+        "agentkit.models.openai": "OpenAIModel",
+        "agentkit.models.scripted": "ScriptedModel",
+        "agentkit.session": "InMemorySession Session",
+        "agentkit_prompts.composition": "Composition",
+        "agentkit_prompts.context": "Document Example Fact PromptContext ToolSpec UserInput",
+        "agentkit_prompts.conversation": "Conversation",
+        "agentkit_prompts.layers": "Layers",
+        "agentkit_prompts.messages": "Message ToolCall",
+        "agentkit_tools.context": "ToolContext",
+        "agentkit_tools.result": "ToolResult",
+        "agentkit_tools.tool": "Tool tool",
+    },
+)

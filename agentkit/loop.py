@@ -15,7 +15,7 @@ from agentkit.effects import Append, AskApproval, CallModel, CallTools, Effect, 
 from agentkit.errors import LimitExceeded, OutputError
 from agentkit.limits import Limits
 from agentkit.models.base import Reply, Usage
-from agentkit_prompts.compose import Memo
+from agentkit_prompts.composer import Memo
 from agentkit_prompts.composition import Composition
 from agentkit_prompts.context import PromptContext
 from agentkit_prompts.conversation import Conversation

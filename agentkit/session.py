@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from agentkit_prompts.compose import Memo
+from agentkit_prompts.composer import Memo
 from agentkit_prompts.conversation import Conversation
 from agentkit_prompts.messages import Message
 

@@ -6,7 +6,7 @@ import sys
 
 __all__ = ["main"]
 
-_NEEDS = frozenset({"click", "rich", "typer"})
+_NEEDS = frozenset({"rich", "typer"})
 
 
 def main() -> None:
@@ -14,7 +14,7 @@ def main() -> None:
     try:
         from agentkit.cli.app import run
     except ModuleNotFoundError as error:
-        if error.name not in _NEEDS:
+        if (error.name or "").partition(".")[0] not in _NEEDS:
             raise
         sys.exit('agentkit: the command line needs the extra `cli`: pip install "agentkit-prompt-tree[cli]"')
     run()

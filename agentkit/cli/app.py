@@ -23,7 +23,7 @@ from agentkit.cli.errors import LIBRARY_ERRORS
 from agentkit.cli.screen import complain, layer_table, note, plain, prepare, put
 from agentkit.models.offline import OfflineModel
 from agentkit_memory import IngestProgress, IngestReport, Memory
-from agentkit_prompts.compose import compose as fit_into
+from agentkit_prompts.composer import compose as fit_into
 from agentkit_prompts.composition import Composition
 
 __all__ = ["app", "run"]

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from agentkit_memory.errors import HeadMoved, KeyReused, StoreError
 from agentkit_memory.scope import check_name
-from agentkit_prompts.compose import Memo
+from agentkit_prompts.composer import Memo
 from agentkit_prompts.conversation import Conversation
 from agentkit_prompts.messages import Message
 

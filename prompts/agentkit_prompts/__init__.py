@@ -1,44 +1,51 @@
 """Layer 1 of agentkit: the prompt as a typed, layered, inspectable tree. Import it as `agentkit.prompts`."""
 
-from agentkit_prompts.additional_info import AdditionalInfoPrompt
-from agentkit_prompts.base import BasePrompt, Volatility
-from agentkit_prompts.bm25 import BM25
-from agentkit_prompts.budget import Budget, Cut, Size
-from agentkit_prompts.compose import Memo, compose
-from agentkit_prompts.composition import Composition
-from agentkit_prompts.context import Document, Example, Fact, PromptContext, ToolSpec, Trust, UserInput
-from agentkit_prompts.conversation import Conversation
-from agentkit_prompts.embedder import Embedder
-from agentkit_prompts.engine import Trusted
-from agentkit_prompts.errors import (
-    BudgetError,
-    KwargsError,
-    MediaError,
-    MessageError,
-    PromptError,
-    SchemaConflict,
-    TemplateError,
-)
-from agentkit_prompts.examples import ExampleSelector, ExamplesPrompt, StaticSelector, prepare
-from agentkit_prompts.explain import Breakpoint, Diff, LayerRow, LayerTable, Why
-from agentkit_prompts.layers import Layers, VolatilityWarning
-from agentkit_prompts.leaves import (
-    ConversationPrompt,
-    KnowledgePrompt,
-    MemoPrompt,
-    TextPrompt,
-    ToolPrompt,
-    UserInputPrompt,
-)
-from agentkit_prompts.messages import Message, Role, ToolCall
-from agentkit_prompts.mmr import mmr
-from agentkit_prompts.parts import Audio, File, Image, Media, Part, Text, Url, Video, replace_markers
-from agentkit_prompts.rendered import Rendered, Span
-from agentkit_prompts.schema import JsonSchema, ParamsSchema, merge_schemas
-from agentkit_prompts.selectors import KeywordSelector, LengthSelector, MMRSelector, VectorSelector
-from agentkit_prompts.template import Template
-from agentkit_prompts.tokens import EstimateCounter, TokenCounter
-from agentkit_prompts.wrap import WrapPrompt
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentkit_prompts.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from agentkit_prompts.additional_info import AdditionalInfoPrompt
+    from agentkit_prompts.base import BasePrompt, Volatility
+    from agentkit_prompts.bm25 import BM25
+    from agentkit_prompts.budget import Budget, Cut, Size
+    from agentkit_prompts.composer import Memo, compose
+    from agentkit_prompts.composition import Composition
+    from agentkit_prompts.context import Document, Example, Fact, PromptContext, ToolSpec, Trust, UserInput
+    from agentkit_prompts.conversation import Conversation
+    from agentkit_prompts.diversity import mmr
+    from agentkit_prompts.embedder import Embedder
+    from agentkit_prompts.engine import Trusted
+    from agentkit_prompts.errors import (
+        BudgetError,
+        KwargsError,
+        MediaError,
+        MessageError,
+        PromptError,
+        SchemaConflict,
+        TemplateError,
+    )
+    from agentkit_prompts.examples import ExampleSelector, ExamplesPrompt, StaticSelector, prepare
+    from agentkit_prompts.explain import Breakpoint, Diff, LayerRow, LayerTable, Why
+    from agentkit_prompts.layers import Layers, VolatilityWarning
+    from agentkit_prompts.leaves import (
+        ConversationPrompt,
+        KnowledgePrompt,
+        MemoPrompt,
+        TextPrompt,
+        ToolPrompt,
+        UserInputPrompt,
+    )
+    from agentkit_prompts.messages import Message, Role, ToolCall
+    from agentkit_prompts.parts import Audio, File, Image, Media, Part, Text, Url, Video, replace_markers
+    from agentkit_prompts.rendered import Rendered, Span
+    from agentkit_prompts.schema import JsonSchema, ParamsSchema, merge_schemas
+    from agentkit_prompts.selectors import KeywordSelector, LengthSelector, MMRSelector, VectorSelector
+    from agentkit_prompts.template import Template
+    from agentkit_prompts.tokens import EstimateCounter, TokenCounter
+    from agentkit_prompts.wrap import WrapPrompt
 
 __all__ = [
     "BM25",
@@ -112,3 +119,37 @@ __all__ = [
     "prepare",
     "replace_markers",
 ]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "agentkit_prompts.additional_info": "AdditionalInfoPrompt",
+        "agentkit_prompts.base": "BasePrompt Volatility",
+        "agentkit_prompts.bm25": "BM25",
+        "agentkit_prompts.budget": "Budget Cut Size",
+        "agentkit_prompts.composer": "Memo compose",
+        "agentkit_prompts.composition": "Composition",
+        "agentkit_prompts.context": "Document Example Fact PromptContext ToolSpec Trust UserInput",
+        "agentkit_prompts.conversation": "Conversation",
+        "agentkit_prompts.embedder": "Embedder",
+        "agentkit_prompts.engine": "Trusted",
+        "agentkit_prompts.errors": (
+            "BudgetError KwargsError MediaError MessageError PromptError SchemaConflict TemplateError"
+        ),
+        "agentkit_prompts.examples": "ExampleSelector ExamplesPrompt StaticSelector prepare",
+        "agentkit_prompts.explain": "Breakpoint Diff LayerRow LayerTable Why",
+        "agentkit_prompts.layers": "Layers VolatilityWarning",
+        "agentkit_prompts.leaves": (
+            "ConversationPrompt KnowledgePrompt MemoPrompt TextPrompt ToolPrompt UserInputPrompt"
+        ),
+        "agentkit_prompts.messages": "Message Role ToolCall",
+        "agentkit_prompts.diversity": "mmr",
+        "agentkit_prompts.parts": "Audio File Image Media Part Text Url Video replace_markers",
+        "agentkit_prompts.rendered": "Rendered Span",
+        "agentkit_prompts.schema": "JsonSchema ParamsSchema merge_schemas",
+        "agentkit_prompts.selectors": "KeywordSelector LengthSelector MMRSelector VectorSelector",
+        "agentkit_prompts.template": "Template",
+        "agentkit_prompts.tokens": "EstimateCounter TokenCounter",
+        "agentkit_prompts.wrap": "WrapPrompt",
+    },
+)

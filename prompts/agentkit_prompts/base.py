@@ -46,7 +46,7 @@ class BasePrompt(_Model, ABC):
             a params schema that would refuse the context.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
 
     supplies: ClassVar[frozenset[str]] = frozenset()
     """Names that `values` adds to those of the context."""

@@ -10,18 +10,6 @@ from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.budget import Budget
 from agentkit_prompts.context import PromptContext, ToolSpec
 from agentkit_prompts.conversation import Conversation
-from agentkit_prompts.explain import (
-    Breakpoint,
-    Diff,
-    LayerTable,
-    Trim,
-    Why,
-    breakpoints,
-    diff,
-    layer_table,
-    prefix,
-    why,
-)
 from agentkit_prompts.messages import Message
 from agentkit_prompts.parts import Media, Part, Text, neutralise_markers
 from agentkit_prompts.rendered import Rendered, Segment, Span, tile
@@ -32,6 +20,7 @@ from agentkit_prompts.template import MediaTable, media_table
 from agentkit_prompts.tokens import MESSAGE_OVERHEAD, TokenCounter, message_tokens, tool_tokens
 
 if TYPE_CHECKING:
+    from agentkit_prompts.explain import Breakpoint, Diff, LayerTable, Trim, Why
     from agentkit_prompts.layers import Layers
 
 __all__ = ["Composition"]
@@ -203,30 +192,43 @@ class Composition:
 
         Rows stand in the order they are sent; their tokens add up to `tokens`. `print(...)` draws it.
         """
+        from agentkit_prompts.explain import layer_table
+
         return layer_table(self)
 
     def why(self, pointer: str) -> Why:
         """Say where a part of the context, such as `documents[3]`, shows up, or why it does not."""
+        from agentkit_prompts.explain import why
+
         return why(self, pointer)
 
     def diff(self, previous: Composition) -> Diff:
         """Return the first layer in which this differs from an earlier composition, and the tokens before it."""
+        from agentkit_prompts.explain import diff
+
         return diff(self, previous)
 
     @property
     def breakpoints(self) -> tuple[Breakpoint, ...]:
         """At most four points up to which the payload stays the same for a while."""
+        from agentkit_prompts.explain import breakpoints
+
         return breakpoints(self)
 
     @property
     def prefix_hash(self) -> str:
         """Hash of what comes before the first thing that changes every turn: what a provider can keep cached."""
-        return prefix(self)[0]
+        return self._prefix()[0]
 
     @property
     def prefix_tokens(self) -> int:
         """Tokens of what `prefix_hash` covers."""
-        return prefix(self)[1]
+        return self._prefix()[1]
+
+    def _prefix(self) -> tuple[str, int]:
+        from agentkit_prompts.explain import prefix
+
+        return prefix(self)
 
     @property
     def versions(self) -> dict[str, str]:
@@ -260,6 +262,18 @@ class Composition:
     def to_openai(self) -> dict[str, Any]:
         """Return the payload of a chat-completions request: `messages`, and `tools` where there are any."""
         return openai_payload(self)
+
+    def to_anthropic(self) -> dict[str, Any]:
+        """Return the payload of an Anthropic messages request: `messages`, and `system` and `tools` where there are."""
+        from agentkit_prompts.targets.anthropic import anthropic_payload
+
+        return anthropic_payload(self)
+
+    def to_sample(self, reply: Message | str) -> dict[str, Any]:
+        """Return a fine-tuning row: `messages`, `tools`, and `text` with the `loss_spans` that the assistant said."""
+        from agentkit_prompts.targets.sample import sample
+
+        return sample(self, reply)
 
     def to_text(self) -> str:
         """Return everything as one string with plain roles."""

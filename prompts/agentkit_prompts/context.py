@@ -272,7 +272,9 @@ def _set_fields(model: BaseModel, fields: dict[str, Any], given: set[str]) -> No
 class UserInput(BaseModel):
     """What the user sent: text or content parts, and structured extras that prompts may require."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", arbitrary_types_allowed=True, populate_by_name=True, defer_build=True
+    )
 
     input: Annotated[str | tuple[Part, ...], PlainValidator(_parts)]
     """Text, or parts in the order the user gave them."""
@@ -331,7 +333,9 @@ class PromptContext(BaseModel):
 
     __slots__ = ("_selections", "_view")
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", arbitrary_types_allowed=True, populate_by_name=True, defer_build=True
+    )
 
     user_input: Annotated[UserInput, PlainValidator(_user_input)]
     """What the user sent now. A str or a mapping is accepted."""

@@ -60,7 +60,7 @@ class Layers(BaseModel):
 
     __slots__ = ("_plan",)
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
 
     system: Prompts = ()
     conversation: bool = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from pydantic import TypeAdapter
 
@@ -101,5 +101,14 @@ def _as_parts(content: object, role: str) -> tuple[Part, ...]:
     return parts
 
 
-MESSAGES: TypeAdapter[Message] = TypeAdapter(Message)
-"""Reads and writes the stored form of one message."""
+if TYPE_CHECKING:
+    MESSAGES: TypeAdapter[Message]
+    """Reads and writes the stored form of one message."""
+
+
+def __getattr__(name: str) -> TypeAdapter[Message]:
+    """Build `MESSAGES` when it is first asked for: it takes longer than the rest of this module."""
+    if name != "MESSAGES":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    adapter = globals()["MESSAGES"] = TypeAdapter(Message)
+    return adapter

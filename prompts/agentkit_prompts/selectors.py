@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.bm25 import BM25, words
 from agentkit_prompts.context import Example
+from agentkit_prompts.diversity import mmr
 from agentkit_prompts.embedder import Embedder, Vectors, cosine, drive
 from agentkit_prompts.errors import PromptError
-from agentkit_prompts.mmr import mmr
 from agentkit_prompts.tokens import ESTIMATE, TokenCounter
 
 __all__ = ["KeywordSelector", "LengthSelector", "MMRSelector", "VectorSelector"]
