@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from laws import law
+from test_composition_laws import tiles, without_orphans
 
 from agentkit.prompts import (
     BudgetError,
@@ -29,8 +32,6 @@ from agentkit.prompts import (
 )
 from agentkit.testing import strategies as some
 from agentkit_prompts.budget import Budget, Size
-from laws import law
-from test_composition_laws import tiles, without_orphans
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.layers.VolatilityWarning")
 
@@ -239,7 +240,7 @@ def test_minimums_that_cannot_fit_are_all_named() -> None:
 def test_the_least_that_is_named_is_exactly_enough() -> None:
     layers = Layers("Be brief.")
     ctx = PromptContext(user_input="hello there")
-    with pytest.raises(BudgetError, match="needs (\\d+) tokens"):
+    with pytest.raises(BudgetError, match=r"needs (\d+) tokens"):
         compose(layers, ctx, budget=3)
 
 
@@ -362,7 +363,7 @@ def test_history_starts_at_points_its_content_decides() -> None:
         composition = compose(layers, PromptContext(user_input="x", conversation=history), budget=2_000)
         assert composition.tokens <= 2_000
         firsts.append(composition.messages[1].text)
-    changes = sum(a != b for a, b in zip(firsts, firsts[1:], strict=False))
+    changes = sum(a != b for a, b in itertools.pairwise(firsts))
     assert 0 < changes < 40
     again = compose(layers, PromptContext(user_input="x", conversation=list(history)), budget=2_000)
     assert again.messages[1].text == firsts[-1]

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from laws import law
 
 from agentkit.prompts import Composition, Conversation, Layers, Message, PromptContext, Text, UserInput, compose
 from agentkit.testing import strategies as some
-from laws import law
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.layers.VolatilityWarning")
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from laws import law
 
 from agentkit.prompts import (
     AdditionalInfoPrompt,
@@ -32,7 +33,6 @@ from agentkit.prompts import (
     compose,
 )
 from agentkit.testing import strategies as some
-from laws import law
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.layers.VolatilityWarning")
 
