@@ -17,7 +17,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AnyUrl, Field, PlainSerializer, PlainValidator
+from pydantic import Field, PlainSerializer, PlainValidator
+from pydantic_core import Url
 
 from agentkit_prompts.errors import MediaError
 
@@ -38,7 +39,6 @@ __all__ = [
     "replace_markers",
 ]
 
-Url = AnyUrl
 Source: TypeAlias = Path | Url | bytes
 MediaKind = Literal["image", "audio", "video", "file"]
 
@@ -73,7 +73,7 @@ def _storable(source: Source) -> dict[str, str]:
 
 
 def _stored(value: Any) -> Source:
-    if isinstance(value, Path | AnyUrl | bytes):
+    if isinstance(value, Path | Url | bytes):
         return value
     if isinstance(value, dict) and len(value) == 1:
         ((form, text),) = value.items()
@@ -124,7 +124,9 @@ class Media:
             object.__setattr__(self, "source", Path(source))
         elif isinstance(source, bytearray | memoryview):
             object.__setattr__(self, "source", bytes(source))
-        elif not isinstance(source, Path | AnyUrl | bytes):
+        elif hasattr(source, "unicode_string") and not isinstance(source, Url):  # pydantic's own URL types
+            object.__setattr__(self, "source", Url(str(source)))
+        elif not isinstance(source, Path | Url | bytes):
             raise MediaError(f"{type(self).__name__}: expected a Path, a Url or bytes, got {type(source).__name__}")
 
     @property
@@ -149,7 +151,7 @@ class Media:
         name = self.name
         if name is None and isinstance(self.source, Path):
             name = self.source.name
-        if name is None and isinstance(self.source, AnyUrl) and self.source.scheme != "data":
+        if name is None and isinstance(self.source, Url) and self.source.scheme != "data":
             name = (self.source.path or "").rsplit("/", 1)[-1] or self.source.host
         return _SAFE_NAME.sub("_", name)[:80] if name else self.id[:12]
 
@@ -169,7 +171,7 @@ class Media:
         if self.media_type:
             return self.media_type
         source = self.source
-        address = (source.path or "") if isinstance(source, AnyUrl) and source.scheme != "data" else source
+        address = (source.path or "") if isinstance(source, Url) and source.scheme != "data" else source
         for name in (self.name, None if isinstance(address, bytes) else str(address)):
             if name and (guess := mimetypes.guess_type(name)[0]):
                 return guess

@@ -14,7 +14,8 @@ from types import ModuleType, WrapperDescriptorType
 from typing import Any
 from uuid import UUID
 
-from pydantic import AnyUrl, BaseModel
+from pydantic import BaseModel
+from pydantic_core import Url
 
 from agentkit_prompts.engine.access import made_in_python
 from agentkit_prompts.engine.meter import Meter
@@ -28,7 +29,7 @@ OPENING = "<|media:"
 _DEEPEST_DATA = 100
 _LARGEST_INT = 1 << 8192
 _ADDRESS = re.compile(r"\bat 0x[0-9A-Fa-f]{4,}")
-_AS_STR = (datetime, date, time, timedelta, UUID, Decimal, PurePath, AnyUrl)
+_AS_STR = (datetime, date, time, timedelta, UUID, Decimal, PurePath, Url)
 _LEAVES = frozenset({str, bool, float, type(None)})
 _AS_DATA = (Mapping, list, tuple, BaseModel, Sequence)
 
@@ -89,7 +90,7 @@ def concat(meter: Meter, literals: frozenset[str], buffer: list[str]) -> str:
 
 
 def json_text(meter: Meter, value: object, indent: int | None = None, *, sort_keys: bool = False) -> str:
-    """Return canonical JSON: keys in insertion order, characters as they are, models and dataclasses by public field."""
+    """Return canonical JSON: keys in insertion order, characters as they are, objects by their public fields."""
     data = _as_data(meter, value, 0)
     if indent is not None and not 0 <= indent <= 16:
         raise Fault(f"JSON indent must be between 0 and 16, got {indent}")
@@ -113,6 +114,7 @@ def _checked(meter: Meter, value: object) -> str:
         raise Fault(f"a {kind.__name__} has no fixed order: sort it first, with `|sort`")
     if not _has_own_text(kind):
         raise Fault(f"{kind.__name__} has no text of its own: print one of its fields, or give its class a __str__")
+    meter.tick()
     try:
         made = str(value)
     except (Fault, TemplateError):
