@@ -337,14 +337,15 @@ async def test_a_tool_that_swallows_cancellation_cannot_keep_the_run_alive(timeo
 
 
 async def test_cancellation_leaves_a_thread_behind_and_counts_it() -> None:
-    release = threading.Event()
+    begun, release = threading.Event(), threading.Event()
 
     @tool
     def wait() -> None:
-        release.wait(10)
+        begun.set()
+        release.wait(30)
 
     task = asyncio.ensure_future(ask(wait))
-    await asyncio.sleep(0.05)
+    await asyncio.to_thread(begun.wait, 30)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -444,9 +445,9 @@ async def test_task_groups_work_inside_a_limited_tool() -> None:
 async def test_a_sync_tool_that_hangs_is_abandoned_counted_and_forgotten() -> None:
     release = threading.Event()
 
-    @tool(timeout=0.02)
+    @tool(timeout=0.5)
     def hang() -> str:
-        release.wait(10)
+        release.wait(30)
         return "too late"
 
     results = await asyncio.gather(ask(hang), ask(hang))
@@ -551,9 +552,9 @@ async def test_a_full_pool_makes_calls_wait_and_abandoning_makes_room(monkeypatc
     monkeypatch.setattr(threads, "_MOST_THREADS", 1)
     release = threading.Event()
 
-    @tool(timeout=0.05)
+    @tool(timeout=0.5)
     def hang() -> None:
-        release.wait(10)
+        release.wait(30)
 
     @tool
     def quick() -> str:
@@ -563,7 +564,7 @@ async def test_a_full_pool_makes_calls_wait_and_abandoning_makes_room(monkeypatc
     assert (first.status, second.content) == ("timeout", "done at last")
     # A call that gives up while it still waits never starts.
     blocker = asyncio.ensure_future(ask(hang.but(timeout=None)))
-    await asyncio.sleep(0.02)
+    await asyncio.sleep(0.1)
     started: list[int] = []
     result = await ask(Tool.from_function(lambda: started.append(1), name="never", timeout=0.02))
     assert result.status == "timeout"

@@ -67,6 +67,16 @@ class _Job:
             self.future.set_result((None, DeadlineError()))
 
 
+class _Worker:
+    """A thread, the job it has, and what wakes it. The job stays here until it is answered for."""
+
+    __slots__ = ("job", "wake")
+
+    def __init__(self, job: _Job) -> None:
+        self.job: _Job | None = job
+        self.wake: SimpleQueue[None] = SimpleQueue()
+
+
 class _Pool:
     """Threads that wait for jobs for a while, the last one used first.
 
@@ -75,7 +85,7 @@ class _Pool:
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self.idle: list[SimpleQueue[_Job]] = []
+        self.idle: list[_Worker] = []
         self.backlog: deque[_Job] = deque()
         self.threads = 0
         self.abandoned = 0
@@ -83,16 +93,17 @@ class _Pool:
     def submit(self, job: _Job, nested: bool) -> None:
         with self.lock:
             if self.idle:
-                self.idle.pop().put(job)
-                return
-            if self.threads >= _MOST_THREADS and not nested:
+                worker = self.idle.pop()
+                worker.job = job
+                worker.wake.put(None)
+            elif self.threads >= _MOST_THREADS and not nested:
                 self.backlog.append(job)
-                return
-            self._start(job)
+            else:
+                self._start(job)
 
     def _start(self, job: _Job) -> None:
         """Start a thread; the lock is held."""
-        Thread(target=self._work, args=(job,), name="agentkit-tool", daemon=True).start()
+        Thread(target=self._work, args=(_Worker(job),), name="agentkit-tool", daemon=True).start()
         self.threads += 1
 
     def give_up(self, job: _Job) -> None:
@@ -106,42 +117,34 @@ class _Pool:
                 if self.backlog:
                     self._start(self.backlog.popleft())
 
-    def _work(self, job: _Job | None) -> None:
+    def _work(self, worker: _Worker) -> None:
         """Run jobs until none comes for a while, or until this thread is given up or killed."""
-        inbox: SimpleQueue[_Job] = SimpleQueue()
         killed = True
         try:
-            while job is not None:
-                if self._do(job):
-                    break
-                job = self._next(inbox)
+            while worker.job is not None and not self._do(worker.job):
+                worker.job = None
+                self._wait(worker)
             killed = False
         finally:
             if killed:  # by an exception that another thread set in this one
-                with self.lock:
-                    self.threads -= 1
-                    if inbox in self.idle:
-                        self.idle.remove(inbox)
-                if job is not None:
-                    job.fail()
-                while not inbox.empty():
-                    self.submit(inbox.get(), nested=True)
+                self._replace(worker)
 
-    def _next(self, inbox: SimpleQueue[_Job]) -> _Job | None:
-        """Wait for another job; None when there is none for a while."""
+    def _wait(self, worker: _Worker) -> None:
+        """Wait until the worker has a job again; it has none when there is nothing to do for a while."""
         with self.lock:
             if self.backlog:
-                return self.backlog.popleft()
-            self.idle.append(inbox)
+                worker.job = self.backlog.popleft()
+                return
+            self.idle.append(worker)
         try:
-            return inbox.get(timeout=_IDLE_SECONDS)
+            worker.wake.get(timeout=_IDLE_SECONDS)
         except Empty:
             with self.lock:
-                if inbox in self.idle:
-                    self.idle.remove(inbox)
+                if worker in self.idle:
+                    self.idle.remove(worker)
                     self.threads -= 1
-                    return None
-            return inbox.get()
+                    return
+            worker.wake.get()  # a job came just now
 
     def _do(self, job: _Job) -> bool:
         """Run one job; return whether this thread was given up meanwhile."""
@@ -153,10 +156,23 @@ class _Pool:
             job.run()
         finally:
             with self.lock:
+                job.started = False
                 if job.given_up:
                     self.abandoned -= 1
-                job.started = False
         return job.given_up
+
+    def _replace(self, worker: _Worker) -> None:
+        """Account for a thread that was killed, and for the job it had."""
+        job = worker.job
+        with self.lock:
+            if worker in self.idle:
+                self.idle.remove(worker)
+            if job is None or not job.given_up:
+                self.threads -= 1
+        if job is not None and job.call is not None:  # it had not begun
+            self.submit(job, nested=True)
+        elif job is not None:
+            job.fail()
 
 
 _pool = _Pool()
