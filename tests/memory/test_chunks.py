@@ -119,3 +119,7 @@ def test_a_fence_that_is_never_closed_does_not_lose_the_rest() -> None:
 )
 def test_lines_made_to_be_slow_are_not(text: str) -> None:
     assert "".join("".join(chunk.text for chunk in cut(text)).split()) == "".join(text.split())
+
+
+def test_headings_without_end_are_cut_too() -> None:
+    assert max(len(chunk.text) for chunk in cut("# heading\n" * 5000)) <= 2 * CHUNK_BYTES

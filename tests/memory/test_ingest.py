@@ -220,3 +220,12 @@ def test_an_interrupted_ingestion_keeps_what_it_had_and_goes_on_later(memory: Me
     assert len(memory.recall("zebra")) == 2
     report = memory.ingest(docs)
     assert (len(report.unchanged), len(report.added)) == (2, 2)
+
+
+def test_a_large_ingestion_is_indexed_as_it_goes(memory: Memory, docs: Path) -> None:
+    for number in range(3):
+        (docs / f"{number}.md").write_text("".join(f"# {number} {part}\nzebra\n" for part in range(300)))
+    held: list[int] = []
+    memory.ingest(docs, on_progress=lambda _: held.append(memory._store.index().count()))
+    assert held == [0, 600, 600]
+    assert memory._store.index().count() == 900

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +79,17 @@ def test_a_question_may_be_long_and_strange(memory: Memory, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     memory.ingest(docs)
     assert len(memory.recall("zebra \0 \ud800 ' OR 1=1 -- " + "word " * 20_000)) == 1
+
+
+def test_threads_may_recall_while_another_ingests(either: Memory, docs: Path) -> None:
+    (docs / "first.txt").write_text("zebra first")
+    either.ingest(docs)
+    for number in range(20):
+        (docs / f"{number}.txt").write_text(f"zebra {number}")
+    with ThreadPoolExecutor(5) as pool:
+        ingesting = pool.submit(either.ingest, docs)
+        recalling = [pool.submit(either.recall, "zebra", limit=30) for _ in range(20)]
+        assert ingesting.result().errors == ()
+        for each in recalling:
+            assert "zebra first" in {found.text for found in each.result()}
+    assert len(either.recall("zebra", limit=30)) == 21

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -55,22 +57,35 @@ SCOPES = st.builds(Scope, st.sampled_from(["a", "b"]), NAMES, NAMES, NAMES)
 WORDS = st.lists(st.sampled_from(["zebra", "quartz", "violin", "harbor"]), min_size=1, max_size=6).map(" ".join)
 
 
-@given(written=st.lists(st.tuples(SCOPES, WORDS), min_size=1, max_size=8), reader=SCOPES, question=WORDS)
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
+    with Memory.open(tmp_path_factory.mktemp("crowded")) as memory:
+        yield memory
+
+
+RUNS = count()
+
+
+@given(written=st.lists(st.tuples(SCOPES, WORDS), min_size=1, max_size=6), reader=SCOPES, question=WORDS)
 @settings(max_examples=15)
 def test_recall_is_the_same_whether_other_scopes_hold_anything_or_not(
-    written: list[tuple[Scope, str]], reader: Scope, question: str
+    crowded: Memory,
+    tmp_path_factory: pytest.TempPathFactory,
+    written: list[tuple[Scope, str]],
+    reader: Scope,
+    question: str,
 ) -> None:
     def recalled(entries: list[tuple[Scope, str]]) -> list[tuple[str, float | None]]:
-        with tempfile.TemporaryDirectory() as home, Memory.open(home) as memory:
-            for number, (scope, text) in enumerate(entries):
-                file = Path(home, f"{number}.txt")
-                file.write_text(f"{text} {number}")
-                memory.within(scope).ingest(file)
-            return [(found.text, found.score) for found in memory.within(reader).recall(question, limit=20)]
+        run = next(RUNS)  # tenants of its own, beside those of every run before
+        folder = tmp_path_factory.mktemp("run")
+        for number, (scope, words) in enumerate(entries):
+            file = folder / f"{number}.txt"
+            file.write_text(f"{words} {number}")
+            crowded.within(replace(scope, tenant=f"{scope.tenant}{run}")).ingest(file)
+        mine = crowded.within(replace(reader, tenant=f"{reader.tenant}{run}"))
+        return [(found.text, found.score) for found in mine.recall(question, limit=20)]
 
-    readable = reader.readable()
-    everything = list(enumerate(written))
-    mine = [entry for _, entry in everything if entry[0] in readable]
+    mine = [entry for entry in written if entry[0] in reader.readable()]
     with_others, alone = recalled(written), recalled(mine)
     assert [score for _, score in with_others] == pytest.approx([score for _, score in alone])
     asked = set(question.split())

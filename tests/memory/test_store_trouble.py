@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -163,6 +164,12 @@ def test_an_address_nobody_answers_at(tmp_path: Path, address: str, said: str) -
 def test_a_server_needs_a_folder_for_the_index() -> None:
     with pytest.raises(StoreUnavailable, match="index="):
         Memory.open("postgresql://localhost/x")
+
+
+def test_a_server_without_its_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(StoreUnavailable, match="install the extra `postgres`"):
+        Memory.open("postgresql://localhost/x", index=tmp_path)
 
 
 def test_postgresql_says_what_it_refuses(fresh_postgres: str, tmp_path: Path) -> None:

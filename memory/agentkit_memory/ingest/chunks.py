@@ -73,7 +73,7 @@ def _ranges(text: str, markdown: bool) -> Iterator[tuple[int, int, str]]:
     for block in _blocks(text, markdown):
         size = _size(text, block.start, block.end)
         if block.kind == "heading":
-            if has_body:
+            if has_body or end - start > CHUNK_BYTES:
                 yield start, end, title
                 start, has_body = block.start, False
             while headings and headings[-1][0] >= block.level:
