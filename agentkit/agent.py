@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeAlias, cast, overload
 from typing_extensions import TypeVar
 
 from agentkit.chain import Chain, Output
-from agentkit.drivers.aio import Approver, AsyncDriver, Recaller
+from agentkit.drivers.aio import Approver, AsyncDriver, Recaller, recall
 from agentkit.drivers.sync import run_blocking
 from agentkit.errors import AgentDefinitionError, LimitExceeded, SessionBusy
 from agentkit.events import Event, RunFinished
@@ -123,7 +123,7 @@ class Agent(Generic[Deps, Output]):
         ctx = self.context(user_input, session)
         self.chain.preflight(ctx.user_input)
         if self.memory is not None:
-            ctx = ctx.evolve(documents=tuple(self.memory.recall(ctx.user_input.text)))
+            ctx = ctx.evolve(documents=recall(self.memory, ctx.user_input.text))
         return self.chain.compose(ctx)
 
     async def run(
@@ -154,10 +154,9 @@ class Agent(Generic[Deps, Output]):
             LimitExceeded: The run used more than its limits allow.
             SessionBusy: Another run is using the session.
         """
-        chain, limits = self.chain, self.limits
         run_id = run_id or os.urandom(16).hex()
         driver = AsyncDriver(
-            model=chain.model,
+            model=self.chain.model,
             tools=self.tools,
             session=session,
             memory=self.memory,
@@ -168,32 +167,40 @@ class Agent(Generic[Deps, Output]):
         )
         if session is not None and _RUNNING.setdefault(id(session), driver) is not driver:
             raise SessionBusy(session.id)
+        seconds = self.limits.seconds
         try:
-            ctx = self.context(user_input, session)
-            chain.preflight(ctx.user_input)
-            if selecting(chain.layers):
-                ctx = await prepare(chain.layers, ctx)
-            memo = session.memo if session is not None else Memo()
-            recalls = self.memory is not None
-            loop = run_loop(chain, ctx, self.tools, limits, run_id=run_id, recalls=recalls, memo=memo)
-            if limits.seconds is None:
-                result = await driver.drive(loop)
+            if seconds is None:
+                result = await self._run(user_input, session, driver, run_id)
             else:
-                timer = asyncio.timeout(limits.seconds)
+                timer = asyncio.timeout(seconds)
                 try:
                     async with timer:
-                        result = await driver.drive(loop)
+                        result = await self._run(user_input, session, driver, run_id)
                 except TimeoutError as error:
                     if not timer.expired():
                         raise
                     advice = "allow more time, or use faster tools"
-                    raise LimitExceeded("seconds", limits.seconds, advice, driver.kept) from error
+                    raise LimitExceeded("seconds", seconds, advice, driver.kept) from error
         finally:
             if session is not None:
                 del _RUNNING[id(session)]
         if on_event is not None:
             on_event(RunFinished(result))
         return result
+
+    async def _run(
+        self, user_input: Input, session: Session | None, driver: AsyncDriver, run_id: str
+    ) -> RunResult[Output]:
+        chain = self.chain
+        ctx = self.context(user_input, session)
+        chain.preflight(ctx.user_input)
+        if selecting(chain.layers):
+            ctx = await prepare(chain.layers, ctx)
+        memo = session.memo if session is not None else Memo()
+        recalls = self.memory is not None
+        return await driver.drive(
+            run_loop(chain, ctx, self.tools, self.limits, run_id=run_id, recalls=recalls, memo=memo)
+        )
 
     def run_sync(
         self,

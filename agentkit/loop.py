@@ -69,7 +69,8 @@ def run_loop(
     composition = chain.compose(ctx, memo=memo)  # before anything is kept: a prompt that cannot render costs nothing
     messages: tuple[Message, ...] = (ctx.user_input.message,)
     yield Append(messages, f"{run_id}:0")
-    usage, traffic, seen, repairs = Usage(), Conversation(), set[str](), 0
+    usage, repairs = Usage(), 0
+    seen: set[str] = set()  # ids of tool calls
     for step in range(1, limits.steps + 1):
         if step > 1:
             composition = chain.compose(ctx, memo=memo)
@@ -102,8 +103,8 @@ def run_loop(
         messages += fresh
         if limits.tokens is not None and usage.input_tokens + usage.output_tokens > limits.tokens:
             raise LimitExceeded("tokens", limits.tokens, "allow more, or shorten the prompt", messages)
-        traffic = traffic.append(*fresh)
-        ctx = ctx.evolve(intermediate=traffic)
+        traffic = ctx.intermediate
+        ctx = ctx.evolve(intermediate=traffic.append(*fresh) if len(traffic) else Conversation(fresh))
     raise LimitExceeded("steps", limits.steps, "the model did not come to an answer; allow more", messages)
 
 

@@ -20,7 +20,7 @@ from agentkit_tools.dispatch import call_tools
 from agentkit_tools.result import ToolResult
 from agentkit_tools.tool import Tool
 
-__all__ = ["Approver", "AsyncDriver", "Recaller"]
+__all__ = ["Approver", "AsyncDriver", "Recaller", "recall"]
 
 R = TypeVar("R")
 Approver = Callable[[ToolCall], bool | Awaitable[bool]]
@@ -33,6 +33,20 @@ class Recaller(Protocol):
     def recall(self, query: str) -> Sequence[Document]:
         """Return passages, best first, with ids and scores."""
         ...
+
+
+def recall(memory: Recaller, query: str) -> tuple[Document, ...]:
+    """Return what memory finds, best first.
+
+    Raises:
+        TypeError: It answered with something else than documents.
+    """
+    documents = tuple(memory.recall(query))
+    for document in documents:
+        if not isinstance(document, Document):
+            where, got = type(memory).__name__, type(document).__name__
+            raise TypeError(f"{where}.recall: expected Documents, got {got}; text becomes one with Document(text)")
+    return documents
 
 
 class AsyncDriver:
@@ -151,7 +165,7 @@ class AsyncDriver:
 
     async def _recall(self, effect: Recall) -> tuple[Document, ...]:
         assert self._memory is not None
-        documents = tuple(await asyncio.to_thread(self._memory.recall, effect.query))
+        documents = await asyncio.to_thread(recall, self._memory, effect.query)
         if self._emit is not None:
             self._emit(Recalled(effect.query, documents))
         return documents

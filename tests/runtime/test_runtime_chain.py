@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from pydantic import BaseModel
 
-from agentkit import Chain, Layers, OutputError, PromptContext, ScriptedModel, UserInput
-from agentkit.prompts import BudgetError, KwargsError, Size, TemplateError, TextPrompt, WrapPrompt
+from agentkit import Chain, Example, Layers, OutputError, PromptContext, ScriptedModel, UserInput
+from agentkit.prompts import BudgetError, ExamplesPrompt, KwargsError, Size, TemplateError, TextPrompt, WrapPrompt
 
 
 class City(BaseModel):
@@ -97,6 +99,17 @@ async def test_a_prompt_that_cannot_render_says_where_and_nothing_is_sent() -> N
 def test_a_template_that_can_never_render_is_refused_when_the_chain_is_made() -> None:
     with pytest.raises(TemplateError):
         Chain(ScriptedModel([]), "{% if %}")
+
+
+async def test_a_chain_waits_for_a_selector_that_must_be_awaited() -> None:
+    class Last:
+        async def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example]:
+            return examples[-1:]
+
+    model = ScriptedModel(["ok"])
+    shots = ExamplesPrompt(examples=[Example("1+1", "2"), Example("2+2", "4")], selector=Last())
+    await Chain(model, Layers(before_input=shots)).run("3+3")
+    assert "2+2" in model.requests[0].text and "1+1" not in model.requests[0].text
 
 
 def test_a_budget_holds_for_every_composition() -> None:

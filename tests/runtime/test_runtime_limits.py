@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
-from agentkit import Agent, AgentDefinitionError, InMemorySession, LimitExceeded, Limits, Message, ScriptedModel
+from agentkit import (
+    Agent,
+    AgentDefinitionError,
+    Example,
+    InMemorySession,
+    Layers,
+    LimitExceeded,
+    Limits,
+    Message,
+    ScriptedModel,
+)
 from agentkit.models import Reply, Usage
+from agentkit.prompts import ExamplesPrompt
 from scripts import Never, calling, roles, valid
 
 
@@ -97,6 +109,25 @@ async def test_what_was_said_is_told_without_a_session_too() -> None:
     with pytest.raises(LimitExceeded) as caught:
         await agent.run("go")
     assert [message.text for message in caught.value.messages] == ["go"]
+
+
+class SlowSelector:
+    """Chooses examples, after a while."""
+
+    async def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example]:
+        await asyncio.sleep(0 if query == "quick" else 60)
+        return examples[:1]
+
+
+async def test_seconds_end_a_slow_choice_of_examples() -> None:
+    session, model = InMemorySession(), ScriptedModel(["ok"])
+    shots = ExamplesPrompt(examples=[Example("2+2", "4")], selector=SlowSelector())
+    agent = Agent(model, Layers(before_input=shots), limits=Limits(seconds=0.02))
+    with pytest.raises(LimitExceeded):
+        await agent.run("slow", session=session)
+    assert len(session.conversation) == 0
+    await agent.run("quick", session=session)
+    assert "2+2" in model.requests[0].text
 
 
 async def test_a_run_within_its_seconds_is_not_disturbed() -> None:

@@ -9,8 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from agentkit import Agent, InMemorySession, Layers, Message, ModelError, ScriptedModel, Session, SessionBusy, UserInput
-from agentkit.memory import HeadMoved, Memory
+from agentkit import (
+    Agent,
+    Document,
+    InMemorySession,
+    Layers,
+    Message,
+    ModelError,
+    ScriptedModel,
+    Session,
+    SessionBusy,
+    UserInput,
+)
+from agentkit.memory import HeadMoved, Memory, RecallError
 from agentkit.prompts import KwargsError, TemplateError
 from scripts import Forgetful, Never, Slow, calling, roles, valid
 
@@ -113,6 +124,26 @@ def test_missing_kwargs_are_all_named_and_nothing_is_kept_sent_or_recalled(open_
         "tone": ("before_input[0]",),
         "lang": ("after_input[0]",),
     }
+    assert len(session.conversation) == 0
+    assert not model.requests
+
+
+def test_a_memory_that_fails_or_answers_nonsense_keeps_and_sends_nothing(open_session: OpenSession) -> None:
+    class Broken:
+        def recall(self, query: str) -> list[Document]:
+            raise RecallError("no index")
+
+    class Wrong:
+        def recall(self, query: str) -> list[Document]:
+            return ["a passage"]  # type: ignore[list-item]
+
+    session, model = open_session("s"), ScriptedModel(["never"])
+    with pytest.raises(RecallError, match="no index"):
+        Agent(model, memory=Broken()).run_sync("hi", session=session)
+    with pytest.raises(TypeError, match=r"Wrong.recall: expected Documents, got str"):
+        Agent(model, memory=Wrong()).run_sync("hi", session=session)
+    with pytest.raises(TypeError, match=r"Wrong.recall"):
+        Agent(model, memory=Wrong()).compose("hi")
     assert len(session.conversation) == 0
     assert not model.requests
 
