@@ -16,7 +16,10 @@ from agentkit_prompts.rendered import Rendered
 if TYPE_CHECKING:
     from agentkit_prompts.composition import Composition, Section
 
-__all__ = ["plain_text"]
+__all__ = ["BLANK", "plain_line", "plain_text", "said_lines"]
+
+BLANK = "\n\n"
+"""What stands between messages."""
 
 _BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _ROLE = re.compile(rf"(?:\A|[{_BREAKS}])[^\S{_BREAKS}]*(system|user|assistant|tool)[^\S{_BREAKS}]*:", re.IGNORECASE)
@@ -29,12 +32,25 @@ def plain_text(composition: Composition) -> str:
     """Return the messages headed by their roles, blank lines between, media as alt text."""
     lines: list[str] = []
     _add(lines, "system: ", composition.sections[0])
-    lines += composition.conversation.derive(_line)
+    lines += composition.conversation.derive(plain_line)
     _add(lines, "user: ", composition.sections[1])
     if len(composition.intermediate):
-        lines += composition.intermediate.derive(_line)
+        lines += composition.intermediate.derive(plain_line)
         _add(lines, "user: ", composition.sections[2])
-    return "\n\n".join(lines)
+    return BLANK.join(lines)
+
+
+def said_lines(composition: Composition) -> list[tuple[str, bool]]:
+    """Return the lines that `plain_text` joins, each with whether it is a message that the assistant wrote."""
+    rendered: tuple[list[str], list[str], list[str]] = ([], [], [])
+    for lines, head, section in zip(rendered, ("system: ", "user: ", "user: "), composition.sections, strict=True):
+        _add(lines, head, section)
+    system, user, closing = ([(line, False) for line in lines] for lines in rendered)
+    history, traffic = (
+        [(plain_line(message), message.role == "assistant") for message in messages]
+        for messages in (composition.conversation, composition.intermediate)
+    )
+    return [*system, *history, *user, *traffic, *(closing if traffic else [])]
 
 
 def _add(lines: list[str], head: str, section: Section) -> None:
@@ -77,7 +93,7 @@ def _cut(text: str, cuts: Sequence[int]) -> str:
     return "\u200b".join([*parts, text[start:]])
 
 
-def _line(message: Message) -> str:
+def plain_line(message: Message) -> str:
     """Write a stored message; nothing in it is the developer's."""
     calls = "".join(f"\n[calls {call.name}({call.arguments})]" for call in message.tool_calls)
     text = f"{message.text}{calls}"
