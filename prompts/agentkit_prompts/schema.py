@@ -326,7 +326,8 @@ def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchem
                 merged["properties"][name] = {**(adopted if isinstance(adopted, dict) else {}), REQUIRED_BY: owners}
             elif known[1] != meaning:
                 raise SchemaConflict(
-                    f"additional kwarg {name!r}: {known[0]} wants {known[1]}, {owners[0]} wants {meaning}; "
+                    f"additional kwarg {name!r}: {known[0] or _OWN} wants {known[1]}, {owners[0] or _OWN} wants "
+                    f"{meaning}; "
                     "rename one of them or give both the same schema"
                 )
             else:
@@ -338,16 +339,34 @@ def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchem
     return merged
 
 
+_OWN = "the template around them"
+
+
 def _under(path: str, owner: str) -> str:
     return f"{path}.{owner}" if path and owner else path or owner
 
 
 def _flatten(schema: JsonSchema) -> JsonSchema:
-    """Resolve a top-level `$ref`, as pydantic writes for recursive models."""
+    """Resolve a top-level `$ref`, as pydantic writes for recursive models, and call `definitions` `$defs`."""
+    if "definitions" in schema:
+        renamed = _modern({key: value for key, value in schema.items() if key != "definitions"})
+        schema = {**renamed, "$defs": {**_modern(schema["definitions"]), **renamed.get("$defs", {})}}
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/"):
         return {**_resolve(reference, schema), "$defs": schema.get("$defs", {})}
     return schema
+
+
+def _modern(node: Any) -> Any:
+    """Return a schema whose references to `definitions` lead to `$defs`."""
+    if isinstance(node, Mapping):
+        return {
+            key: "#/$defs/" + value[14:]
+            if key == "$ref" and isinstance(value, str) and value.startswith("#/definitions/")
+            else _modern(value)
+            for key, value in node.items()
+        }
+    return [_modern(item) for item in node] if isinstance(node, list | tuple) else node
 
 
 def _adopt_defs(schema: JsonSchema, merged: JsonSchema) -> dict[str, str]:
@@ -357,7 +376,9 @@ def _adopt_defs(schema: JsonSchema, merged: JsonSchema) -> dict[str, str]:
     for name in schema.get("$defs", {}):
         meaning = _meaning({"$ref": f"#/$defs/{name}"}, schema)
         candidate, number = name, 1
-        while candidate in ours and _meaning({"$ref": f"#/$defs/{candidate}"}, merged) != meaning:
+        while candidate in renamed.values() or (
+            candidate in ours and _meaning({"$ref": f"#/$defs/{candidate}"}, merged) != meaning
+        ):
             number += 1
             candidate = f"{name}__{number}"
         renamed[name] = candidate
@@ -390,7 +411,9 @@ def _meaning(node: Any, root: JsonSchema) -> str:
             if isinstance(reference, str) and not as_names:
                 if reference in path:
                     return {"$cycle": len(path) - path.index(reference)}
-                return expand(_resolve(reference, root), (*path, reference), False)
+                beside = {key: value for key, value in item.items() if key != "$ref"}
+                target = expand(_resolve(reference, root), (*path, reference), False)
+                return {**target, **expand(beside, path, False)}
             return {
                 key: sorted(value, key=str)
                 if key == "required" and not as_names
