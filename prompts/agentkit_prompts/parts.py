@@ -194,28 +194,28 @@ class Media:
         raise MediaError(f"{self.kind} {self.source}: a URL is passed on, not downloaded")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Image(Media):
     """An image part."""
 
     kind: Literal["image"] = field(default="image", kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Audio(Media):
     """An audio part."""
 
     kind: Literal["audio"] = field(default="audio", kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Video(Media):
     """A video part."""
 
     kind: Literal["video"] = field(default="video", kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class File(Media):
     """Any other file part, such as a PDF."""
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from agentkit_tools.context import ToolContext
-from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, ToolDefinitionError, ToolError
-from agentkit_tools.export import to_anthropic, to_mcp, to_openai, to_text
-from agentkit_tools.names import wire_name
-from agentkit_tools.policy import Approval, PolicyOptions, ToolPolicy
-from agentkit_tools.result import Content, ToolResult, ToolStatus
-from agentkit_tools.signature import Arguments
-from agentkit_tools.threads import abandoned_threads
+from typing import TYPE_CHECKING
+
+from agentkit_prompts.lazy import lazy_exports
 from agentkit_tools.tool import Tool, tool, unknown_tool
-from agentkit_tools.toolset import Toolset, TurnTools, by_name
-from agentkit_tools.wrapped import Around, Proceed, WrappedTool
+
+if TYPE_CHECKING:
+    from agentkit_tools.context import ToolContext
+    from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, ToolDefinitionError, ToolError
+    from agentkit_tools.export import to_anthropic, to_mcp, to_openai, to_text
+    from agentkit_tools.names import wire_name
+    from agentkit_tools.policy import Approval, PolicyOptions, ToolPolicy
+    from agentkit_tools.result import Content, ToolResult, ToolStatus
+    from agentkit_tools.signature import Arguments
+    from agentkit_tools.threads import abandoned_threads
+    from agentkit_tools.toolset import Toolset, TurnTools, by_name
+    from agentkit_tools.wrapped import Around, Proceed, WrappedTool
 
 __all__ = [
     "Approval",
@@ -43,3 +48,19 @@ __all__ = [
     "unknown_tool",
     "wire_name",
 ]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "agentkit_tools.context": "ToolContext",
+        "agentkit_tools.errors": "ArgumentProblem ToolArgumentError ToolDefinitionError ToolError",
+        "agentkit_tools.export": "to_anthropic to_mcp to_openai to_text",
+        "agentkit_tools.names": "wire_name",
+        "agentkit_tools.policy": "Approval PolicyOptions ToolPolicy",
+        "agentkit_tools.result": "Content ToolResult ToolStatus",
+        "agentkit_tools.signature": "Arguments",
+        "agentkit_tools.threads": "abandoned_threads",
+        "agentkit_tools.toolset": "Toolset TurnTools by_name",
+        "agentkit_tools.wrapped": "Around Proceed WrappedTool",
+    },
+)

@@ -15,15 +15,17 @@ from agentkit_prompts.engine.meter import Meter
 from agentkit_prompts.engine.objects import Cycler, Function, Joiner, Loop, Macro, Namespace
 from agentkit_prompts.engine.values import Fault, Undefined
 from agentkit_prompts.frozen import FrozenDict
+from agentkit_prompts.parts import Url
 
-__all__ = ["READABLE", "attribute", "element", "made_in_python", "readable", "slice_of"]
+__all__ = ["MAPPINGS", "READABLE", "attribute", "element", "made_in_python", "readable", "slice_of"]
 
 READABLE: dict[str, set[type]] = {}
 """Attribute name -> the types from which generated code reads it directly, learnt as templates run."""
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _MOST_TYPES = 1000
-_MAPPINGS = frozenset({dict, FrozenDict, MappingProxyType})
+MAPPINGS = frozenset({dict, FrozenDict, MappingProxyType})
+"""Mappings whose keys can be read without running anybody's code."""
 _DATE = frozenset({"year", "month", "day"})
 _TIME = frozenset({"hour", "minute", "second", "microsecond"})
 _BUILTIN: dict[type, frozenset[str]] = {
@@ -32,6 +34,7 @@ _BUILTIN: dict[type, frozenset[str]] = {
     datetime: _DATE | _TIME,
     timedelta: frozenset({"days", "seconds", "microseconds"}),
     range: frozenset({"start", "stop", "step"}),
+    Url: frozenset({"fragment", "host", "path", "port", "query", "scheme"}),
     Loop: Loop.FIELDS,
     Cycler: frozenset({"current"}),
     Joiner: frozenset(),
@@ -50,10 +53,10 @@ def readable(name: str) -> set[type]:
     return READABLE.setdefault(name, set())
 
 
-def attribute(value: Any, name: str) -> Any:
+def attribute(meter: Meter, value: Any, name: str) -> Any:
     """Return `value.name` as templates see it: a key of a mapping, a field, a property; never a method."""
     kind = type(value)
-    if kind in _MAPPINGS:
+    if kind in MAPPINGS:
         try:
             return value[name]
         except KeyError:
@@ -67,7 +70,8 @@ def attribute(value: Any, name: str) -> Any:
     if isinstance(value, Mapping):
         return value[name] if name in value else Undefined(name, value)
     if _is_readable(kind, name):
-        _learn(kind, name)
+        if not _learn(kind, name):
+            meter.tick()
         return getattr(value, name)
     held = getattr(value, "__dict__", None)
     if type(held) is dict and name in held and _holds_data(kind):
@@ -86,7 +90,7 @@ def element(meter: Meter, value: Any, key: Any) -> Any:
     kind = type(value)
     if isinstance(key, tuple):
         meter.measure(key)
-    if kind in _MAPPINGS:
+    if kind in MAPPINGS:
         try:
             return value[key]
         except KeyError:
@@ -100,8 +104,9 @@ def element(meter: Meter, value: Any, key: Any) -> Any:
     if isinstance(value, Mapping):
         return value[key] if key in value else Undefined(key, value)
     if isinstance(key, str):
-        return attribute(value, str.__str__(key))
+        return attribute(meter, value, str.__str__(key))
     if type(key) is int and (isinstance(value, list | tuple | str | range) or _has_own_elements(kind)):
+        meter.charge(1)
         try:
             return value[key]
         except LookupError:
@@ -155,10 +160,15 @@ def _is_readable(kind: type, name: str) -> bool:
     return False
 
 
-def _learn(kind: type, name: str) -> None:
-    if type.__getattribute__(kind, "__getattribute__") is not object.__getattribute__:
-        return
+def _learn(kind: type, name: str) -> bool:
+    """Let generated code read the attribute directly from now on, unless that would run code of the caller's."""
+    if not kind.__module__.startswith("agentkit_prompts.") and (
+        type.__getattribute__(kind, "__getattribute__") is not object.__getattribute__
+        or isinstance(getattr(kind, name, None), property | cached_property | DynamicClassAttribute)
+    ):
+        return False
     known = readable(name)
     if len(known) >= _MOST_TYPES:
         known.clear()
     known.add(kind)
+    return True

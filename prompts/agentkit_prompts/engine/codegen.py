@@ -212,7 +212,10 @@ class _Generator(Expressions):
             self.write(f"set_name({self.name(target.name, frame)}, {target.attr!r}, {code})")
         elif isinstance(target, nodes.Tuple):
             temps = [self.fresh("p") for _ in target.items]
-            self.write(f"({', '.join(temps)},) = unpack(meter, {code}, {len(temps)})")
+            pair = self.fresh("p")
+            self.write(f"{pair} = {code}")
+            plain = f"type({pair}) is tuple and len({pair}) == {len(temps)}"
+            self.write(f"({', '.join(temps)},) = {pair} if {plain} else unpack(meter, {pair}, {len(temps)})")
             for item, temp in zip(target.items, temps, strict=True):
                 self.store(item, temp, frame)
         else:
@@ -289,8 +292,7 @@ class _Generator(Expressions):
         inner = frame.inner()
         inner.loop = (index, length) if counters else None
         source = None if node.recursive else self.expression(node.iter, frame)
-        if not counters:
-            inner.symbols.declare_parameter("loop")
+        inner.symbols.declare_parameter("loop")
         inner.symbols.analyze_node(node, for_branch="body")
         recursion = self.fresh("r")
         if node.recursive:

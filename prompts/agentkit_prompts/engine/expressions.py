@@ -135,14 +135,14 @@ class Expressions(NodeVisitor):
         code = self.expression(source, frame)
         name = node.attr
         if not name.isascii() or name in _KEYWORDS:
-            return f"attribute({code}, {name!r})"
+            return f"attribute(meter, {code}, {name!r})"
         known = f"a_{name}"
         self.constants[known] = access.readable(name)
         temp = code
         if not isinstance(source, nodes.Name):
             temp = self.fresh("t")
             code = f"({temp} := {code})"
-        return f"({temp}.{name} if type({code}) in {known} else attribute({temp}, {name!r}))"
+        return f"({temp}.{name} if type({code}) in {known} else attribute(meter, {temp}, {name!r}))"
 
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> str:
         source = self.expression(node.node, frame)

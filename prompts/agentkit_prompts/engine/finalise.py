@@ -15,13 +15,12 @@ from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel
-from pydantic_core import Url
 
 from agentkit_prompts.engine.access import made_in_python
 from agentkit_prompts.engine.meter import Meter
 from agentkit_prompts.engine.values import Composed, Fault, Nothing, RenderedText, Trusted, Undefined
 from agentkit_prompts.errors import TemplateError
-from agentkit_prompts.parts import Media, Text, neutralise_markers
+from agentkit_prompts.parts import Media, Text, Url, neutralise_markers
 
 __all__ = ["OPENING", "concat", "is_parts", "json_text", "parts_of", "text", "text_kept"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from jinja2 import nodes
@@ -18,43 +19,24 @@ KWARGS = (("additional_kwargs",), ("user_input", "additional_kwargs"))
 """The two paths to the additional kwargs."""
 
 
-def guards(test: nodes.Node, outcome: bool) -> frozenset[Guard]:
-    """Return what is known to be defined when a test had an outcome."""
+def guards(test: nodes.Node, outcome: bool, path_of: Callable[[nodes.Node], Path | None]) -> frozenset[Guard]:
+    """Return what is known to be defined when a test had an outcome; `path_of` follows names to where they are from."""
     match test:
-        case nodes.Test() if test.name in ("defined", "undefined"):
-            if (test.name == "defined") is outcome:
-                return _key(_plain_path(test.node))
+        case nodes.Test() if test.name in ("defined", "undefined") and (test.name == "defined") is outcome:
+            return _key(path_of(test.node))
         case nodes.Not():
-            return guards(test.node, not outcome)
+            return guards(test.node, not outcome, path_of)
         case nodes.And() | nodes.Or() if isinstance(test, nodes.And) is outcome:
-            return guards(test.left, outcome) | guards(test.right, outcome)
-        case nodes.Compare() if outcome and len(test.ops) == 1 and test.ops[0].op == "in":
-            path = _plain_path(test.ops[0].expr)
-            if isinstance(test.expr, nodes.Const) and path is not None:
-                return _key((*path, test.expr.value))
-        case nodes.Compare() if not outcome and len(test.ops) == 1 and test.ops[0].op == "notin":
-            path = _plain_path(test.ops[0].expr)
-            if isinstance(test.expr, nodes.Const) and path is not None:
-                return _key((*path, test.expr.value))
-        case nodes.Call() if outcome and isinstance(test.node, nodes.Getattr) and test.node.attr == "get":
-            path = _plain_path(test.node.node)
-            if path is not None and test.args and isinstance(test.args[0], nodes.Const):
-                return _key((*path, test.args[0].value))
+            return guards(test.left, outcome, path_of) | guards(test.right, outcome, path_of)
+        case nodes.Compare() if len(test.ops) == 1 and test.ops[0].op == ("in" if outcome else "notin"):
+            return _element(path_of(test.ops[0].expr), test.expr)
+        case nodes.Call() if outcome and isinstance(test.node, nodes.Getattr) and test.node.attr == "get" and test.args:
+            return _element(path_of(test.node.node), test.args[0])
     return frozenset()
 
 
-def _plain_path(node: nodes.Node) -> Path | None:
-    match node:
-        case nodes.Name():
-            return (node.name,)
-        case nodes.Getattr():
-            key: Any = node.attr
-        case nodes.Getitem() if isinstance(node.arg, nodes.Const):
-            key = node.arg.value
-        case _:
-            return None
-    path = _plain_path(node.node)
-    return None if path is None else (*path, key)
+def _element(path: Path | None, key: nodes.Node) -> frozenset[Guard]:
+    return _key((*path, key.value)) if path is not None and isinstance(key, nodes.Const) else frozenset()
 
 
 def _key(path: Path | None) -> frozenset[Guard]:

@@ -61,7 +61,7 @@ def getter(meter: Meter, path: Any) -> Callable[[Any], Any]:
     parts = [int(part) if part.isdecimal() and len(part) < 10 else part for part in str.__str__(path).split(".")]
     if len(parts) == 1 and isinstance(parts[0], str):
         name = parts[0]
-        return lambda item: attribute_of(item, name)
+        return lambda item: attribute_of(meter, item, name)
 
     def read(item: Any) -> Any:
         meter.charge(len(parts))

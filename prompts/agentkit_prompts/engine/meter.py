@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import thread_time
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from agentkit_prompts.engine.values import Fault, Nothing, Undefined
@@ -14,6 +15,7 @@ __all__ = ["DEFAULT", "Limits", "Meter"]
 _CHARS_PER_STEP = 16
 _STEPS_BETWEEN_CLOCKS = 50_000
 _DEEPEST_CALL = 100
+_OURS = "agentkit_prompts."
 _SCALARS = frozenset({bool, float, int, type(None)})
 
 
@@ -60,12 +62,16 @@ class Meter:
     def _check(self) -> None:
         if self.left < 0:
             raise Fault(f"the template does too much work: more than {self.limits.steps:,} steps")
+        self.tick()
+        self.gate = max(0, self.left - _STEPS_BETWEEN_CLOCKS)
+
+    def tick(self) -> None:
+        """Look at the clock: called where code of the caller's own objects runs, which steps cannot foresee."""
         now = thread_time()
         if not self.end:
             self.end = now + self.limits.seconds
         elif now > self.end:
             raise Fault(f"the template takes too long: more than {self.limits.seconds} s")
-        self.gate = max(0, self.left - _STEPS_BETWEEN_CLOCKS)
 
     def chars(self, count: int, slowness: int = 1) -> None:
         """Charge a string of `count` characters that is about to be made or searched."""
@@ -94,6 +100,9 @@ class Meter:
         if kind is tuple or kind is list or kind is range:
             self.charge(weight * len(value) + 2)  # type: ignore[arg-type]
             return value  # type: ignore[return-value]
+        if kind is dict or kind is MappingProxyType:
+            self.charge(weight * len(value) + 2)  # type: ignore[arg-type]
+            return list(value)  # type: ignore[call-overload,no-any-return]
         if isinstance(value, Undefined):
             return () if kind is Nothing else value.fail()
         if isinstance(value, str):
@@ -105,6 +114,9 @@ class Meter:
             raise Fault(f"{kind.__name__} is not text: decode it before it gets here")
         if isinstance(value, Mapping) or hasattr(kind, "__len__"):
             self.charge(weight * len(value) + 2)  # type: ignore[arg-type]
+            if kind.__module__.startswith(_OURS):
+                return list(value)  # type: ignore[call-overload,no-any-return]
+            weight = 1
         elif not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
             raise Fault(f"{kind.__name__} cannot be looped over: expected a list, a mapping or text")
         return list(self._charged(value, weight))  # type: ignore[arg-type]
@@ -112,6 +124,7 @@ class Meter:
     def _charged(self, value: Iterable[Any], weight: int) -> Iterator[Any]:
         for item in value:
             self.charge(weight)
+            self.tick()
             yield item
 
     def measure(self, *values: object) -> None:

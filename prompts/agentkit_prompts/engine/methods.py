@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
-from agentkit_prompts.engine.access import attribute
+from agentkit_prompts.engine.access import MAPPINGS, attribute
 from agentkit_prompts.engine.finalise import text
 from agentkit_prompts.engine.meter import Meter
 from agentkit_prompts.engine.objects import Cycler, Function, Joiner, Loop, Macro, Namespace
@@ -101,7 +101,7 @@ def call_method(meter: Meter, target: Any, name: str, args: tuple[Any, ...], kwa
     elif isinstance(target, Loop | Cycler) and name in ("changed", "cycle", "next", "reset") and hasattr(target, name):
         return getattr(target, name)(meter, *args, **kwargs)
     elif isinstance(target, Namespace):
-        return call(meter, attribute(target, name), args, kwargs)
+        return call(meter, attribute(meter, target, name), args, kwargs)
     elif isinstance(target, Undefined):
         target.fail()
     if name[:1] == "_":
@@ -206,6 +206,9 @@ def _get(meter: Meter, value: Mapping[Any, Any], key: Any, default: Any = None) 
 
 
 def _items(meter: Meter, value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    if type(value) in MAPPINGS:
+        meter.charge(2 * len(value))
+        return list(value.items())
     return [(key, value[key]) for key in meter.items(value, 2)]
 
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from jinja2 import nodes
-
-from agentkit_prompts.engine.codegen import Code, generate
-from agentkit_prompts.engine.expressions import CodeError
-from agentkit_prompts.engine.fstring import parse_fstring
 from agentkit_prompts.engine.meter import DEFAULT, Limits
-from agentkit_prompts.engine.sandbox import parse
-from agentkit_prompts.engine.sites import Site, analyse
+from agentkit_prompts.engine.sites import Site
 from agentkit_prompts.engine.trace import Trace
 from agentkit_prompts.engine.values import Fault, Piece, UndefinedName, nearest
 from agentkit_prompts.errors import PromptError, TemplateError
+
+if TYPE_CHECKING:
+    from jinja2 import nodes
+
+    from agentkit_prompts.engine.codegen import Code
 
 __all__ = ["Program", "Syntax", "compile_program"]
 
@@ -52,6 +51,13 @@ class Program:
     file: str | None
 
     def __init__(self, source: str, syntax: Syntax, file: str | None, first_line: int, limits: Limits) -> None:
+        # What only compiling needs is imported when the first template is compiled.
+        from agentkit_prompts.engine.codegen import generate
+        from agentkit_prompts.engine.expressions import CodeError
+        from agentkit_prompts.engine.fstring import parse_fstring
+        from agentkit_prompts.engine.sandbox import parse
+        from agentkit_prompts.engine.sites import analyse
+
         put = object.__setattr__
         put(self, "source", source)
         put(self, "file", file)
@@ -133,6 +139,8 @@ class Program:
 
 
 def _literal(tree: nodes.Template) -> str | None:
+    from jinja2 import nodes
+
     parts: list[str] = []
     for node in tree.body:
         if not isinstance(node, nodes.Output):

@@ -55,7 +55,7 @@ def _slice_of(meter: Meter, value: Any, start: Any, stop: Any, step: Any) -> Any
 
 
 RUNTIME: dict[str, Any] = {
-    "__builtins__": {"enumerate": enumerate, "isinstance": isinstance, "len": len, "type": type},
+    "__builtins__": {"enumerate": enumerate, "isinstance": isinstance, "len": len, "tuple": tuple, "type": type},
     "Loop": Loop,
     "Macro": Macro,
     "UNSET": UNSET,

@@ -234,10 +234,10 @@ class _Walk:
             with self.guarding(passed):
                 self.value(test)
                 self.scope.names = dict(before)
-                with self.guarding(guards(test, True)):
+                with self.guarding(guards(test, True, self.path)):
                     self.body(statements)
             branches.append(self.scope.names)
-            passed |= guards(test, False)
+            passed |= guards(test, False, self.path)
         self.scope.names = dict(before)
         with self.guarding(passed):
             self.body(node.else_)
@@ -262,7 +262,7 @@ class _Walk:
             held: frozenset[Guard] = frozenset()
             if node.test is not None:
                 self.value(node.test)
-                held = guards(node.test, True)
+                held = guards(node.test, True, self.path)
             self.bind("loop", _Value(source.roots))
             self.loops += 1
             with self.guarding(held):
@@ -347,14 +347,14 @@ class _Walk:
                 return self.call(node)
             case nodes.And() | nodes.Or():
                 left = self.value(node.left).roots
-                with self.guarding(guards(node.left, isinstance(node, nodes.And))):
+                with self.guarding(guards(node.left, isinstance(node, nodes.And), self.path)):
                     return _Value(left | self.value(node.right).roots)
             case nodes.CondExpr():
                 roots = self.value(node.test).roots
-                with self.guarding(guards(node.test, True)):
+                with self.guarding(guards(node.test, True, self.path)):
                     roots = self.value(node.expr1).roots
                 if node.expr2 is not None:
-                    with self.guarding(guards(node.test, False)):
+                    with self.guarding(guards(node.test, False, self.path)):
                         roots |= self.value(node.expr2).roots
                 return _Value(roots)
             case _:
@@ -362,6 +362,10 @@ class _Walk:
                 for item in node.iter_child_nodes():
                     roots |= self.value(item).roots
                 return _Value(roots)
+
+    def path(self, node: nodes.Node) -> Path | None:
+        """Return the path of an expression that is asked about, not used."""
+        return self.value(node, guarded=True).path
 
     def step(self, source: _Value, key: str | int, guarded: bool) -> _Value:
         if source.path is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from difflib import get_close_matches
 from typing import NoReturn, TypeAlias
 
 from agentkit_prompts.parts import Media
@@ -134,6 +133,8 @@ def nearest(name: str, names: Iterable[str]) -> str:
     known = list(names)[:_MOST_NAMES]
     if not known:
         return ""
+    from difflib import get_close_matches  # only errors need it
+
     close = get_close_matches(name[:_LONGEST_NAME], known, 1)
     listed = ", ".join(sorted(known)[:12]) + (", ..." if len(known) > 12 else "")
     return f"; did you mean {close[0]!r}? There is: {listed}" if close else f"; there is: {listed}"
