@@ -32,11 +32,7 @@ class Verdict(BaseModel):
 
 @tool
 async def days_late(context: ToolContext[Shop], order: int) -> int:
-    """Look up how many days an order is late.
-
-    Args:
-        order: Number of the order.
-    """
+    """Look up how many days an order is late."""
     return context.deps.late[order]
 
 

@@ -1,0 +1,237 @@
+"""`agentkit chat`: answers from recall and tools, conversations that go on, and how it is left."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from agentkit.memory import Memory
+from agentkit.prompts import Message
+from tests.cli.conftest import MAIN, Run, Start
+from tests.servers import Asked, ChatServer, chunk, in_turn, says, sends, streams
+
+QUESTION = "When does the barn owl hunt?"
+KEY = "sk-secret-0123456789"
+
+
+@pytest.fixture
+def endpoint(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> ChatServer:
+    """The loopback endpoint, as the environment names one."""
+    server.asked.clear()
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    return server
+
+
+def conversation(folder: Path, name: str) -> list[Message]:
+    with Memory.open(folder / ".agentkit") as memory:
+        return list(memory.session(name).conversation)
+
+
+def test_without_a_key_the_stand_in_quotes_the_passage_with_its_label_and_says_what_it_is(
+    run: Run, ingested: None
+) -> None:
+    done = run("chat", "--once", QUESTION)
+    assert done.exit_code == 0
+    assert "The barn owl hunts at night and swallows its prey whole." in done.stdout
+    assert re.search(r"\[docs/owls\.md#[0-9a-f-]{36}\]", done.stdout)
+    assert "not a language model" in done.stdout
+    assert "an offline stand-in answers" in done.stderr
+    assert "recalled docs/owls.md:1" in done.stderr
+
+
+def test_a_tool_is_called_and_shown(run: Run) -> None:
+    done = run("chat", "--once", 'Use calculate with expression="17 * (3 + 4)".')
+    assert done.stdout.startswith("119\n")
+    assert 'calls calculate {"expression": "17 * (3 + 4)"}\n  success: 119\n' in done.stderr
+
+
+@pytest.mark.parametrize("in_a_process_of_its_own", [True, False])
+def test_a_pipe_is_a_turn_a_line(run: Run, start: Start, ingested: None, in_a_process_of_its_own: bool) -> None:
+    lines = [QUESTION, "", "/layers", "/nonsense", "/etc/hosts says what?", "/quit", "not asked"]
+    done = (start if in_a_process_of_its_own else run)("chat", stdin="\n".join(lines))
+    assert getattr(done, "returncode", None) == 0 or getattr(done, "exit_code", None) == 0
+    assert done.stdout.count("not a language model") == 2
+    assert "before_input[0]  passages" in done.stdout
+    assert "/nonsense is no command: /layers shows what was sent last, /quit leaves" in done.stderr
+
+
+def test_layers_before_the_first_turn_has_nothing_to_show(run: Run) -> None:
+    done = run("chat", stdin="/layers\n")
+    assert done.exit_code == 0
+    assert "nothing was sent yet" in done.stderr
+
+
+def test_a_named_session_goes_on_where_it_ended(run: Run, folder: Path) -> None:
+    assert "session birds\n" in run("chat", "--session", "birds", "--once", "Good morning.").stderr
+    assert "session birds, 2 messages so far" in run("chat", "-s", "birds", "--once", "Good evening.").stderr
+    assert [message.role for message in conversation(folder, "birds")] == ["user", "assistant"] * 2
+
+
+def test_without_a_name_every_chat_is_a_session_of_its_own_that_can_be_gone_on_with(run: Run, folder: Path) -> None:
+    done = run("chat", "--once", "Good morning.")
+    (name,) = re.findall(r"session (\S+)", done.stderr)
+    assert conversation(folder, name)[0].text == "Good morning."
+    assert "2 messages so far" in run("chat", "--session", name, "--once", "Again.").stderr
+
+
+def test_a_name_that_no_store_can_hold_is_refused(run: Run) -> None:
+    done = run("chat", "--session", "x" * 300, "--once", "hello")
+    assert done.exit_code == 1
+    assert "session id: 300 characters, at most 255" in done.stderr
+
+
+def test_bytes_that_are_not_utf_8_do_not_end_the_chat(start: Start, folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, "chat", "-s", "s"],
+        input=b"caf\xe9\n",
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert conversation(folder, "s")[0].text == "caf\ufffd"
+
+
+def test_a_real_model_is_sent_the_layers_and_its_answer_is_streamed(
+    run: Run, ingested: None, endpoint: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_MODEL", endpoint.on("owl-1", says("At night.")))
+    done = run("chat", "--once", QUESTION)
+    assert (done.exit_code, done.stdout) == (0, "At night.\n")
+    assert "model owl-1" in done.stderr
+    (asked,) = endpoint.asked
+    assert asked.body["stream"] is True
+    assert "The barn owl hunts at night" in asked.body["messages"][-1]["content"]
+    assert [tool["function"]["name"] for tool in asked.body["tools"]] == ["calculate", "current_time"]
+
+
+def test_a_real_model_calls_a_tool_and_reads_its_result(run: Run, endpoint: ChatServer) -> None:
+    endpoint.on("sums", in_turn(says("", ("c1", "calculate", '{"expression": "2^10"}')), says("It is 1024.")))
+    done = run("chat", "--model", "sums", "--once", "2 to the 10?")
+    assert done.stdout == "It is 1024.\n"
+    assert endpoint.asked[1].body["messages"][-1] == {"role": "tool", "tool_call_id": "c1", "content": "1024"}
+
+
+def test_the_model_hears_the_earlier_turns_of_a_pipe(run: Run, endpoint: ChatServer) -> None:
+    endpoint.on("echo", lambda asked: says(f"heard {len(asked.body['messages'])}")(asked))
+    assert run("chat", "-m", "echo", stdin="one\ntwo\n").stdout == "heard 2\nheard 4\n"
+
+
+def test_the_stand_in_can_be_chosen_although_there_is_a_key(run: Run, endpoint: ChatServer) -> None:
+    assert "not a language model" in run("chat", "--model", "offline", "--once", "hello").stdout
+    assert endpoint.asked == []
+
+
+def test_a_model_without_a_key_is_refused_before_anything_is_asked(run: Run, folder: Path) -> None:
+    done = run("chat", "--model", "owl-1", "--once", "hello")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith("agentkit: owl-1: there is no API key: set OPENAI_API_KEY")
+    assert not (folder / ".agentkit").exists()
+
+
+def refuses(status: int, message: str) -> object:
+    return sends({"error": {"message": message, "code": None}}, status)
+
+
+@pytest.mark.parametrize(
+    ("handler", "said"),
+    [
+        (refuses(401, f"Incorrect API key provided: {KEY}"), "401: Incorrect API key provided: ***"),
+        (refuses(400, "no"), "400: no"),
+        (streams(chunk(content="At ni"), cut=b"x"), "broke off after 5 characters"),
+        (sends("<html>"), "not a chat completion"),
+    ],
+    ids=["refused key", "bad request", "cut stream", "no protocol"],
+)
+def test_what_goes_wrong_with_a_model_is_one_line_without_the_key(
+    start: Start, endpoint: ChatServer, handler: object, said: str
+) -> None:
+    endpoint.on("broken", handler)  # type: ignore[arg-type]
+    done = start("chat", "--model", "broken", "--once", "hello")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("agentkit: broken at 127.0.0.1:")
+    assert said in done.stderr
+    assert KEY not in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_an_error_ends_a_pipe_and_keeps_what_was_said(run: Run, endpoint: ChatServer, folder: Path) -> None:
+    endpoint.on("moody", in_turn(says("Yes."), refuses(400, "no"), says("never asked")))  # type: ignore[arg-type]
+    done = run("chat", "-m", "moody", "-s", "s", stdin="one\ntwo\nthree\n")
+    assert (done.exit_code, done.stdout) == (1, "Yes.\n")
+    assert [message.text for message in conversation(folder, "s")] == ["one", "Yes.", "two"]
+
+
+def test_a_model_that_never_stops_calling_tools_is_stopped(run: Run, endpoint: ChatServer) -> None:
+    endpoint.on("busy", says("", ("c1", "calculate", '{"expression": "1"}')))
+    done = run("chat", "-m", "busy", "--once", "hello")
+    assert done.exit_code == 1
+    assert "the run stopped at its limit of 16 steps" in done.stderr
+
+
+def test_what_a_model_says_cannot_steer_the_terminal(run: Run, endpoint: ChatServer) -> None:
+    endpoint.on("rude", says("a\x1b[2Jb\x07"))
+    assert run("chat", "-m", "rude", "--once", "hello").stdout == "a\ufffd[2Jb\ufffd\n"
+
+
+def test_long_tool_traffic_is_shown_in_short(run: Run, endpoint: ChatServer) -> None:
+    digits = "1" * 400
+    endpoint.on("long", in_turn(says("", ("c1", "calculate", f'{{"expression": "{digits}"}}')), says("no")))
+    done = run("chat", "-m", "long", "--once", "hello")
+    assert "error: calculate failed: ToolError: the expression has 400 characters" in done.stderr
+    assert all(len(line) < 400 for line in done.stderr.splitlines())
+
+
+@contextmanager
+def owned_index(folder: Path) -> Iterator[None]:
+    with Memory.open(folder / ".agentkit") as memory:
+        memory.recall("owl")
+        yield
+
+
+def test_a_second_process_on_the_index_is_told_who_has_it(start: Start, ingested: None, folder: Path) -> None:
+    with owned_index(folder):
+        for command in (["chat", "--once", QUESTION], ["compose", QUESTION]):
+            done = start(*command)
+            assert done.returncode == 1
+            assert re.search(r"agentkit: \S*index: the index is in use by process \d+", done.stderr)
+            assert "Traceback" not in done.stderr
+
+
+def test_a_locked_database_is_told_and_nothing_is_lost(run: Run, ingested: None, folder: Path) -> None:
+    with closing(sqlite3.connect(folder / ".agentkit/memory.db")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        done = run("chat", "-s", "s", "--once", QUESTION)
+    assert done.exit_code == 1
+    assert "memory.db: database is locked; another process is writing; nothing was written" in done.stderr
+    assert run("chat", "-s", "s", "--once", QUESTION).exit_code == 0
+
+
+def test_a_file_that_is_no_database_is_told_and_left_alone(run: Run, folder: Path) -> None:
+    (folder / ".agentkit").mkdir()
+    (folder / ".agentkit/memory.db").write_text("dear diary " * 100, "utf-8")
+    for command in (["chat", "--once", "hello"], ["ingest", "docs"], ["compose", "hello"]):
+        done = run(*command)
+        assert done.exit_code == 1
+        assert "memory.db: file is not a database" in done.stderr
+    assert (folder / ".agentkit/memory.db").read_text("utf-8").startswith("dear diary")
+
+
+def asked_labels(asked: Asked) -> list[str]:
+    return re.findall(r"\[[^\]\n]+#[0-9a-f-]{36}\]", asked.body["messages"][-1]["content"])
+
+
+def test_the_labels_a_model_is_shown_are_those_of_the_passages(run: Run, ingested: None, endpoint: ChatServer) -> None:
+    endpoint.on("cites", lambda asked: says(f"At night {asked_labels(asked)[0]}.")(asked))
+    done = run("chat", "-m", "cites", "--once", QUESTION)
+    (label,) = re.findall(r"\[docs/owls\.md#([0-9a-f-]{36})\]", done.stdout)
+    with Memory.open(".agentkit") as memory:
+        assert label in [document.id for document in memory.recall(QUESTION)]

@@ -1,0 +1,104 @@
+"""The command as a whole: help, version, what is missing, and errors that are nobody's in particular."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import agentkit
+from agentkit.cli import main
+from tests.cli.conftest import Run, Start
+
+
+@pytest.mark.parametrize("command", [[], ["ingest"], ["chat"], ["compose"]], ids=" ".join)
+def test_help_is_there_for_everything_and_needs_no_store(start: Start, folder: Path, command: list[str]) -> None:
+    done = start(*command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip().startswith(f"Usage: agentkit {' '.join(command)}".strip())
+    assert not (folder / ".agentkit").exists()
+
+
+def test_the_help_names_the_variables_that_choose_a_model(run: Run) -> None:
+    shown = run("--help").stdout
+    assert all(name in shown for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"))
+    assert "AGENTKIT_HOME" in run("chat", "--help").stdout
+
+
+def test_the_version_is_told(run: Run) -> None:
+    assert run("--version").stdout == f"agentkit {agentkit.__version__}\n"
+
+
+def test_a_command_that_does_not_exist_is_a_usage_error(start: Start) -> None:
+    done = start("nonsense")
+    assert done.returncode == 2
+    assert "nonsense" in done.stderr
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_without_the_extra_one_line_says_what_to_install(missing: str) -> None:
+    code = f"import sys; sys.modules['{missing}'] = None; from agentkit.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, "chat"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr == (
+        'agentkit: the command line needs the extra `cli`: pip install "agentkit-prompt-tree[cli]"\n'
+    )
+
+
+def test_another_module_that_is_missing_is_not_blamed_on_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("agentkit.cli.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "agentkit.agent", None)
+    with pytest.raises(ModuleNotFoundError, match=r"agentkit\.agent"):
+        main()
+
+
+@pytest.mark.parametrize(("extra", "module"), [("vector", "qdrant_edge"), ("openai", "openai")])
+def test_without_another_extra_the_error_names_it(folder: Path, extra: str, module: str) -> None:
+    code = f"import sys; sys.modules['{module}'] = None; from agentkit.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "chat", "-m", "m", "--once", "hello"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OPENAI_API_KEY": "sk-0123456789"},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert extra in done.stderr.splitlines()[-1]
+
+
+def test_the_entry_point_runs_the_command_and_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["agentkit", "--version"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert not end.value.code
+    assert capsys.readouterr().out == f"agentkit {agentkit.__version__}\n"
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become somebody without rights")
+def test_folders_that_may_not_be_entered_or_written_are_told_in_a_line(run: Run, folder: Path) -> None:
+    run("ingest", "docs", "--home", "closed")
+    for parent in folder.parents:
+        if parent.stat().st_uid == 0 and parent != Path("/"):
+            parent.chmod(parent.stat().st_mode | 0o555)
+    folder.chmod(0o755)
+    os.seteuid(65534)
+    try:
+        read_only = [run("ingest", "docs", "--home", "closed"), run("chat", "--once", "owl", "--home", "closed")]
+        os.seteuid(0)
+        (folder / "closed").chmod(0o700)
+        os.seteuid(65534)
+        closed = [run("compose", "owl", "--home", "closed"), run("ingest", "docs", "--home", "closed/deeper")]
+    finally:
+        os.seteuid(0)
+    for done in read_only + closed:
+        assert done.exit_code == 1
+        assert done.stderr.startswith("agentkit: ")
+        assert "closed" in done.stderr

@@ -1,0 +1,114 @@
+"""`agentkit ingest`: what is stored, what is told, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentkit.memory import Memory
+from tests.cli.conftest import MAIN, Run, Start
+
+
+def sources(home: Path, query: str) -> list[str]:
+    with Memory.open(home) as memory:
+        return [document.source for document in memory.recall(query)]
+
+
+def test_files_and_folders_are_stored_in_the_default_home(run: Run, folder: Path) -> None:
+    done = run("ingest", "docs")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout == "2 new; 3 passages written to .agentkit\n"
+    assert sources(folder / ".agentkit", "what does a barn owl hunt") == ["docs/owls.md"]
+
+
+def test_a_second_run_tells_what_changed_and_what_is_gone(run: Run, ingested: None, folder: Path) -> None:
+    assert run("ingest", "docs").stdout == "2 unchanged; 0 passages written to .agentkit\n"
+    (folder / "docs/owls.md").write_text("Owls turn their heads.", "utf-8")
+    (folder / "docs/tides.txt").unlink()
+    (folder / "docs/new.md").write_text("A newt.", "utf-8")
+    assert run("ingest", "docs").stdout == "1 new, 1 changed, 1 removed; 2 passages written to .agentkit\n"
+
+
+def test_the_home_is_an_option_or_a_variable(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("ingest", "docs/owls.md", "--home", "one").exit_code == 0
+    monkeypatch.setenv("AGENTKIT_HOME", "two")
+    assert run("ingest", "docs/owls.md").exit_code == 0
+    assert (folder / "one/memory.db").exists()
+    assert (folder / "two/memory.db").exists()
+    assert not (folder / ".agentkit").exists()
+
+
+def test_files_that_cannot_be_read_are_listed_and_the_others_stored(run: Run, folder: Path) -> None:
+    (folder / "image.png").write_bytes(b"\x89PNG\0\1\2")
+    (folder / "latin.txt").write_bytes("café".encode("latin-1"))
+    done = run("ingest", "docs", "image.png", "latin.txt", "nowhere")
+    assert done.exit_code == 0
+    assert done.stdout == "2 new; 3 passages written to .agentkit\n"
+    lines = done.stderr.splitlines()
+    assert [line.split(": ")[1] for line in lines] == ["image.png", "latin.txt", "nowhere"]
+    assert ["is binary" in lines[0], "is not UTF-8 text" in lines[1], "No such file" in lines[2]] == [True] * 3
+
+
+@pytest.mark.parametrize("paths", [["nowhere"], ["image.png"], ["/proc/self/mem"]])
+def test_nothing_readable_is_a_failure_without_a_traceback(start: Start, folder: Path, paths: list[str]) -> None:
+    (folder / "image.png").write_bytes(b"\x89PNG\0\1\2")
+    done = start("ingest", *paths)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"agentkit: \S+: (is|cannot|has)[^\n]+\n", done.stderr)
+
+
+def test_a_folder_without_text_is_a_failure_that_says_so(run: Run, folder: Path) -> None:
+    (folder / "empty").mkdir()
+    done = run("ingest", "empty")
+    assert (done.exit_code, done.stderr) == (1, "agentkit: there is no text or Markdown file in what was given\n")
+
+
+def test_a_name_that_would_steer_a_terminal_is_shown_without_it(run: Run, folder: Path) -> None:
+    (folder / "a\x1b[31m\x07.md").write_bytes(b"\0")
+    done = run("ingest", "a\x1b[31m\x07.md")
+    assert done.exit_code == 1
+    assert "\x1b" not in done.stderr
+    assert "\x07" not in done.stderr
+
+
+def test_a_home_that_is_a_file_is_a_failure_that_names_it(run: Run, folder: Path) -> None:
+    done = run("ingest", "docs", "--home", "docs/owls.md")
+    assert done.exit_code == 1
+    assert done.stderr.startswith("agentkit: docs/owls.md")
+    assert "choose another one" in done.stderr
+
+
+def test_what_is_stored_while_another_process_owns_the_index_waits_for_it(run: Run, start: Start, folder: Path) -> None:
+    with Memory.open(folder / ".agentkit") as memory:
+        assert memory.recall("owl") == ()  # from now on this process owns the index
+        done = start("ingest", "docs")
+        assert (done.returncode, done.stdout) == (0, "2 new; 3 passages written to .agentkit\n")
+        assert done.stderr == "3 passages wait for the process that has the index open\n"
+        assert [document.source for document in memory.recall("barn owl")] == ["docs/owls.md"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals are POSIX's")
+def test_a_terminal_sees_a_bar(folder: Path) -> None:
+    import pty
+
+    master, slave = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, "ingest", "docs"],
+        stdout=subprocess.PIPE,
+        stderr=slave,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "80"},
+        timeout=60,
+        check=False,
+    )
+    os.close(slave)
+    shown = os.read(master, 1 << 16).decode()
+    os.close(master)
+    assert done.returncode == 0
+    assert done.stdout == b"2 new; 3 passages written to .agentkit\n"
+    assert "reading" in shown
+    assert "2/2" in shown

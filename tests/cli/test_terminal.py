@@ -1,0 +1,203 @@
+"""`agentkit chat` at a real terminal: what is typed, what is shown, and the keys that stop and leave."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agentkit import Composition, ModelError, ScriptedModel
+from agentkit.cli.agent import default_agent
+from agentkit.cli.chat import Chat
+from agentkit.memory import Memory
+from tests.cli.conftest import MAIN
+from tests.servers import ChatServer, chunk, in_turn, says, sends, streams
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals are POSIX's")
+
+CTRL_C, CTRL_D = b"\x03", b"\x04"
+
+
+class Terminal:
+    """A process on a pseudo-terminal of its own."""
+
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        import fcntl
+        import pty
+        import termios
+
+        def own_terminal() -> None:
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        self.master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", MAIN, *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**os.environ, "TERM": "dumb", **environment},
+            preexec_fn=own_terminal,
+        )
+        os.close(slave)
+        self.shown = ""
+        self._seen = 0
+
+    def type(self, keys: str | bytes) -> None:
+        os.write(self.master, keys.encode() if isinstance(keys, str) else keys)
+
+    def wait_for(self, pattern: str) -> None:
+        """Read until what came since the last call matches."""
+        deadline = time.monotonic() + 30
+        while not (found := re.search(pattern, self.shown[self._seen :])):
+            if not self._read(deadline):
+                raise AssertionError(f"{pattern!r} did not come; there is {self.shown!r}")
+        self._seen += found.end()
+
+    def end(self) -> int:
+        """Read to the end and return the exit code."""
+        deadline = time.monotonic() + 30
+        while self._read(deadline):
+            pass
+        return self.process.wait(5)
+
+    def _read(self, deadline: float) -> bool:
+        ready, _, _ = select.select([self.master], [], [], max(0.0, deadline - time.monotonic()))
+        try:
+            piece = os.read(self.master, 1 << 16) if ready else b""
+        except OSError:  # Linux says so when the other side is closed
+            piece = b""
+        self.shown += piece.decode("utf-8", "replace")
+        return bool(piece)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(5)
+        os.close(self.master)
+
+
+@pytest.fixture
+def terminals() -> Iterator[list[Terminal]]:
+    opened: list[Terminal] = []
+    yield opened
+    for terminal in opened:
+        terminal.close()
+
+
+@pytest.fixture
+def chat(terminals: list[Terminal]) -> Iterator[Terminal]:
+    terminals.append(Terminal("chat", "--session", "s"))
+    terminals[-1].wait_for("> ")
+    yield terminals[-1]
+
+
+def asks(terminals: list[Terminal], server: ChatServer, model: str) -> Terminal:
+    terminals.append(Terminal("chat", "-s", "s", "-m", model, OPENAI_BASE_URL=server.url))
+    terminals[-1].wait_for("> ")
+    return terminals[-1]
+
+
+def stored(folder: Path) -> list[str]:
+    with Memory.open(folder / ".agentkit") as memory:
+        return [message.text.splitlines()[0] for message in memory.session("s").conversation]
+
+
+def test_it_says_how_to_leave_answers_and_shows_the_layers(chat: Terminal) -> None:
+    assert "/quit leaves; so does Ctrl-D, and Ctrl-C stops an answer" in chat.shown
+    chat.type('use calculate with expression="6 * 7"\n')
+    chat.wait_for("calls calculate")
+    chat.wait_for("42\r\n")
+    chat.wait_for("> ")
+    chat.type("/layers\n")
+    chat.wait_for(r"intermediate +2 messages")
+    chat.wait_for("> ")
+    chat.type("/quit\n")
+    assert chat.end() == 0
+
+
+@pytest.mark.parametrize("key", [CTRL_C, CTRL_D], ids=["Ctrl-C", "Ctrl-D"])
+def test_a_key_at_the_prompt_leaves_cleanly(chat: Terminal, key: bytes) -> None:
+    chat.type(key)
+    assert chat.end() == 0
+    assert "Traceback" not in chat.shown
+    assert "Aborted" not in chat.shown
+
+
+def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(
+    terminals: list[Terminal], server: ChatServer, folder: Path
+) -> None:
+    def forever() -> Iterator[dict[str, object]]:
+        while True:
+            yield chunk(content="word ")
+
+    server.on("endless", in_turn(streams(forever, pause=0.01), says("Enough.")))
+    terminal = asks(terminals, server, "endless")
+    terminal.type("talk\n")
+    terminal.wait_for("word word")
+    terminal.type(CTRL_C)
+    terminal.wait_for("stopped")
+    terminal.wait_for("> ")
+    terminal.type("still there?\n")
+    terminal.wait_for("Enough.")
+    terminal.wait_for("> ")
+    terminal.type(CTRL_D)
+    assert terminal.end() == 0
+    assert "Traceback" not in terminal.shown
+    assert stored(folder) == ["talk", "still there?", "Enough."]
+
+
+def test_an_error_ends_the_turn_and_not_the_chat(terminals: list[Terminal], server: ChatServer, folder: Path) -> None:
+    server.on("moody", in_turn(sends({"error": {"message": "not now"}}, 400), says("Now.")))
+    terminal = asks(terminals, server, "moody")
+    terminal.type("hello\n")
+    terminal.wait_for("agentkit: moody at .*: 400: not now")
+    terminal.wait_for("> ")
+    terminal.type("hello?\n")
+    terminal.wait_for("Now.")
+    terminal.type("/quit\n")
+    assert terminal.end() == 0
+
+
+def test_ctrl_c_ends_a_single_answer_with_the_code_of_an_interrupt(
+    terminals: list[Terminal], server: ChatServer
+) -> None:
+    def forever() -> Iterator[dict[str, object]]:
+        while True:
+            yield chunk(content="word ")
+
+    server.on("endless", streams(forever, pause=0.01))
+    terminals.append(Terminal("chat", "-m", "endless", "--once", "talk", OPENAI_BASE_URL=server.url))
+    terminals[-1].wait_for("word word")
+    terminals[-1].type(CTRL_C)
+    assert terminals[-1].end() == 130
+    assert "stopped; what was stored stays" in terminals[-1].shown
+    assert "Traceback" not in terminals[-1].shown
+
+
+def test_a_chat_in_this_process_takes_its_turns_from_a_terminal(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    import pty
+
+    def interrupts(composition: Composition) -> str:
+        raise KeyboardInterrupt
+
+    model = ScriptedModel([ModelError("not now"), "Now.", interrupts])
+    master, slave = pty.openpty()
+    with open(slave, encoding="utf-8") as stdin, open(os.dup(slave), "w", encoding="utf-8") as stdout:  # noqa: PTH123
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(sys, "stdout", stdout)
+        os.write(master, b"hello\n\nagain\nand again\n/layers\n" + CTRL_D)
+        with Memory.open(folder / ".agentkit") as memory:
+            Chat(default_agent(model, memory), memory.session("s")).talk()
+        shown = os.read(master, 1 << 16).decode()
+    os.close(master)
+    assert "Now.\r\n" in shown
+    assert "conversation" in shown  # a layer of what was sent last
+    assert stored(folder) == ["hello", "again", "Now.", "and again"]
