@@ -165,6 +165,12 @@ def test_names_read_behind_a_guard_only_are_guarded() -> None:
         ),
         ("{% if additional_kwargs.a is defined %}{% endif %}{{ additional_kwargs.a }}", {"a": True}),
         ("{% if additional_kwargs.b is defined %}{{ additional_kwargs.a }}{% endif %}", {"a": True, "b": False}),
+        ("{% set k = additional_kwargs %}{% if k.a is defined %}{{ k.a }}{% endif %}", {"a": False}),
+        (
+            "{% set k = user_input.additional_kwargs %}{% if 'a' in k %}{{ additional_kwargs['a'] }}{% endif %}",
+            {"a": False},
+        ),
+        ("{% if additional_kwargs[name] is defined %}{{ additional_kwargs.a }}{% endif %}", {"a": True}),
         ("{% for k, v in additional_kwargs.items() %}{{ k }}{% endfor %}", {}),
         ("{{ additional_kwargs[name] }}", {}),
         ("{{ documents[0].metadata.a }}", {}),
