@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -391,6 +392,20 @@ def test_an_interrupted_wait_inside_a_loop_cancels_the_run(monkeypatch: pytest.M
         asyncio.run(notebook())
     assert ended.is_set()
     assert roles(session.conversation) == "user assistant tool"
+
+
+def test_an_interrupt_of_run_sync_cancels_the_run_in_order() -> None:
+    async def press_ctrl_c() -> str:
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.Event().wait()
+        return ""
+
+    session = InMemorySession()
+    agent = Agent(ScriptedModel([calling("press_ctrl_c"), "never"]), tools=[press_ctrl_c])
+    with pytest.raises(KeyboardInterrupt):
+        agent.run_sync("go", session=session)
+    assert roles(session.conversation) == "user assistant tool"
+    assert Agent(ScriptedModel(["ok"])).run_sync("on", session=session).output == "ok"
 
 
 def test_a_run_interrupted_before_it_began_never_begins(monkeypatch: pytest.MonkeyPatch) -> None:
