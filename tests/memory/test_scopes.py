@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentkit_memory import Memory, Scope, ScopeError
+from agentkit_memory.index.base import Point
+from agentkit_memory.index.bm25 import document_vector
 
 
 @pytest.mark.parametrize(
@@ -92,3 +94,13 @@ def test_recall_is_the_same_whether_other_scopes_hold_anything_or_not(
     assert sorted(" ".join(text.split()[:-1]) for text, _ in with_others) == sorted(
         text for _, text in mine if asked & set(text.split())
     )
+
+
+def test_a_wrong_scope_in_the_index_is_stopped_by_sql(memory: Memory, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    other = memory.within("other")
+    other.ingest(docs)
+    (theirs,) = other.recall("zebra")
+    mine = memory._own_scope()
+    memory._store.index().upsert([Point(theirs.id, document_vector("zebra"), mine)])
+    assert memory.recall("zebra") == ()
