@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from types import NoneType
-from typing import Any, Generic, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast, overload
 
 from typing_extensions import TypeVar
 
@@ -14,7 +14,6 @@ from agentkit.chain import Chain, Output
 from agentkit.drivers.aio import Approver, AsyncDriver, Recaller, recall
 from agentkit.drivers.sync import run_blocking
 from agentkit.errors import AgentDefinitionError, LimitExceeded, SessionBusy
-from agentkit.events import Event, RunFinished
 from agentkit.limits import Limits
 from agentkit.loop import RunResult, run_loop
 from agentkit.models.base import Model
@@ -30,6 +29,9 @@ from agentkit_prompts.parts import Part
 from agentkit_prompts.schema import JsonSchema
 from agentkit_tools import by_name
 from agentkit_tools.tool import Tool
+
+if TYPE_CHECKING:
+    from agentkit.events import Event
 
 __all__ = ["Agent"]
 
@@ -111,12 +113,16 @@ class Agent(Generic[Deps, Output]):
         """Return the context of a run, without what memory would recall."""
         if isinstance(user_input, PromptContext):
             conversation = session.conversation if session is not None else user_input.conversation
-            return user_input.evolve(conversation=conversation, tools=self.specs)
-        return PromptContext(
-            user_input=cast(UserInput, user_input),
-            conversation=session.conversation if session is not None else _NO_CONVERSATION,
-            tools=self.specs,
-        )
+            ctx = user_input.evolve(conversation=conversation, tools=self.specs)
+        else:
+            ctx = PromptContext(
+                user_input=cast(UserInput, user_input),
+                conversation=session.conversation if session is not None else _NO_CONVERSATION,
+                tools=self.specs,
+            )
+        if self.chain.fenced and ctx.session_key is None:
+            ctx = ctx.evolve(session_key=_PROCESS_KEY + (session.id if session is not None else ""))
+        return ctx
 
     def compose(self, user_input: Input, *, session: Session | None = None) -> Composition:
         """Return what a run would send first, recalling but not sending or keeping anything."""
@@ -185,6 +191,8 @@ class Agent(Generic[Deps, Output]):
             if session is not None:
                 del _RUNNING[id(session)]
         if on_event is not None:
+            from agentkit.events import RunFinished
+
             on_event(RunFinished(result))
         return result
 
@@ -246,6 +254,8 @@ class Agent(Generic[Deps, Output]):
 
 
 _NO_CONVERSATION = Conversation()
+_PROCESS_KEY = os.urandom(16).hex()
+"""Keys the fences of contexts that bring no key of their own; nothing outside the process can know it."""
 
 _RUNNING: dict[int, AsyncDriver] = {}
 """Which run uses the session of that id. `setdefault` is atomic, also between threads."""

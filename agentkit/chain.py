@@ -38,13 +38,26 @@ class Chain(Generic[Output]):
         output: The type of the answer: `str`, or anything pydantic validates, read from the reply as JSON.
         tokenizer: Counts tokens; a fast estimate when not given.
         budget: Tokens a composition may have at most; prompts give way as their `size` says.
+        redact: Sees every composition before it is sent and returns the one to send, such as
+            `lambda composition: composition.mapped(mask)`. It may raise to stop the run.
 
     Raises:
         AgentDefinitionError: The output type cannot be described as JSON Schema.
         PromptError: A prompt can never render.
     """
 
-    __slots__ = ("_asks", "_output", "budget", "layers", "model", "output", "output_schema", "tokenizer")
+    __slots__ = (
+        "_asks",
+        "_fenced",
+        "_output",
+        "budget",
+        "layers",
+        "model",
+        "output",
+        "output_schema",
+        "redact",
+        "tokenizer",
+    )
 
     output_schema: JsonSchema | None
     """JSON Schema of the answer; None for text."""
@@ -57,17 +70,27 @@ class Chain(Generic[Output]):
         output: type[Output] = str,  # type: ignore[assignment]  # pyright: ignore[reportArgumentType]
         tokenizer: TokenCounter | None = None,
         budget: int | Budget | None = None,
+        redact: Callable[[Composition], Composition] | None = None,
     ) -> None:
         self.model = model
         self.layers = layers if isinstance(layers, Layers) else _layers(layers)
         self.output: type[Output] = output
         self.tokenizer = tokenizer
         self.budget = budget
+        self.redact = redact
         self._output: TypeAdapter[Output] | None = None
         self.output_schema = None
+        self._fenced: bool | None = None
         self._asks: bool | None = None  # whether any prompt asks for additional kwargs
         if output is not str:
             self._output, self.output_schema = _adapter(cast(Any, output))
+
+    @property
+    def fenced(self) -> bool:
+        """Whether some prompt is put between fences, which need a key of the session."""
+        if self._fenced is None:
+            self._fenced = any(prompt.fence for _, prompt in self.layers.walk())
+        return self._fenced
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
@@ -94,8 +117,8 @@ class Chain(Generic[Output]):
         self.layers.check_kwargs(kwargs)
 
     def compose(self, ctx: PromptContext, *, memo: Memo | None = None) -> Composition:
-        """Return everything that would be sent for `ctx`, without sending it."""
-        return compose(
+        """Return everything that would be sent for `ctx`, redacted, without sending it."""
+        composition = compose(
             self.layers,
             ctx,
             budget=self.budget,
@@ -103,6 +126,7 @@ class Chain(Generic[Output]):
             memo=memo,
             output_schema=self.output_schema,
         )
+        return composition if self.redact is None else self.redact(composition)
 
     async def run(
         self, ctx: PromptContext | UserInput | str, *, on_text: Callable[[str], None] | None = None

@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from agentkit.effects import Append, AskApproval, CallModel, CallTools, Effect, Recall
-from agentkit.events import Event, ModelReplied, PromptComposed, Recalled, TextDelta, ToolFinished, ToolStarted
 from agentkit.loop import Interrupted
 from agentkit.models.base import Model, Reply
 from agentkit.session import Session
@@ -19,6 +18,9 @@ from agentkit_tools.context import ToolContext
 from agentkit_tools.dispatch import call_tools
 from agentkit_tools.result import ToolResult
 from agentkit_tools.tool import Tool
+
+if TYPE_CHECKING:
+    from agentkit.events import Event
 
 __all__ = ["Approver", "AsyncDriver", "Recaller", "recall"]
 
@@ -106,10 +108,12 @@ class AsyncDriver:
         emit = self._emit
         if emit is None:
             return await self._model.request(effect.composition)
+        from agentkit import events  # nobody pays for events before somebody listens
+
         step = effect.step
-        emit(PromptComposed(step, effect.composition))
-        reply = await self._model.request(effect.composition, on_text=lambda text: emit(TextDelta(step, text)))
-        emit(ModelReplied(step, reply))
+        emit(events.PromptComposed(step, effect.composition))
+        reply = await self._model.request(effect.composition, on_text=lambda text: emit(events.TextDelta(step, text)))
+        emit(events.ModelReplied(step, reply))
         return reply
 
     async def _call_tools(self, effect: CallTools, loop: Generator[Effect, Any, Any]) -> Sequence[ToolResult]:
@@ -124,11 +128,15 @@ class AsyncDriver:
         def on_start(call: ToolCall) -> None:
             states[call.id] = None
             if emit is not None:
+                from agentkit.events import ToolStarted
+
                 emit(ToolStarted(step, call))
 
         def on_end(result: ToolResult) -> None:
             states[result.call_id] = result
             if emit is not None:
+                from agentkit.events import ToolFinished
+
                 emit(ToolFinished(step, result))
 
         try:
@@ -167,6 +175,8 @@ class AsyncDriver:
         assert self._memory is not None
         documents = await asyncio.to_thread(recall, self._memory, effect.query)
         if self._emit is not None:
+            from agentkit.events import Recalled
+
             self._emit(Recalled(effect.query, documents))
         return documents
 
