@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition import Composition
     from agentkit_prompts.context import Document, Example, Fact, PromptContext, ToolSpec, Trust, UserInput
     from agentkit_prompts.conversation import Conversation
+    from agentkit_prompts.counters import TiktokenCounter, TokenizersCounter
     from agentkit_prompts.diversity import mmr
     from agentkit_prompts.embedder import Embedder
     from agentkit_prompts.engine import Trusted
@@ -98,7 +99,9 @@ __all__ = [
     "TemplateError",
     "Text",
     "TextPrompt",
+    "TiktokenCounter",
     "TokenCounter",
+    "TokenizersCounter",
     "ToolCall",
     "ToolPrompt",
     "ToolSpec",
@@ -131,6 +134,8 @@ __getattr__ = lazy_exports(
         "agentkit_prompts.composition": "Composition",
         "agentkit_prompts.context": "Document Example Fact PromptContext ToolSpec Trust UserInput",
         "agentkit_prompts.conversation": "Conversation",
+        "agentkit_prompts.counters": "TiktokenCounter TokenizersCounter",
+        "agentkit_prompts.diversity": "mmr",
         "agentkit_prompts.embedder": "Embedder",
         "agentkit_prompts.engine": "Trusted",
         "agentkit_prompts.errors": (
@@ -143,7 +148,6 @@ __getattr__ = lazy_exports(
             "ConversationPrompt KnowledgePrompt MemoPrompt TextPrompt ToolPrompt UserInputPrompt"
         ),
         "agentkit_prompts.messages": "Message Role ToolCall",
-        "agentkit_prompts.diversity": "mmr",
         "agentkit_prompts.parts": "Audio File Image Media Part Text Url Video replace_markers",
         "agentkit_prompts.rendered": "Rendered Span",
         "agentkit_prompts.schema": "JsonSchema ParamsSchema merge_schemas",

@@ -65,6 +65,7 @@ def test_its_metadata_names_the_distribution_the_python_and_the_licence(wheel: z
         "griffelib",
         "jinja2",
         "pydantic",
+        "pyyaml",
         "sqlalchemy",
     ]
     extras = {
@@ -80,6 +81,7 @@ def test_its_metadata_names_the_distribution_the_python_and_the_licence(wheel: z
         "otel",
         "postgres",
         "server",
+        "tokens",
         "vector",
     }
     assert set(metadata.get_all("Provides-Extra", [])) == extras

@@ -1,0 +1,130 @@
+"""Exact token counters: `tiktoken` encodings and Hugging Face tokenizer files. Both libraries are loaded when used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentkit_prompts.errors import PromptError
+
+if TYPE_CHECKING:
+    import tiktoken
+
+__all__ = ["TiktokenCounter", "TokenizersCounter"]
+
+_INSTALL = "pip install 'agentkit-prompt-tree[tokens]'"
+_MOST_CHARACTERS = 1 << 22
+"""Characters of text whose counts one counter remembers."""
+
+
+class _Exact:
+    """Counts by a real tokenizer, each text once."""
+
+    __slots__ = ("_characters", "_known", "_tokenize", "name")
+
+    estimated = False
+
+    def __init__(self, name: str, tokenize: Callable[[str], int]) -> None:
+        self.name = name
+        self._tokenize = tokenize
+        self._known: dict[str, int] = {}
+        self._characters = 0
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens; the name of a special token in the text counts as the text that it is.
+
+        Raises:
+            PromptError: The tokenizer cannot take the text.
+        """
+        tokens = self._known.get(text)
+        if tokens is None:
+            try:
+                tokens = self._tokenize(text)
+            except Exception as error:
+                raise PromptError(f"{self.name}: cannot tokenize {text[:40]!r}: {error}") from error
+            self._characters += len(text)
+            if self._characters > _MOST_CHARACTERS:
+                self._known = {}
+                self._characters = len(text)
+            self._known[text] = tokens
+        return tokens
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class TiktokenCounter(_Exact):
+    """Counts with an encoding of `tiktoken`.
+
+    Args:
+        encoding: Name of an encoding, which tiktoken downloads when it is used for the first time, or a
+            `tiktoken.Encoding` that you made.
+
+    Raises:
+        PromptError: tiktoken is not installed, or the encoding is unknown or cannot be downloaded.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, encoding: str | tiktoken.Encoding = "cl100k_base") -> None:
+        if isinstance(encoding, str):
+            encoding = _encoding(encoding)
+        encode = encoding.encode_ordinary
+        super().__init__(encoding.name, lambda text: len(encode(text)))
+
+
+def _encoding(name: str) -> tiktoken.Encoding:
+    try:
+        import tiktoken
+    except ImportError as error:
+        raise PromptError(f"TiktokenCounter needs tiktoken: {_INSTALL}") from error
+    if name not in tiktoken.list_encoding_names():
+        known = ", ".join(sorted(tiktoken.list_encoding_names()))
+        raise PromptError(f"tiktoken has no encoding {name!r}; there are {known}")
+    try:
+        return tiktoken.get_encoding(name)
+    except Exception as error:
+        raise PromptError(
+            f"the encoding {name} is not on this machine and cannot be downloaded ({type(error).__name__}: {error}); "
+            "run once with network access and TIKTOKEN_CACHE_DIR set to a folder that you ship, use TokenizersCounter "
+            "with a tokenizer.json, or leave the counter out to count by estimate"
+        ) from error
+
+
+class TokenizersCounter(_Exact):
+    """Counts with a `tokenizer.json` of Hugging Face `tokenizers`, without the special tokens it would put around.
+
+    Args:
+        path: The file. Truncation and padding that it asks for are switched off.
+
+    Raises:
+        PromptError: tokenizers is not installed, or the file cannot be read as a tokenizer.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, path: str | Path) -> None:
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise PromptError(
+                "TokenizersCounter needs tokenizers: pip install 'agentkit-prompt-tree[tokens]'"
+            ) from error
+        file = Path(path)
+        try:
+            tokenizer = Tokenizer.from_str(file.read_text("utf-8"))
+        except Exception as error:
+            raise PromptError(f"{file}: cannot be read as a tokenizer.json of tokenizers ({error})") from error
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        tokenizer.encode_special_tokens = True
+
+        def tokenize(text: str) -> int:
+            try:
+                return len(tokenizer.encode(text, add_special_tokens=False))
+            except TypeError:  # lone surrogates, which no UTF-8 text has
+                whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+                return len(tokenizer.encode(whole, add_special_tokens=False))
+
+        super().__init__(file.parent.name if file.stem == "tokenizer" and file.parent.name else file.stem, tokenize)
