@@ -22,7 +22,6 @@ from agentkit_prompts.composer import Memo
 from agentkit_prompts.composition import Composition
 from agentkit_prompts.context import PromptContext, ToolSpec, UserInput
 from agentkit_prompts.conversation import Conversation
-from agentkit_prompts.examples import prepare, selecting
 from agentkit_prompts.layers import Layers
 from agentkit_prompts.leaves import TextPrompt
 from agentkit_prompts.parts import Part
@@ -202,8 +201,7 @@ class Agent(Generic[Deps, Output]):
         chain = self.chain
         ctx = self.context(user_input, session)
         chain.preflight(ctx.user_input)
-        if selecting(chain.layers):
-            ctx = await prepare(chain.layers, ctx)
+        ctx = await chain.select_examples(ctx)
         memo = session.memo if session is not None else Memo()
         recalls = self.memory is not None
         return await driver.drive(

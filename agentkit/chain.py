@@ -17,7 +17,6 @@ from agentkit_prompts.budget import Budget
 from agentkit_prompts.composer import Memo, compose
 from agentkit_prompts.composition import Composition
 from agentkit_prompts.context import PromptContext, UserInput
-from agentkit_prompts.examples import prepare, selecting
 from agentkit_prompts.frozen import freeze
 from agentkit_prompts.layers import Layers
 from agentkit_prompts.leaves import TextPrompt
@@ -50,6 +49,7 @@ class Chain(Generic[Output]):
         "_asks",
         "_fenced",
         "_output",
+        "_selects",
         "budget",
         "layers",
         "model",
@@ -81,6 +81,7 @@ class Chain(Generic[Output]):
         self._output: TypeAdapter[Output] | None = None
         self.output_schema = None
         self._fenced: bool | None = None
+        self._selects: bool | None = None
         self._asks: bool | None = None  # whether any prompt asks for additional kwargs
         if output is not str:
             self._output, self.output_schema = _adapter(cast(Any, output))
@@ -141,9 +142,20 @@ class Chain(Generic[Output]):
         if not isinstance(ctx, PromptContext):
             ctx = PromptContext(user_input=cast(UserInput, ctx))
         self.preflight(ctx.user_input)
-        if selecting(self.layers):
-            ctx = await prepare(self.layers, ctx)
+        ctx = await self.select_examples(ctx)
         return self.parse(await self.model.request(self.compose(ctx), on_text=on_text))
+
+    async def select_examples(self, ctx: PromptContext) -> PromptContext:
+        """Let the example selectors that need to wait for something choose now, before the prompt is rendered."""
+        if self._selects is None:
+            from agentkit_prompts.examples import selecting
+
+            self._selects = bool(selecting(self.layers))
+        if not self._selects:
+            return ctx
+        from agentkit_prompts.examples import prepare
+
+        return await prepare(self.layers, ctx)
 
     def parse(self, reply: Reply) -> Output:
         """Return the answer of a reply as the output type.
