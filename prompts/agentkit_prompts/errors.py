@@ -5,9 +5,18 @@ Every error says what went wrong, where, what was expected and what to do about 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-__all__ = ["BudgetError", "KwargsError", "MediaError", "MessageError", "PromptError", "SchemaConflict", "TemplateError"]
+__all__ = [
+    "BudgetError",
+    "KwargsError",
+    "MediaError",
+    "MessageError",
+    "PromptError",
+    "PromptFilesError",
+    "SchemaConflict",
+    "TemplateError",
+]
 
 
 class PromptError(Exception):
@@ -51,6 +60,21 @@ class TemplateError(PromptError):
         self.file = file
         self.line = line
         self.variable = variable
+
+
+class PromptFilesError(PromptError):
+    """Prompt files that cannot be used. Names all of them at once.
+
+    Attributes:
+        errors: What is wrong, each a `TemplateError` with file and line where there is one file to blame.
+    """
+
+    def __init__(self, errors: Iterable[PromptError]) -> None:
+        self.errors = tuple(errors)
+        found = [str(error) for error in self.errors]
+        super().__init__(
+            found[0] if len(found) == 1 else "\n".join([f"{len(found)} problems with prompt files:", *found])
+        )
 
 
 class SchemaConflict(PromptError):

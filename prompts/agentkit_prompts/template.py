@@ -52,6 +52,7 @@ class Template:
             object. Values are checked against it when the template renders, and its defaults apply.
         file: File the text came from, for error messages.
         first_line: Line of that file at which the text starts.
+        places: File and first line per locale, where the texts come from several files.
 
     Raises:
         TemplateError: Syntax error, with file and line.
@@ -68,6 +69,7 @@ class Template:
         params_schema: ParamsSchema | None = None,
         file: str | Path | None = None,
         first_line: int = 1,
+        places: Mapping[str, tuple[str, int]] | None = None,
     ) -> None:
         texts = {"": text} if isinstance(text, str) else dict(text)
         if not texts or not all(isinstance(item, str) for item in texts.values()):
@@ -78,10 +80,10 @@ class Template:
         self.engine = engine
         self.file = str(file) if file is not None else None
         self.params_schema = params_schema
-        self._programs: dict[str | None, Program] = {
-            locale: compile_program(source, syntax=engine, file=self.file, first_line=first_line)
-            for locale, source in texts.items()
-        }
+        self._programs: dict[str | None, Program] = {}
+        for locale, source in texts.items():
+            name, line = (places or {}).get(locale, (self.file, first_line))
+            self._programs[locale] = compile_program(source, syntax=engine, file=name, first_line=line)
         self._programs[None] = self._programs[next(iter(texts))]
         self._affixes: dict[Program, tuple[str, str]] = {}
         for program in self._programs.values():
