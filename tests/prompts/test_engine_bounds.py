@@ -118,6 +118,20 @@ BOMBS = {
     "many joins of one": "{% set t = 'a' * 1000000 %}{% for i in range(10000) %}{% set u = [t]|join %}{% endfor %}",
     "many splits": "{% set t = 'a ' * 500000 %}{% for i in range(1000) %}{% set u = t.split() %}{% endfor %}",
     "long cycle": "{% for i in range(1000) %}{{ loop.cycle(*range(100000)) }}{% endfor %}",
+    "long texts as JSON": "{% set t = 'a' * 1000000 %}{{ [t] * 1000 }}",
+    "long texts as JSON values": "{% set t = 'a' * 1000000 %}{{ [{'k': t, 'l': t}] * 1000 }}",
+    "deep lists, indented": "{% set x = [1] * 9000 %}" + "{% set x = [x] %}" * 90 + "{{ x|tojson(indent=16) }}",
+    "many found long texts": "{% set t = 'a' * 1000000 %}{% set u = t ~ '' %}{{ u ~ 'b' in [t ~ 'c'] * 100000 }}",
+    "many looked up long texts": "{% set t = 'a' * 1000000 %}{% set u = t ~ '' %}{% for i in range(9999) %}{% set v = {t: 1}[u] %}{% endfor %}",
+    "many long constants": "{% set t = 'a' * 9999 %}{% for i in range(90000) %}{% set v = t == '"
+    + "a" * 9999
+    + "' %}{% endfor %}",
+    "numbers with one hash": "{{ range(0, (2 ** 61 - 1) * 50000, 2 ** 61 - 1)|unique|list|length }}",
+    "tuples with one hash": "{{ range(0, (2 ** 61 - 1) * 50000, 2 ** 61 - 1)|batch(1)|map('list')|groupby(0)|length }}",
+    "keys with one hash": "{% for i in range(50000) %}{% set d = dict([[i * (2 ** 61 - 1), 1]] * 9) %}{% endfor %}",
+    "many sort keys": "{{ [[1]] * 1000|sort(attribute='0,' * 100000 ~ '0') }}",
+    "long floats": "{% for i in range(1000) %}{% set v = ('1' * 1000000)|float %}{% endfor %}",
+    "many prints of one long text": "{% set t = 'a' * 3000000 %}" + "{{ t }}" * 250,
     "dict of everything": "{% for i in range(1000) %}{% set d = dict(range(100000)|map('batch', 2)) %}{% endfor %}",
 }
 

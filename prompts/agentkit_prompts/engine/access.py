@@ -8,6 +8,7 @@ from datetime import date, datetime, time, timedelta
 from functools import cached_property
 from types import DynamicClassAttribute, MappingProxyType, MemberDescriptorType, ModuleType, SimpleNamespace
 from typing import Any
+from weakref import WeakValueDictionary
 
 from pydantic import BaseModel
 
@@ -17,13 +18,13 @@ from agentkit_prompts.engine.values import Fault, Undefined
 from agentkit_prompts.frozen import FrozenDict
 from agentkit_prompts.parts import Url
 
-__all__ = ["MAPPINGS", "READABLE", "attribute", "element", "made_in_python", "readable", "slice_of"]
+__all__ = ["MAPPINGS", "attribute", "element", "made_in_python", "readable", "slice_of"]
 
-READABLE: dict[str, set[type]] = {}
-"""Attribute name -> the types from which generated code reads it directly, learnt as templates run."""
-
+# A set lives as long as a program that reads the name: names of templates long gone do not pile up.
+_READABLE: WeakValueDictionary[str, set[type]] = WeakValueDictionary()
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _MOST_TYPES = 1000
+_SHORT = 256
 MAPPINGS = frozenset({dict, FrozenDict, MappingProxyType})
 """Mappings whose keys can be read without running anybody's code."""
 _DATE = frozenset({"year", "month", "day"})
@@ -49,8 +50,11 @@ def made_in_python(kind: type) -> bool:
 
 
 def readable(name: str) -> set[type]:
-    """Return the growing set of types from which `name` can be read directly."""
-    return READABLE.setdefault(name, set())
+    """Return the types from which generated code reads `name` directly, learnt as templates run."""
+    known = _READABLE.get(name)
+    if known is None:
+        known = _READABLE[name] = set()
+    return known
 
 
 def attribute(meter: Meter, value: Any, name: str) -> Any:
@@ -88,7 +92,7 @@ def attribute(meter: Meter, value: Any, name: str) -> Any:
 def element(meter: Meter, value: Any, key: Any) -> Any:
     """Return `value[key]` as templates see it; a text key that is no element is read as an attribute."""
     kind = type(value)
-    if isinstance(key, tuple):
+    if isinstance(key, tuple) or (isinstance(key, str) and len(key) > _SHORT):
         meter.measure(key)
     if kind in MAPPINGS:
         try:

@@ -33,19 +33,15 @@ class Code:
     Attributes:
         run: `run(values.get, trace)` fills a trace.
         groups: What each output statement prints: literals as text, expressions as the number of their site.
-        loops: Whether anything in it runs more than once.
         filename: Name its frames have in a traceback.
         lines: The template line of each of its lines.
     """
 
-    __slots__ = ("filename", "groups", "lines", "loops", "run")
+    __slots__ = ("filename", "groups", "lines", "run")
 
-    def __init__(
-        self, run: Callable[..., None], groups: tuple[Group, ...], loops: bool, filename: str, lines: list[int]
-    ) -> None:
+    def __init__(self, run: Callable[..., None], groups: tuple[Group, ...], filename: str, lines: list[int]) -> None:
         self.run = run
         self.groups = groups
-        self.loops = loops
         self.filename = filename
         self.lines = lines
 
@@ -65,7 +61,7 @@ def generate(tree: nodes.Template, analysis: Analysis, file: str | None, first_l
     except (SyntaxError, RecursionError, MemoryError) as error:
         raise TemplateError(f"the template cannot be compiled: {error}", file=file, line=first_line) from error
     lines = [line + first_line - 1 for line in maker.lines]
-    return Code(space["root"], tuple(maker.groups), maker.loops, filename, lines)
+    return Code(space["root"], tuple(maker.groups), filename, lines)
 
 
 class _Generator(Expressions):
@@ -79,7 +75,6 @@ class _Generator(Expressions):
         self.outside: dict[str, str] = {}
         self.literals: set[str] = set()
         self.groups: list[Group] = []
-        self.loops = False
 
     # writing
 
@@ -280,7 +275,6 @@ class _Generator(Expressions):
 
     def visit_For(self, node: nodes.For, frame: Frame) -> None:
         self.line = node.lineno
-        self.loops = True
         for name in node.find_all(nodes.Name):
             if name.ctx == "store" and name.name == "loop":
                 raise CodeError("`loop` cannot be assigned to", name.lineno)

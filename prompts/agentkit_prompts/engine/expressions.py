@@ -33,7 +33,12 @@ COUNTERS = {
 }
 """What can be read off `loop` without a loop object, by the names of index and length."""
 
+_SHORT = 256
 _KEYWORDS = frozenset(keyword.kwlist)
+
+
+def _size(value: object) -> int:
+    return len(value) if isinstance(value, str) else 1
 
 
 class CodeError(Exception):
@@ -210,7 +215,7 @@ class Expressions(NodeVisitor):
                 right = f"({kept} := {right})"
             if one.op == "notin":
                 parts.append(f"(not compare_in(meter, {left}, {right}))")
-            elif one.op in ("eq", "ne") and isinstance(one.expr, nodes.Const):
+            elif one.op in ("eq", "ne") and isinstance(one.expr, nodes.Const) and _size(one.expr.value) < _SHORT:
                 parts.append(f"({left} {'==' if one.op == 'eq' else '!='} {right})")
             else:
                 parts.append(f"compare_{one.op}(meter, {left}, {right})")

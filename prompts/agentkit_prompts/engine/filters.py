@@ -56,7 +56,7 @@ def _title(value: str) -> str:
 
 
 def _map(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> list[Any]:
-    items = meter.items(value, 3)
+    items = meter.items(value, 6)
     if not args and "attribute" in kwargs:
         read = getter(meter, kwargs.pop("attribute"))
         default = kwargs.pop("default", None)
@@ -215,6 +215,8 @@ def _round(meter: Meter, value: Any, /, precision: Any = 0, method: str = "commo
     digits = whole("precision", precision, -300, 300)
     if method == "common":
         return round(value, digits)
+    if isinstance(value, Decimal) and value.is_finite() and value.adjusted() > 300:
+        raise Fault("a number grows too large")
     if method not in ("ceil", "floor"):
         raise Fault("round works by 'common', 'ceil' or 'floor'")
     scale = 10**digits

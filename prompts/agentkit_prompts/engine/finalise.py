@@ -186,13 +186,19 @@ def _as_data(meter: Meter, value: object, depth: int) -> Any:
     if kind is list or kind is tuple:
         meter.charge(24 + 3 * len(value))  # type: ignore[arg-type]
         items: Iterable[object] = value  # type: ignore[assignment]
-        return [item if type(item) in _LEAVES else _as_data(meter, item, deeper) for item in items]
+        listed = [item if type(item) in _LEAVES else _as_data(meter, item, deeper) for item in items]
+        meter.charge(len(listed) * depth // 2)  # an indented line is as long as it is deep
+        meter.chars(sum([len(item) for item in listed if type(item) is str]))
+        return listed
     if kind is dict or isinstance(value, Mapping):
         meter.charge(24 + 4 * len(value))  # type: ignore[arg-type]
-        return {
+        made = {
             key if type(key) is str else _key(key): item if type(item) in _LEAVES else _as_data(meter, item, deeper)
             for key, item in value.items()  # type: ignore[attr-defined]
         }
+        meter.charge(len(made) * depth // 2)
+        meter.chars(sum([len(item) for pair in made.items() for item in pair if type(item) is str]))
+        return made
     meter.charge(20)
     if isinstance(value, Enum):
         return _as_data(meter, value.value, deeper)

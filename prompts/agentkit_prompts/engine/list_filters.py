@@ -38,6 +38,8 @@ __all__ = [
 WIDEST = 10_000
 """Widest field, most columns."""
 
+_LONGEST_PATH = 1_000
+
 
 def whole(name: str, value: Any, least: int = 0, most: int = WIDEST) -> int:
     if not isinstance(value, int) or not least <= value <= most:
@@ -56,7 +58,7 @@ def getter(meter: Meter, path: Any) -> Callable[[Any], Any]:
         return lambda item: item
     if isinstance(path, int):
         return lambda item: element(meter, item, path)
-    if not isinstance(path, str) or len(path) > 1000:
+    if not isinstance(path, str) or len(path) > _LONGEST_PATH:
         raise Fault(f"attribute must be the name of a field, got {type(path).__name__}")
     parts = [int(part) if part.isdecimal() and len(part) < 10 else part for part in str.__str__(path).split(".")]
     if len(parts) == 1 and isinstance(parts[0], str):
@@ -78,11 +80,18 @@ def _fold(value: Any) -> Any:
 
 def _keys(meter: Meter, path: Any, case_sensitive: bool) -> Callable[[Any], Any]:
     """Return the sort key of `attribute="a,b.c"`."""
+    if isinstance(path, str) and len(path) > _LONGEST_PATH:
+        raise Fault(f"attribute is longer than {_LONGEST_PATH:,} characters")
     read = [getter(meter, part) for part in path.split(",")] if isinstance(path, str) else [getter(meter, path)]
     if len(read) == 1:
         one = read[0]
         return one if case_sensitive else lambda item: _fold(one(item))
-    return lambda item: tuple([each(item) if case_sensitive else _fold(each(item)) for each in read])
+
+    def keys(item: Any) -> tuple[Any, ...]:
+        meter.charge(len(read))
+        return tuple([each(item) if case_sensitive else _fold(each(item)) for each in read])
+
+    return keys
 
 
 def sort_items(
@@ -91,7 +100,7 @@ def sort_items(
     if isinstance(value, set | frozenset):
         meter.charge(10 * len(value))
         value = sorted(value, key=lambda item: (type(item).__name__, text(meter, item)))
-    items = meter.items(value, 4)
+    items = meter.items(value, 6)
     key = _keys(meter, attribute, case_sensitive)
     keys = [key(item) for item in items]
     meter.measure(keys, keys)
@@ -135,7 +144,7 @@ def group(meter: Meter, value: Any, /, attribute: Any, default: Any = None, case
         found = read(item)
         return default if isinstance(found, Undefined) and default is not None else found
 
-    pairs = [(key(item), item) for item in meter.items(value, 4)]
+    pairs = [(key(item), item) for item in meter.items(value, 12)]
     groups: list[tuple[Any, list[Any]]] = []
     last: Any = Undefined("grouper")
     for grouper, item in sort_items(meter, pairs, False, case_sensitive, 0):
@@ -219,6 +228,7 @@ def reverse(meter: Meter, value: Any, /) -> Any:
 def batch(meter: Meter, value: Any, /, linecount: Any, fill_with: Any = None) -> list[list[Any]]:
     size = whole("batch size", linecount, 1)
     items = meter.items(value, 2)
+    meter.charge(8 * (len(items) // size))
     rows = [list(items[at : at + size]) for at in range(0, len(items), size)]
     if rows and fill_with is not None:
         meter.charge(size)

@@ -16,7 +16,8 @@ _CHARS_PER_STEP = 16
 _STEPS_BETWEEN_CLOCKS = 50_000
 _DEEPEST_CALL = 100
 _OURS = "agentkit_prompts."
-_SCALARS = frozenset({bool, float, int, type(None)})
+_COLLIDES = (1 << 61) - 1  # whole numbers from here on have hashes that were chosen by whoever chose them
+_SCALARS = frozenset({bool, float, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +133,17 @@ class Meter:
         stack: list[Any] = [values]
         while stack:
             value = stack.pop()
-            steps = 10
+            steps = 12
             for item in value.values() if isinstance(value, dict) else value:
                 kind = type(item)
                 if kind is str:
                     steps += 1 + (len(item) >> 8)
                 else:
                     steps += 1
-                    if kind not in _SCALARS:
+                    if kind is int:
+                        if not -_COLLIDES < item < _COLLIDES:
+                            steps += 1_000
+                    elif kind not in _SCALARS:
                         if isinstance(item, list | tuple | dict):
                             stack.append(item)
                         elif isinstance(item, str):

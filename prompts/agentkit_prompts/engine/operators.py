@@ -17,6 +17,7 @@ __all__ = ["BINARY", "COMPARE", "join", "negative", "percent", "positive"]
 
 _LONGEST_INT_BITS = 8192
 _WIDEST_FIELD = 10_000
+_MOST_DIGITS = 1_000
 _NUMBERS = (int, float, Decimal)
 _TIMES = (datetime, date, timedelta, time)
 _SEQUENCES = (list, tuple)
@@ -136,6 +137,8 @@ def percent(meter: Meter, template: str, values: Any) -> str:
                 raise Fault("the format has more fields than values")
             value = given[at]
             at += 1
+        if isinstance(value, Decimal) and kind in "dioxXuc" and value.is_finite() and value.adjusted() > _MOST_DIGITS:
+            raise Fault("a number grows too large")
         if kind in "rs" or not isinstance(value, int | float | Decimal):
             value = text(meter, value)
             kind = "s" if kind == "r" else kind
@@ -200,6 +203,8 @@ def contains(meter: Meter, value: Any, container: Any) -> bool:
     items = meter.items(container)
     if isinstance(value, list | tuple | dict):
         meter.measure(value, items)
+    elif isinstance(value, str):
+        meter.charge((len(value) >> 8) * len(items))
     return value in items
 
 

@@ -96,7 +96,7 @@ class Program:
         trace = Trace(self._limits, code.groups, self.sites)
         try:
             code.run(values.get, trace)
-            trace.finish(code.loops)
+            trace.finish()
         except PromptError:
             raise
         except Exception as error:
@@ -131,11 +131,18 @@ class Program:
         elif isinstance(error, MemoryError):
             message = "the template needs more memory than there is"
         else:
-            message = f"{type(error).__name__}: {str(error)[:500]}"
+            message = f"{type(error).__name__}: {_message(error)}"
         return TemplateError(message, file=self.file, line=line, variable=variable)
 
     def __repr__(self) -> str:
         return f"Program({self.source[:40]!r})"
+
+
+def _message(error: Exception) -> str:
+    try:
+        return str(error)[:500]
+    except Exception:  # an exception of the caller's own whose text fails too
+        return "(its message cannot be read)"
 
 
 def _literal(tree: nodes.Template) -> str | None:

@@ -17,7 +17,7 @@ from agentkit_prompts.errors import TemplateError
 __all__ = ["ENVIRONMENT", "parse"]
 
 _LONGEST_SOURCE = 1_000_000
-_MOST_TOKENS = 10_000
+_MOST_TOKENS = 8_000
 _DEEPEST = 60
 _REFUSED: dict[type[nodes.Node], str] = {
     nodes.Block: "{% block %}",

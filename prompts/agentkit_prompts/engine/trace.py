@@ -16,7 +16,7 @@ Group: TypeAlias = tuple[str | int, ...]
 """What an output statement prints: literals as text, expressions as the number of their site."""
 
 _Index: TypeAlias = tuple[int, ...] | int | None
-_PRESUMED_SMALL = 256
+_PRESUMED_SMALL = 64
 _KEPT = (str, RenderedText, Trusted, Composed)
 
 
@@ -51,10 +51,10 @@ class Trace:
             trace.marks.append(0)
         return trace
 
-    def finish(self, loops: bool) -> None:
+    def finish(self) -> None:
         """Join the text, check its length, and break markers that are only text."""
         texts = self.texts
-        if loops and len(texts) > _PRESUMED_SMALL:
+        if len(texts) > _PRESUMED_SMALL:
             self._check(sum(map(len, texts)))
         joined = "".join(texts)
         self._check(len(joined))
