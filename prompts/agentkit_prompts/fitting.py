@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from agentkit_prompts.base import BasePrompt
+from agentkit_prompts.base import BasePrompt, fenced
 from agentkit_prompts.budget import Size
 from agentkit_prompts.context import PromptContext
 from agentkit_prompts.conversation import Conversation
@@ -134,7 +134,7 @@ class _Leaf:
         else:
             self._points = whole.cut_points(_STEPS)
             self.units = len(self._points)
-        self._cache[self.units] = whole
+        self._cache[self.units] = _in_fence(prompt, ctx, whole)
         self._cache.setdefault(0, Rendered.from_text(""))
 
     @property
@@ -150,7 +150,7 @@ class _Leaf:
         """Render the first units."""
         known = self._cache.get(kept)
         if known is None:
-            known = self._cache[kept] = self._cut(kept)
+            known = self._cache[kept] = _in_fence(self._prompt, self._ctx, self._cut(kept))
         return known
 
     def _cut(self, kept: int) -> Rendered:
@@ -198,12 +198,20 @@ class _Tree:
         if known is None:
             given = self._order[:kept]
             children = [node.render(given.count(index)) for index, (_, node) in enumerate(self._children)]
-            known = self._cache[kept] = self._prompt.render_around(self._ctx, children)
+            around = self._prompt.render_around(self._ctx, children)
+            known = self._cache[kept] = _in_fence(self._prompt, self._ctx, around)
         return known
+
+
+def _in_fence(prompt: BasePrompt, ctx: PromptContext, kept: Rendered) -> Rendered:
+    """Put the fence around what is kept: a cut must never take one of its lines."""
+    return fenced(kept, ctx) if prompt.fence and kept.text else kept
 
 
 def node_of(prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> _Leaf | _Tree:
     """Return the node of a prompt; one with children that is not cut itself lets its children give way."""
+    if prompt.fence:
+        whole = prompt.render(ctx)  # the fence is put around what is kept of it
     if prompt.children and prompt.size.cut == "none" and whole.text:
         return _Tree(prompt, ctx, counter)
     return _Leaf(prompt, ctx, whole, counter)
