@@ -25,11 +25,13 @@ if TYPE_CHECKING:
         MediaError,
         MessageError,
         PromptError,
+        PromptFilesError,
         SchemaConflict,
         TemplateError,
     )
     from agentkit_prompts.examples import ExampleSelector, ExamplesPrompt, StaticSelector, prepare
     from agentkit_prompts.explain import Breakpoint, Diff, LayerRow, LayerTable, Why
+    from agentkit_prompts.files import PromptFolder, Reload
     from agentkit_prompts.layers import Layers, VolatilityWarning
     from agentkit_prompts.leaves import (
         ConversationPrompt,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     )
     from agentkit_prompts.messages import Message, Role, ToolCall
     from agentkit_prompts.parts import Audio, File, Image, Media, Part, Text, Url, Video, replace_markers
+    from agentkit_prompts.prompt_file import PromptFile
     from agentkit_prompts.rendered import Rendered, Span
     from agentkit_prompts.schema import JsonSchema, ParamsSchema, merge_schemas
     from agentkit_prompts.selectors import KeywordSelector, LengthSelector, MMRSelector, VectorSelector
@@ -89,6 +92,10 @@ __all__ = [
     "Part",
     "PromptContext",
     "PromptError",
+    "PromptFile",
+    "PromptFilesError",
+    "PromptFolder",
+    "Reload",
     "Rendered",
     "Role",
     "SchemaConflict",
@@ -139,16 +146,18 @@ __getattr__ = lazy_exports(
         "agentkit_prompts.embedder": "Embedder",
         "agentkit_prompts.engine": "Trusted",
         "agentkit_prompts.errors": (
-            "BudgetError KwargsError MediaError MessageError PromptError SchemaConflict TemplateError"
+            "BudgetError KwargsError MediaError MessageError PromptError PromptFilesError SchemaConflict TemplateError"
         ),
         "agentkit_prompts.examples": "ExampleSelector ExamplesPrompt StaticSelector prepare",
         "agentkit_prompts.explain": "Breakpoint Diff LayerRow LayerTable Why",
+        "agentkit_prompts.files": "PromptFolder Reload",
         "agentkit_prompts.layers": "Layers VolatilityWarning",
         "agentkit_prompts.leaves": (
             "ConversationPrompt KnowledgePrompt MemoPrompt TextPrompt ToolPrompt UserInputPrompt"
         ),
         "agentkit_prompts.messages": "Message Role ToolCall",
         "agentkit_prompts.parts": "Audio File Image Media Part Text Url Video replace_markers",
+        "agentkit_prompts.prompt_file": "PromptFile",
         "agentkit_prompts.rendered": "Rendered Span",
         "agentkit_prompts.schema": "JsonSchema ParamsSchema merge_schemas",
         "agentkit_prompts.selectors": "KeywordSelector LengthSelector MMRSelector VectorSelector",

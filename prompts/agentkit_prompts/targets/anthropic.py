@@ -7,7 +7,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote_to_bytes
 
