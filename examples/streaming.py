@@ -34,7 +34,7 @@ def rain(city: str) -> str:
 
 model = ScriptedModel(
     [
-        Message("assistant", tool_calls=[ToolCall("call_1", "rain", '{"city": "Bergen"}')]),
+        Message("assistant", tool_calls=(ToolCall("call_1", "rain", '{"city": "Bergen"}'),)),
         "Take an umbrella.",
     ]
 )

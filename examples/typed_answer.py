@@ -38,7 +38,7 @@ async def days_late(context: ToolContext[Shop], order: int) -> int:
 
 model = ScriptedModel(
     [
-        Message("assistant", tool_calls=[ToolCall("call_1", "days_late", '{"order": 7}')]),
+        Message("assistant", tool_calls=(ToolCall("call_1", "days_late", '{"order": 7}'),)),
         '{"order": 7, "days_late": 3, "voucher": true}',
     ]
 )
