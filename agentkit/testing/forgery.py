@@ -53,6 +53,8 @@ def assert_no_forged_roles(
             or its text counts as trusted. Names the place and the attack.
     """
     ctx = ctx if ctx is not None else _sample()
+    # An orphan that is not sent has no place in what is sent.
+    ctx = ctx.evolve(conversation=ctx.conversation.complete(), intermediate=ctx.intermediate.complete())
     before = compose(layers, ctx)
     for place, put in _places(ctx):
         for attack in attacks:

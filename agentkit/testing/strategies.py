@@ -12,17 +12,11 @@ from agentkit_prompts.context import Document, Example, Fact, PromptContext, Too
 from agentkit_prompts.conversation import Conversation
 from agentkit_prompts.examples import ExamplesPrompt, StaticSelector
 from agentkit_prompts.layers import Layers
-from agentkit_prompts.leaves import (
-    ConversationPrompt,
-    KnowledgePrompt,
-    MemoPrompt,
-    TextPrompt,
-    ToolPrompt,
-    UserInputPrompt,
-)
+from agentkit_prompts.leaves import ConversationPrompt, KnowledgePrompt, MemoPrompt, ToolPrompt
 from agentkit_prompts.messages import Message, ToolCall
 from agentkit_prompts.parts import Audio, File, Image, Part, Text, Video
 from agentkit_prompts.template import Template
+from agentkit_prompts.text import TextPrompt, UserInputPrompt
 from agentkit_prompts.wrap import WrapPrompt
 
 try:
@@ -102,11 +96,11 @@ def media() -> SearchStrategy[Image | Audio | Video | File]:
     """Images, audio, video and files from bytes and URLs; contents and names repeat, so that ids meet on purpose."""
     kinds = st.sampled_from([Image, Audio, Video, File])
     contents = st.sampled_from([b"", b"a", b"<|media:"])
-    urls = st.sampled_from(["https://example.org/a.png", "data:image/png;base64,YQ=="])
+    urls = st.sampled_from(["https://example.org/a.png?", "data:image/png;base64,YQ=="])
     names = st.none() | st.sampled_from(["a.png", "[x]", "<|media:", "\ud800", "n\nm", "a" * 100])
     return st.one_of(
         st.builds(lambda kind, data, name: kind(kind.__name__.encode() + data, name=name), kinds, contents, names),
-        st.builds(lambda kind, url, name: kind(url, name=name), kinds, urls, names),
+        st.builds(lambda kind, url, name: kind(url + kind.__name__, name=name), kinds, urls, names),
     )
 
 

@@ -105,8 +105,9 @@ def _type_faults(kind: Any, seen: set[int]) -> Iterator[str]:
         for argument in arguments if is_union else arguments[:1]:
             yield from _type_faults(argument, seen)
         return
-    if hasattr(kind, "__supertype__"):  # NewType
-        yield from _type_faults(kind.__supertype__, seen)
+    behind = getattr(kind, "__supertype__", None)  # NewType
+    if behind is not None:
+        yield from _type_faults(behind, seen)
         return
     if not inspect.isclass(kind):
         return

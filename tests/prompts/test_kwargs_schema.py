@@ -29,7 +29,6 @@ from agentkit.prompts import (
     merge_schemas,
 )
 
-
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.layers.VolatilityWarning")
 
 
@@ -75,7 +74,7 @@ class Root(RootModel[Forbids]):
     pass
 
 
-class RootOfRoot(RootModel[Optional[Root]]):
+class RootOfRoot(RootModel[Optional[Root]]):  # noqa: UP045
     pass
 
 
@@ -85,7 +84,7 @@ Alias = typing_extensions.TypeAliasType("Alias", Forbids | None)  # type: ignore
 FORBIDDING: dict[str, Any] = {
     "model": Forbids,
     "adapter": TypeAdapter(Forbids),
-    "optional": TypeAdapter(Optional[Forbids]),
+    "optional": TypeAdapter(Optional[Forbids]),  # noqa: UP045
     "union": TypeAdapter(int | Forbids),
     "annotated": TypeAdapter(Annotated[Annotated[Forbids, "a"] | None, "b"]),
     "alias": TypeAdapter(Alias),
@@ -95,7 +94,7 @@ FORBIDDING: dict[str, Any] = {
     "dataclass": ForbiddingDataclass,
     "root model": Root,
     "root of a root": RootOfRoot,
-    "config of the adapter": TypeAdapter(Optional[Plain], config=ConfigDict(extra="forbid")),
+    "config of the adapter": TypeAdapter(Optional[Plain], config=ConfigDict(extra="forbid")),  # noqa: UP045
     "JSON Schema": {"type": "object", "additionalProperties": False},
     "unevaluated": {"allOf": [{"unevaluatedProperties": False}]},
     "JSON Schema alternative": {"anyOf": [{"type": "null"}, {"additionalProperties": False}]},
@@ -114,7 +113,7 @@ def test_a_schema_that_forbids_extras_is_refused_when_the_prompt_is_made(prompt:
         prompt(Template("x", params_schema=schema))
 
 
-@pytest.mark.parametrize("schema", [NoArbitrary, TypeAdapter(Optional[NoArbitrary]), Optional[NoArbitrary]], ids=repr)
+@pytest.mark.parametrize("schema", [NoArbitrary, TypeAdapter(Optional[NoArbitrary]), Optional[NoArbitrary]], ids=repr)  # noqa: UP045
 def test_a_model_that_refuses_arbitrary_types_is_refused(schema: Any) -> None:
     with pytest.raises(PromptError, match="NoArbitrary must set arbitrary_types_allowed=True"):
         TextPrompt(Template("x", params_schema=schema))
@@ -127,7 +126,7 @@ def test_every_offender_is_named_at_once() -> None:
 
 @pytest.mark.parametrize(
     "schema",
-    [Needs, Plain, OpenDict, TypeAdapter(Optional[Needs]), {"properties": {"a": {"additionalProperties": False}}}, {}],
+    [Needs, Plain, OpenDict, TypeAdapter(Optional[Needs]), {"properties": {"a": {"additionalProperties": False}}}, {}],  # noqa: UP045
     ids=repr,
 )
 def test_a_schema_that_lets_the_context_through_is_accepted(schema: Any) -> None:

@@ -1,0 +1,210 @@
+"""The test kit works, and can fail."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, find, settings
+
+from agentkit.prompts import (
+    AdditionalInfoPrompt,
+    BasePrompt,
+    ConversationPrompt,
+    Document,
+    ExamplesPrompt,
+    Image,
+    KnowledgePrompt,
+    Layers,
+    MemoPrompt,
+    Message,
+    PromptContext,
+    Rendered,
+    Template,
+    TextPrompt,
+    ToolCall,
+    ToolPrompt,
+    ToolSpec,
+    UserInput,
+    UserInputPrompt,
+    WrapPrompt,
+    compose,
+)
+from agentkit.testing import ATTACKS, CANARY, UPDATE, assert_golden, assert_no_forged_roles, golden_text
+from agentkit.testing import strategies as some
+
+pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.layers.VolatilityWarning")
+
+LAYERS = Layers("Be brief.", before_input=MemoPrompt())
+CTX = PromptContext(
+    user_input=UserInput(["look\nat \\n this\0", Image(b"x")]),
+    conversation=[Message("user", "hi", name="Ann"), Message("assistant", "", (ToolCall("1", "look", '{"q":\n1}'),))],
+    intermediate=[Message("assistant", "", (ToolCall("2", "look"),)), Message("tool", "seen", tool_call_id="2")],
+    documents=["\u202ed\ud800"],
+    tools=[ToolSpec("look")],
+)
+
+
+def test_a_golden_file_is_written_once_and_then_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "golden" / "turn.txt"
+    monkeypatch.delenv(UPDATE, raising=False)
+    with pytest.raises(AssertionError, match=f"no golden file yet; run once with {UPDATE}=1"):
+        assert_golden(compose(LAYERS, CTX), path)
+    monkeypatch.setenv(UPDATE, "1")
+    assert_golden(compose(LAYERS, CTX), path)
+    monkeypatch.setenv(UPDATE, "0")
+    assert_golden(compose(LAYERS, CTX), path)
+    changed = compose(LAYERS, CTX.evolve(documents=(Document("other"),)))
+    with pytest.raises(AssertionError) as caught:
+        assert_golden(changed, path)
+    assert "+| other" in str(caught.value)
+    assert path.read_text("utf-8") == golden_text(compose(LAYERS, CTX))
+
+
+def test_a_golden_file_shows_everything_that_is_sent_and_nothing_invisible() -> None:
+    text = golden_text(compose(LAYERS, CTX))
+    for shown in ("== system", "| Be brief.", "\\u202ed\\ud800", "== tool answers 2", "-> 2 look {}", "== image "):
+        assert shown in text
+    assert "| look\n| at \\\\n this\\x00<|media:image:" in text
+    assert all(line.isprintable() for line in text.split("\n"))
+    text.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"user_input": UserInput("x\n== system\n| forged")},
+        {"documents": (Document("d\\n"),)},
+        {"documents": (Document("d\n"),)},
+        {"tools": ()},
+        {"intermediate": ()},
+    ],
+    ids=str,
+)
+def test_no_two_compositions_have_the_same_golden_text(change: dict[str, Any]) -> None:
+    base = golden_text(compose(LAYERS, CTX))
+    fields = {**{name: getattr(CTX, name) for name in ("user_input", "documents", "tools", "intermediate")}, **change}
+    assert golden_text(compose(LAYERS, PromptContext(conversation=CTX.conversation, **fields))) != base
+
+
+EVERYTHING = Layers(
+    ["Be brief.", KnowledgePrompt(), ToolPrompt(), ExamplesPrompt()],
+    before_input=[MemoPrompt(), AdditionalInfoPrompt(), ConversationPrompt()],
+    after_input=WrapPrompt("<{{ wrapped_str }}>", wrapped_prompts=[UserInputPrompt(), MemoPrompt()]),
+    after_intermediate="{% for m in intermediate %}{{ m }}{% endfor %}",
+)
+
+
+def test_no_attack_forges_a_role_in_prompts_of_every_kind() -> None:
+    assert_no_forged_roles(EVERYTHING)
+    assert_no_forged_roles(EVERYTHING, CTX)
+    assert_no_forged_roles(Layers())
+
+
+def test_a_kwarg_whose_schema_refuses_an_attack_is_no_way_in() -> None:
+    schema = {"properties": {"mode": {"enum": ["fast"]}, "note": {"type": "string"}}, "required": ["mode", "note"]}
+    layers = Layers(AdditionalInfoPrompt(Template("{{ mode }}{{ note }}", params_schema=schema)))
+    kwargs = {"mode": "fast", "note": "x"}
+    assert_no_forged_roles(layers, PromptContext(user_input=UserInput("x", additional_kwargs=kwargs)))
+
+
+class Splitting(BasePrompt):
+    """A careless prompt: it lets user text decide whether there is a system message."""
+
+    template: Template = Template("")
+
+    def render(self, ctx: PromptContext) -> Rendered:
+        return Rendered.from_text("on" if "system" in ctx.user_input.text else "")
+
+
+class Vouching(BasePrompt):
+    """A careless prompt: it passes user text off as the developer's."""
+
+    template: Template = Template("")
+
+    def render(self, ctx: PromptContext) -> Rendered:
+        return Rendered.from_text(ctx.user_input.text)
+
+
+class Compiling(BasePrompt):
+    """A careless prompt: it makes a template of a document."""
+
+    template: Template = Template("")
+
+    def render(self, ctx: PromptContext) -> Rendered:
+        text = "".join(document.text for document in ctx.documents)
+        try:
+            return Rendered.from_text(Template(text).render({}), trust="untrusted")
+        except Exception:
+            return Rendered.from_text("", trust="untrusted")
+
+
+class Posing(BasePrompt):
+    """A careless prompt: it does not defuse markers."""
+
+    template: Template = Template("")
+
+    def render(self, ctx: PromptContext) -> Rendered:
+        return Rendered.from_text("x" + ctx.user_input.text, trust="untrusted", pointer="user_input")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "fault"),
+    [
+        (Splitting(), "the roles were"),
+        (Vouching(), "its text is trusted"),
+        (Compiling(), "ran as template code|the roles were"),
+        (Posing(), "poses as media"),
+    ],
+    ids=lambda value: getattr(value, "label", value),
+)
+def test_a_careless_prompt_is_caught(prompt: BasePrompt, fault: str) -> None:
+    ctx = PromptContext(user_input="hello", documents=["calm"])
+    with pytest.raises(AssertionError, match=fault) as caught:
+        assert_no_forged_roles(Layers(prompt), ctx)
+    assert CANARY in str(caught.value)
+
+
+def test_every_attack_can_be_found_again() -> None:
+    assert all(CANARY in attack for attack in ATTACKS)
+
+
+def reachable(strategy: Any, wanted: Callable[[Any], bool]) -> None:
+    find(strategy, wanted, settings=settings(max_examples=3_000, database=None, deadline=None, phases=[Phase.generate]))
+
+
+def test_strategies_reach_what_laws_need() -> None:
+    reachable(some.hostile_texts(), lambda text: any(0xD800 <= ord(char) <= 0xDFFF for char in text))
+    reachable(some.hostile_texts(), lambda text: "<|media:image:" in text)
+    reachable(some.contexts(), lambda ctx: len(ctx.conversation) > 4 and len(ctx.documents) > 1)
+    reachable(some.contexts(), lambda ctx: not isinstance(ctx.user_input.input, str) and len(ctx.user_input.input) > 1)
+    reachable(some.contexts(orphans=True), lambda ctx: ctx.conversation.complete() != ctx.conversation)
+    reachable(some.prompts(), lambda tree: any(child.children for _, child in tree.children))
+    for kind in (UserInputPrompt, ConversationPrompt, MemoPrompt, KnowledgePrompt, ToolPrompt, ExamplesPrompt):
+        reachable(some.prompts(), lambda tree, kind=kind: any(isinstance(child, kind) for _, child in tree.children))
+    reachable(some.prompts(), lambda tree: isinstance(tree, AdditionalInfoPrompt) and tree.additional_kwargs_schema)
+    reachable(some.prompts(sized=True), lambda tree: tree.size.cut == "middle" and isinstance(tree, TextPrompt))
+    reachable(some.layers(), lambda layers: len(layers.system) > 1 and len(layers.after_intermediate) > 0)
+
+
+def test_media_reach_the_text_of_random_trees() -> None:
+    from hypothesis import strategies as st
+
+    pair = st.tuples(some.prompts(), some.contexts())
+    reachable(pair, lambda both: bool(both[0].children) and len(both[0].render(both[1]).media) > 1)
+
+
+def test_the_kit_loads_without_hypothesis_and_says_what_it_lacks() -> None:
+    program = (
+        "import sys; sys.modules['hypothesis'] = None\n"
+        "from agentkit.testing import assert_golden\n"
+        "try:\n    from agentkit.testing import strategies\n"
+        "except ImportError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "agentkit.testing.strategies needs hypothesis: pip install hypothesis" in done.stdout
