@@ -23,9 +23,9 @@ from agentkit_prompts.composition import Composition
 from agentkit_prompts.context import PromptContext, ToolSpec, UserInput
 from agentkit_prompts.conversation import Conversation
 from agentkit_prompts.layers import Layers
-from agentkit_prompts.leaves import TextPrompt
 from agentkit_prompts.parts import Part
 from agentkit_prompts.schema import JsonSchema
+from agentkit_prompts.text import TextPrompt
 from agentkit_tools import by_name
 from agentkit_tools.tool import Tool
 

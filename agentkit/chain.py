@@ -19,8 +19,8 @@ from agentkit_prompts.composition import Composition
 from agentkit_prompts.context import PromptContext, UserInput
 from agentkit_prompts.frozen import freeze
 from agentkit_prompts.layers import Layers
-from agentkit_prompts.leaves import TextPrompt
 from agentkit_prompts.schema import JsonSchema
+from agentkit_prompts.text import TextPrompt
 from agentkit_prompts.tokens import TokenCounter
 
 __all__ = ["Chain"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from agentkit_prompts.composition import Composition
 from agentkit_prompts.messages import Message, ToolCall
@@ -11,15 +10,13 @@ from agentkit_prompts.messages import Message, ToolCall
 __all__ = ["Append", "AskApproval", "CallModel", "CallTools", "Effect", "Recall"]
 
 
-@dataclass(slots=True)
-class Recall:
+class Recall(NamedTuple):
     """Find what memory knows about `query`. Answered with documents, best first."""
 
     query: str
 
 
-@dataclass(slots=True)
-class Append:
+class Append(NamedTuple):
     """Keep messages at the end of the conversation. Answered with nothing."""
 
     messages: tuple[Message, ...]
@@ -27,24 +24,21 @@ class Append:
     """Idempotency key: the same within a run however often the effect is performed."""
 
 
-@dataclass(slots=True)
-class CallModel:
+class CallModel(NamedTuple):
     """Send a composition. Answered with a `Reply`."""
 
     composition: Composition
     step: int
 
 
-@dataclass(slots=True)
-class AskApproval:
+class AskApproval(NamedTuple):
     """Ask whether calls may run. Answered with the ids that may."""
 
     calls: tuple[ToolCall, ...]
     step: int
 
 
-@dataclass(slots=True)
-class CallTools:
+class CallTools(NamedTuple):
     """Run calls. Answered with one `ToolResult` per call, in the order of the calls."""
 
     calls: tuple[ToolCall, ...]

@@ -12,7 +12,8 @@ from agentkit.models.offline import OfflineModel
 from agentkit.models.openai import OpenAIModel
 from agentkit_memory import Memory
 from agentkit_prompts.layers import Layers
-from agentkit_prompts.leaves import MemoPrompt, TextPrompt
+from agentkit_prompts.leaves import MemoPrompt
+from agentkit_prompts.text import TextPrompt
 from agentkit_prompts.wrap import WrapPrompt
 
 __all__ = ["DEFAULT_MODEL", "choose_model", "default_agent", "default_layers"]

@@ -33,14 +33,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.explain import Breakpoint, Diff, LayerRow, LayerTable, Why
     from agentkit_prompts.files import PromptFolder, Reload
     from agentkit_prompts.layers import Layers, VolatilityWarning
-    from agentkit_prompts.leaves import (
-        ConversationPrompt,
-        KnowledgePrompt,
-        MemoPrompt,
-        TextPrompt,
-        ToolPrompt,
-        UserInputPrompt,
-    )
+    from agentkit_prompts.leaves import ConversationPrompt, KnowledgePrompt, MemoPrompt, ToolPrompt
     from agentkit_prompts.messages import Message, Role, ToolCall
     from agentkit_prompts.parts import Audio, File, Image, Media, Part, Text, Url, Video, replace_markers
     from agentkit_prompts.prompt_file import PromptFile
@@ -48,6 +41,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.schema import JsonSchema, ParamsSchema, merge_schemas
     from agentkit_prompts.selectors import KeywordSelector, LengthSelector, MMRSelector, VectorSelector
     from agentkit_prompts.template import Template
+    from agentkit_prompts.text import TextPrompt, UserInputPrompt
     from agentkit_prompts.tokens import EstimateCounter, TokenCounter
     from agentkit_prompts.wrap import WrapPrompt
 
@@ -152,9 +146,8 @@ __getattr__ = lazy_exports(
         "agentkit_prompts.explain": "Breakpoint Diff LayerRow LayerTable Why",
         "agentkit_prompts.files": "PromptFolder Reload",
         "agentkit_prompts.layers": "Layers VolatilityWarning",
-        "agentkit_prompts.leaves": (
-            "ConversationPrompt KnowledgePrompt MemoPrompt TextPrompt ToolPrompt UserInputPrompt"
-        ),
+        "agentkit_prompts.leaves": "ConversationPrompt KnowledgePrompt MemoPrompt ToolPrompt",
+        "agentkit_prompts.text": "TextPrompt UserInputPrompt",
         "agentkit_prompts.messages": "Message Role ToolCall",
         "agentkit_prompts.parts": "Audio File Image Media Part Text Url Video replace_markers",
         "agentkit_prompts.prompt_file": "PromptFile",

@@ -11,9 +11,9 @@ from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.budget import Size
 from agentkit_prompts.context import Example, PromptContext
 from agentkit_prompts.errors import PromptError
-from agentkit_prompts.leaves import default_template
 from agentkit_prompts.rendered import Rendered
 from agentkit_prompts.template import Template
+from agentkit_prompts.text import default_template
 
 if TYPE_CHECKING:
     from agentkit_prompts.layers import Layers
@@ -74,6 +74,11 @@ class ExamplesPrompt(BasePrompt):
             "Input: {{ example.input }}\nOutput: {{ example.output }}{% endfor %}"
         )
     )
+
+    def _check(self) -> None:
+        super()._check()
+        if self.examples and type(self.selector) is StaticSelector:
+            self.selector.select("", self.examples)  # ids that are not there are found now rather than later
 
     @property
     def reads(self) -> frozenset[str] | None:

@@ -15,15 +15,9 @@ from agentkit_prompts.errors import PromptError, TemplateError
 from agentkit_prompts.examples import ExamplesPrompt
 from agentkit_prompts.front_matter import LOCALE, Source, read_source
 from agentkit_prompts.layers import Place
-from agentkit_prompts.leaves import (
-    ConversationPrompt,
-    KnowledgePrompt,
-    MemoPrompt,
-    TextPrompt,
-    ToolPrompt,
-    UserInputPrompt,
-)
+from agentkit_prompts.leaves import ConversationPrompt, KnowledgePrompt, MemoPrompt, ToolPrompt
 from agentkit_prompts.template import Template
+from agentkit_prompts.text import TextPrompt, UserInputPrompt
 
 __all__ = ["SUFFIX", "Entry", "PromptFile", "content_hash", "entries_of"]
 

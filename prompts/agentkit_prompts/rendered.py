@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
@@ -31,8 +30,7 @@ _LONGEST_WORD = 80
 _TRUSTED_ROOTS = frozenset({"tools", "examples", "locale", "now", "extra"})
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A run of characters with one origin. The spans of a message tile its text exactly."""
 
     start: int

@@ -11,10 +11,10 @@ from pydantic import Field
 from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.context import PromptContext
 from agentkit_prompts.errors import PromptError
-from agentkit_prompts.leaves import default_template
 from agentkit_prompts.rendered import Rendered
 from agentkit_prompts.schema import JsonSchema, merge_schemas
 from agentkit_prompts.template import Template
+from agentkit_prompts.text import default_template
 
 __all__ = ["WrapPrompt"]
 

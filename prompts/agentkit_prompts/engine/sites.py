@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jinja2 import nodes
@@ -28,8 +27,7 @@ _COUNTERS = frozenset({"depth", "depth0", "first", "index", "index0", "last", "l
 _MOST_PASSES = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(NamedTuple):
     """One `{{ }}` of a template."""
 
     line: int

@@ -1,0 +1,44 @@
+"""The two prompts nearly every turn has: text of the developer, and what the user sent."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from pydantic import Field
+
+from agentkit_prompts.base import BasePrompt
+from agentkit_prompts.context import PromptContext
+from agentkit_prompts.parts import neutralise_markers
+from agentkit_prompts.rendered import Rendered
+from agentkit_prompts.template import Template
+
+__all__ = ["TextPrompt", "UserInputPrompt", "default_template"]
+
+
+@cache
+def default_template(text: str) -> Template:
+    """Compile a default template when it is first used, not at import."""
+    return Template(text)
+
+
+class TextPrompt(BasePrompt):
+    """Text of the developer, with the whole context in reach."""
+
+
+class UserInputPrompt(BasePrompt):
+    """What the user sent: text and media, in order."""
+
+    template: Template = Field(default_factory=lambda: default_template("{{ user_input }}"))
+
+    def render(self, ctx: PromptContext) -> Rendered:
+        """Render the input; plain text in the default template needs no engine."""
+        text = ctx.user_input.input
+        if type(text) is str and self.template is default_template("{{ user_input }}"):
+            return Rendered.from_text(neutralise_markers(text), pointer="user_input", trust="untrusted")
+        return super().render(ctx)
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        """What the template names."""
+        plain = type(self).render is UserInputPrompt.render and type(self).values is BasePrompt.values
+        return frozenset(self.template.names) | {"locale"} if plain and self.template.params_schema is None else None
