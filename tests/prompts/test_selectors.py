@@ -456,6 +456,8 @@ async def test_an_async_embedder_that_fails_is_named() -> None:
 def test_ids_that_are_not_there_are_named() -> None:
     with pytest.raises(PromptError, match="no example has the id 'x', 'y'"):
         StaticSelector(ids=["rice", "x", "y"]).select("", KITCHEN)
+    with pytest.raises(PromptError, match="no example has the id 'x'"):
+        ExamplesPrompt(examples=KITCHEN, selector=StaticSelector(ids=["x"]))
     assert ids(StaticSelector(1, ids=["wine", "rice"]).select("", KITCHEN)) == ["wine"]
     with pytest.raises(PromptError, match="k must not be negative"):
         StaticSelector(-1)
