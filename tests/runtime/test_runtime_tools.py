@@ -160,9 +160,9 @@ def test_a_predicate_says_which_calls_need_approval() -> None:
         asked.append(call.arguments)
         return False
 
-    calls = calling(("write", {"path": "/etc/hosts"}), ("write", {"path": "/tmp/a"}))
+    calls = calling(("write", {"path": "/etc/hosts"}), ("write", {"path": "/srv/a"}))
     denied, done = results(calls, write, approve=approve)
-    assert (denied.status, done.content) == ("denied", "wrote /tmp/a")
+    assert (denied.status, done.content) == ("denied", "wrote /srv/a")
     assert asked == ['{"path": "/etc/hosts"}']
 
 
@@ -210,7 +210,7 @@ def test_an_approver_that_fails_ends_the_run_and_nothing_was_called() -> None:
 
 def test_a_call_with_a_stolen_id_is_not_approved_by_the_first_ones_approval() -> None:
     """Two calls under one id, the first harmless: the approval of one must not open the door to the other."""
-    calls = calling(("wipe", {"path": "/tmp/cache"}, "x"), ("wipe", {"path": "/"}, "x"))
+    calls = calling(("wipe", {"path": "/var/cache"}, "x"), ("wipe", {"path": "/"}, "x"))
     first, second = results(calls, always, approve=lambda call: "cache" in call.arguments)
     assert (first.status, second.status) == ("success", "denied")
 
