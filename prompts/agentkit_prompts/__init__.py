@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from agentkit_prompts.messages import Message, Role, ToolCall
     from agentkit_prompts.parts import Audio, File, Image, Media, Part, Text, Url, Video, replace_markers
     from agentkit_prompts.prompt_file import PromptFile
-    from agentkit_prompts.rendered import Rendered, Span
+    from agentkit_prompts.rendered import Rendered
     from agentkit_prompts.schema import JsonSchema, ParamsSchema, merge_schemas
     from agentkit_prompts.selectors import KeywordSelector, LengthSelector, MMRSelector, VectorSelector
+    from agentkit_prompts.spans import Span
     from agentkit_prompts.template import Template
     from agentkit_prompts.text import TextPrompt, UserInputPrompt
     from agentkit_prompts.tokens import EstimateCounter, TokenCounter
@@ -151,7 +152,8 @@ __getattr__ = lazy_exports(
         "agentkit_prompts.messages": "Message Role ToolCall",
         "agentkit_prompts.parts": "Audio File Image Media Part Text Url Video replace_markers",
         "agentkit_prompts.prompt_file": "PromptFile",
-        "agentkit_prompts.rendered": "Rendered Span",
+        "agentkit_prompts.rendered": "Rendered",
+        "agentkit_prompts.spans": "Span",
         "agentkit_prompts.schema": "JsonSchema ParamsSchema merge_schemas",
         "agentkit_prompts.selectors": "KeywordSelector LengthSelector MMRSelector VectorSelector",
         "agentkit_prompts.template": "Template",

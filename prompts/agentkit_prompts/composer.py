@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import is_, itemgetter
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from agentkit_prompts.base import BasePrompt
@@ -25,6 +26,7 @@ __all__ = ["Memo", "compose"]
 
 _Reader: TypeAlias = Callable[[Mapping[str, Any]], tuple[Any, ...]]
 _Step: TypeAlias = tuple[str, BasePrompt, _Reader | None]
+_ATOMS = frozenset({str, int, float, bool, type(None)})
 _EMPTY = Section((), NOTHING)
 
 
@@ -82,9 +84,9 @@ class Memo:
 
     def __init__(self) -> None:
         self._plan: _Plan | None = None
-        self._sections: list[tuple[tuple[Any, ...], Section] | None] = []
+        self._sections: list[tuple[tuple[Any, ...] | None, Section] | None] = []
 
-    def sections(self, plan: _Plan) -> list[tuple[tuple[Any, ...], Section] | None]:
+    def sections(self, plan: _Plan) -> list[tuple[tuple[Any, ...] | None, Section] | None]:
         """Return the remembered sections, one slot per message; empty ones when the layers are others."""
         if self._plan is not plan:
             self._plan = plan
@@ -135,7 +137,7 @@ def compose(
                 sections.append(remembered[1])
                 continue
         section = _render(block, ctx, view, remembered[1] if remembered is not None else None)
-        known[slot] = (inputs, section)
+        known[slot] = (_lasting(inputs), section)
         sections.append(section)
     composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, output_schema)
     if budget is None and not plan.has_maximum:
@@ -164,7 +166,7 @@ def _render(block: _Block, ctx: PromptContext, view: Mapping[str, Any], before: 
             inputs = reads(view)
             if before is not None:
                 fragment = before.fragments[index]
-                if fragment.inputs is not None and _same(inputs, fragment.inputs):
+                if _same(inputs, fragment.inputs):
                     fragments.append(fragment)
                     if fragment.rendered.text:
                         shown.append((path, fragment.rendered))
@@ -173,12 +175,20 @@ def _render(block: _Block, ctx: PromptContext, view: Mapping[str, Any], before: 
             rendered = prompt.rendered(ctx)
         except PromptError as error:
             raise error.at(path) from error.__cause__
-        fragments.append(Fragment(path, prompt, rendered, inputs))
+        fragments.append(Fragment(path, prompt, rendered, None if inputs is None else _lasting(inputs)))
         if rendered.text:
             shown.append((path, rendered))
     return Section(tuple(fragments), Rendered.join(SEPARATOR, shown, block.name))
 
 
-def _same(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
-    """Whether every input is the same object."""
-    return all(map(is_, now, before))
+def _same(now: tuple[Any, ...], before: tuple[Any, ...] | None) -> bool:
+    """Whether every input is the same object, and none that could have changed all the same."""
+    return before is not None and all(map(is_, now, before))
+
+
+def _lasting(inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return the inputs if they can be recognised next time; None when some mapping of them holds what may change."""
+    for value in inputs:
+        if type(value) is MappingProxyType and not _ATOMS.issuperset(map(type, value.values())):
+            return None
+    return inputs

@@ -12,8 +12,9 @@ from agentkit_prompts.context import PromptContext, ToolSpec
 from agentkit_prompts.conversation import Conversation
 from agentkit_prompts.messages import Message
 from agentkit_prompts.parts import Media, Part, Text, neutralise_markers
-from agentkit_prompts.rendered import Rendered, Segment, Span, tile
+from agentkit_prompts.rendered import Rendered
 from agentkit_prompts.schema import JsonSchema
+from agentkit_prompts.spans import Segment, Span, tile
 from agentkit_prompts.targets.openai import openai_payload
 from agentkit_prompts.targets.text import plain_text
 from agentkit_prompts.template import MediaTable, media_table

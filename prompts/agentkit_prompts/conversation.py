@@ -18,12 +18,17 @@ __all__ = ["Conversation"]
 T = TypeVar("T")
 
 
+_FAILED = object()
+
+
 class _Log:
-    __slots__ = ("derived", "lock", "messages", "pending", "totals", "whole")
+    __slots__ = ("derived", "failed", "lock", "messages", "pending", "totals", "whole")
 
     def __init__(self, messages: list[Message]) -> None:
         self.messages = messages
         self.derived: dict[Any, list[Any]] = {}
+        self.failed: set[Any] = set()
+        """Functions that raised for some message; asked again for the messages that are wanted."""
         self.totals: dict[Any, list[int]] = {}
         self.lock = Lock()
         self.whole: list[bool] = []
@@ -93,15 +98,24 @@ class Conversation(Sequence[Message]):
     def derive(self, function: Callable[[Message], T]) -> list[T]:
         """Return `function` of each message, computed once per message and log.
 
-        `function` is the cache key: pass the same object every time.
+        `function` is the cache key: pass the same object every time. What it raises for a message of this view is
+        raised here; messages before the view do not matter.
         """
         log = self._log
         values = log.derived.get(function)
         if values is None or len(values) < self.stop:
             with log.lock:
                 values = log.derived.setdefault(function, [])
-                values.extend(map(function, log.messages[len(values) : self.stop]))
-        return values[self.start : self.stop]
+                for message in log.messages[len(values) : self.stop]:
+                    try:
+                        values.append(function(message))
+                    except Exception:
+                        values.append(_FAILED)
+                        log.failed.add(function)
+        derived = values[self.start : self.stop]
+        if function in log.failed:
+            return [function(self[at]) if value is _FAILED else value for at, value in enumerate(derived)]
+        return derived
 
     def totals(self, count: Callable[[Message], int]) -> tuple[list[int], int]:
         """Return running totals of `count` over the log, and the offset of this view in them.

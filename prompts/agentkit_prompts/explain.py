@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.conversation import Conversation
-from agentkit_prompts.rendered import Segment, Span
+from agentkit_prompts.spans import Segment, Span
 from agentkit_prompts.tokens import MESSAGE_OVERHEAD, message_tokens, tool_tokens
 
 if TYPE_CHECKING:

@@ -355,6 +355,17 @@ def _flatten(schema: JsonSchema) -> JsonSchema:
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/"):
         return {**_resolve(reference, schema), "$defs": schema.get("$defs", {})}
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if options and "properties" not in schema:  # Optional and Union at the root: what every alternative needs
+        defs = schema.get("$defs", {})
+        found = [_flatten({"$defs": defs, **option}) for option in options if isinstance(option, Mapping)]
+        objects = [option for option in found if "properties" in option]
+        if objects:
+            optional = len(objects) < len(options)
+            needed = [set() if optional else set(option.get("required", ())) for option in objects]
+            properties = {name: item for option in reversed(objects) for name, item in option["properties"].items()}
+            required = sorted(set.intersection(*needed))
+            return {"properties": properties, "required": required, "$defs": defs}
     return schema
 
 

@@ -8,7 +8,6 @@ from pydantic import Field
 
 from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.context import PromptContext
-from agentkit_prompts.parts import neutralise_markers
 from agentkit_prompts.rendered import Rendered
 from agentkit_prompts.template import Template
 
@@ -34,7 +33,7 @@ class UserInputPrompt(BasePrompt):
         """Render the input; plain text in the default template needs no engine."""
         text = ctx.user_input.input
         if type(text) is str and self.template is default_template("{{ user_input }}"):
-            return Rendered.from_text(neutralise_markers(text), pointer="user_input", trust="untrusted")
+            return Rendered.from_text(text, pointer="user_input", trust="untrusted")
         return super().render(ctx)
 
     @property

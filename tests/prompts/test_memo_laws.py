@@ -130,7 +130,6 @@ def test_a_mapping_of_the_developer_that_changed_is_rendered_anew() -> None:
     assert said == ["1", "2", "3"]
 
 
-@pytest.mark.xfail(reason="kwargs and extra of the same object count as unchanged, whatever is in them", strict=True)
 def test_the_same_context_object_with_a_value_changed_inside_is_rendered_anew() -> None:
     files = ["a"]
     layers = Layers(before_input=AdditionalInfoPrompt("{{ files }}"))

@@ -321,7 +321,6 @@ THROUGH = [
 ]
 
 
-@pytest.mark.xfail(reason="a composition sends the marker as text where media came through a filter", strict=True)
 @pytest.mark.parametrize("text", THROUGH)
 def test_media_that_come_through_a_filter_are_sent(text: str) -> None:
     composition = compose(Layers(input=WrapPrompt(text, wrapped_prompts=[UserInputPrompt()])), CTX)
@@ -329,7 +328,6 @@ def test_media_that_come_through_a_filter_are_sent(text: str) -> None:
     assert CAT in composition.messages[-1].parts
 
 
-@pytest.mark.xfail(reason="media that come through a filter are looked up by content alone, not by kind", strict=True)
 def test_media_of_one_content_and_two_kinds_survive_a_filter() -> None:
     ctx = PromptContext(user_input=UserInput([Image(b"x"), File(b"x")]))
     wrap = WrapPrompt("{{ wrapped_str | trim }}", wrapped_prompts=[UserInputPrompt()])
@@ -338,14 +336,12 @@ def test_media_of_one_content_and_two_kinds_survive_a_filter() -> None:
     assert set(table) == {"image", "file"}
 
 
-@pytest.mark.xfail(reason="media that come through a filter are looked up by content alone, not by use", strict=True)
 def test_media_of_one_content_and_two_names_survive_a_filter() -> None:
     ctx = PromptContext(user_input=UserInput([Image(b"x", name="one"), Image(b"x", name="two")]))
     wrap = WrapPrompt("{{ wrapped_str | trim }}", wrapped_prompts=[UserInputPrompt()])
     assert wrap.format_2_str(ctx) == "[image: one][image: two]"
 
 
-@pytest.mark.xfail(reason="a union or optional at the root of a schema loses its properties in the merge", strict=True)
 def test_an_optional_model_still_says_what_it_requires() -> None:
     from pydantic import BaseModel, ConfigDict, TypeAdapter
 
@@ -357,9 +353,6 @@ def test_an_optional_model_still_says_what_it_requires() -> None:
     assert "root" in (layers.additional_kwargs_schema or {})["properties"]
 
 
-@pytest.mark.xfail(
-    reason="deriving the wire form covers the whole log, messages that are not sent included", strict=True
-)
 def test_what_a_budget_dropped_cannot_fail_the_request() -> None:
     from agentkit.prompts import Video
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.context import ToolSpec, per_toolset
 from agentkit_prompts.errors import MediaError
-from agentkit_prompts.frozen import FrozenDict, FrozenList, freeze
+from agentkit_prompts.frozen import FrozenDict, FrozenList
 from agentkit_prompts.messages import Message
 from agentkit_prompts.parts import Media, Part, Text
+from agentkit_prompts.targets.wire import clean
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition import Composition
@@ -54,7 +55,7 @@ def _rendered(role: str, rendered: Rendered) -> FrozenDict:
     if not rendered.media:
         wire = rendered.wire
         if wire is None or wire["role"] != role:
-            wire = rendered.wire = FrozenDict(role=role, content=rendered.text)
+            wire = rendered.wire = FrozenDict(role=role, content=clean(rendered.text))
         return wire
     from agentkit_prompts.composition import to_parts
 
@@ -64,14 +65,20 @@ def _rendered(role: str, rendered: Rendered) -> FrozenDict:
 def openai_message(message: Message) -> FrozenDict:
     """Return the wire form of one message."""
     content: Any = message.content
-    if not isinstance(content, str):
-        content = message.text if message.role == "tool" else FrozenList(_part(part) for part in content)
+    if isinstance(content, str):
+        content = clean(content)
+    else:
+        content = clean(message.text) if message.role == "tool" else FrozenList(_part(part) for part in content)
     if message.role == "assistant" and message.tool_calls:
         calls = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            FrozenDict(
+                id=call.id,
+                type="function",
+                function=FrozenDict(name=call.name, arguments=clean(call.arguments)),
+            )
             for call in message.tool_calls
         ]
-        return FrozenDict(role="assistant", content=content or None, tool_calls=freeze(calls))
+        return FrozenDict(role="assistant", content=content or None, tool_calls=FrozenList(calls))
     if message.role == "tool":
         return FrozenDict(role="tool", tool_call_id=message.tool_call_id, content=content)
     if message.name:
@@ -89,7 +96,7 @@ def openai_tool(tool: ToolSpec) -> FrozenDict:
 
 def _part(part: Part) -> FrozenDict:
     if isinstance(part, Text):
-        return FrozenDict(type="text", text=part.text)
+        return FrozenDict(type="text", text=clean(part.text))
     if part.kind == "image":
         return FrozenDict(type="image_url", image_url=FrozenDict(url=data_url(part)))
     if part.kind == "audio":
