@@ -24,6 +24,7 @@ BLANK = "\n\n"
 _BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _ROLE = re.compile(rf"(?:\A|[{_BREAKS}])[^\S{_BREAKS}]*(system|user|assistant|tool)[^\S{_BREAKS}]*:", re.IGNORECASE)
 _HEAD = re.compile(r"\s*(?:system|user|assistant|tool)\s*:", re.IGNORECASE)
+_WORDS = ("system", "user", "assistant", "tool")
 _INITIALS = frozenset("sSuUaAtT\u017f")
 """What a role can start with; the long s is an s when case does not count."""
 
@@ -71,6 +72,9 @@ def _without_roles(rendered: Rendered) -> str:
 
 def _break_roles(rendered: Rendered) -> str:
     text = rendered.plain
+    folded = text.lower() if text.isascii() else text.casefold()
+    if not any(word in folded for word in _WORDS):
+        return text
     if not any(line.lstrip()[:1] in _INITIALS and _HEAD.match(line) for line in text.splitlines()):
         return text
     untrusted = bytearray(len(text))
