@@ -37,9 +37,13 @@ class WrapPrompt(BasePrompt):
         super()._check()
         _ = self.additional_kwargs_schema  # merging the schemas of the tree finds a conflict now rather than later
 
-    @cached_property
+    @property
     def children(self) -> tuple[tuple[str, BasePrompt], ...]:
         """The wrapped prompts."""
+        return self._children
+
+    @cached_property
+    def _children(self) -> tuple[tuple[str, BasePrompt], ...]:
         return tuple((f"wrapped_prompts[{index}]", prompt) for index, prompt in enumerate(self.wrapped_prompts))
 
     @cached_property
