@@ -38,9 +38,22 @@ class _Fitting:
             for section in whole.sections
             for fragment in section.fragments
         ]
-        self.nodes: list[tuple[str, Node]] = [(fragment.path, node) for fragment, node in self.leaves]
-        self.nodes += [("conversation", self.history), ("intermediate", self.traffic)]
-        self.order, self.required, self.bounds = unit_order(self.nodes)
+        sent: list[list[tuple[str, Node]]] = []  # in the order they are sent, which is the order equal ones grow in
+        first = 0
+        for section in whole.sections:
+            last = first + len(section.fragments)
+            sent.append([(fragment.path, node) for fragment, node in self.leaves[first:last]])
+            first = last
+        system, user, closing = sent
+        ordered = [*system, ("conversation", self.history), *user, ("intermediate", self.traffic), *closing]
+        order, self.required, bounds = unit_order(ordered)
+        # From here on the leaves come first and the two histories last, so that sections can be sliced.
+        places = [at for at, (_, node) in enumerate(ordered) if not isinstance(node, History)]
+        places += [len(system), len(system) + 1 + len(user)]
+        moved = {at: index for index, at in enumerate(places)}
+        self.nodes = [ordered[at] for at in places]
+        self.bounds = [bounds[at] for at in places]
+        self.order = [moved[at] for at in order]
         self.fixed = tool_tokens(whole.tools, counter)
         self._joined: dict[tuple[int, tuple[int, ...]], Rendered] = {}
 
@@ -109,10 +122,15 @@ class _Fitting:
             ]
             first += len(section.fragments)
             sections.append(Section(tuple(fragments), joined))
+        shown = [
+            *given[:-2],
+            self.history.steps(given[-2], whole.layers.history_block, self.bounds[-2].least),
+            given[-1],
+        ]
         trims = {
-            path: Trim(count, bounds.whole, self._why(path, node, bounds, count))
-            for (path, node), bounds, count in zip(self.nodes, self.bounds, given, strict=True)
-            if count < bounds.whole
+            path: Trim(kept, bounds.whole + node.lost, self._why(path, node, bounds, count, kept))
+            for (path, node), bounds, count, kept in zip(self.nodes, self.bounds, given, shown, strict=True)
+            if kept < bounds.whole + node.lost
         }
         return Composition(
             whole.context,
@@ -120,17 +138,20 @@ class _Fitting:
             sections,
             whole.counter,
             whole.output_schema,
-            conversation=self.history.keep(given[-2], whole.layers.history_block),
-            intermediate=self.traffic.keep(given[-1]),
+            conversation=self.history.keep(shown[-2]),
+            intermediate=self.traffic.keep(shown[-1]),
             trims=trims,
             budget=self.budget,
         )
 
-    def _why(self, path: str, node: Node, bounds: Bounds, kept: int) -> str:
+    def _why(self, path: str, node: Node, bounds: Bounds, given: int, kept: int) -> str:
         cut = node.size.cut
         unit = "steps" if path in ("conversation", "intermediate") else "items" if cut == "items" else "pieces of text"
-        share = f"{kept} of {bounds.whole} {unit} kept" if kept else f"{bounds.whole} {unit} dropped"
-        if kept >= bounds.most:
+        whole = bounds.whole + node.lost
+        share = f"{kept} of {whole} {unit} kept" if kept else f"{whole} {unit} dropped"
+        if given >= bounds.whole:
+            return f"{share}: a prompt inside has a max"
+        if given >= bounds.most:
             return f"{share}: its max is {node.size.max} tokens"
         assert self.budget is not None
         return f"{share}: the budget is {self.budget.tokens} tokens"

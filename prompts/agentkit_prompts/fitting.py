@@ -56,6 +56,11 @@ class Node(Protocol):
         """How many of them must be kept whatever its size says."""
         ...
 
+    @property
+    def lost(self) -> int:
+        """How many more there were before the `max` of something inside it took them away."""
+        ...
+
     def tokens(self, kept: int) -> int:
         """Return what it costs with the first `kept` units of its order."""
         ...
@@ -73,7 +78,7 @@ class Bounds:
         if size.max is not None and node.tokens(units) > size.max:
             limit = size.max
             self.most = largest(units, lambda kept: node.tokens(kept) <= limit)
-            if self.most < node.required:
+            if self.most < node.required or node.tokens(self.most) > limit:
                 raise BudgetError(
                     f"{path}: needs {node.tokens(node.required)} tokens and may take {limit}; "
                     "raise its max, or give it a cut that lets it shrink"
@@ -112,6 +117,7 @@ def unit_order(nodes: Sequence[tuple[str, Node]]) -> tuple[list[int], int, list[
 class _Leaf:
     """A prompt without children, cut the way its size says."""
 
+    lost: int = 0
     __slots__ = ("_cache", "_counter", "_ctx", "_points", "_prompt", "_whole", "size", "units")
 
     def __init__(self, prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> None:
@@ -176,16 +182,23 @@ class _Leaf:
 class _Tree:
     """A prompt around others: what is cut are its children, by the order among them."""
 
-    __slots__ = ("_cache", "_children", "_counter", "_ctx", "_order", "_prompt", "required", "size", "units")
+    __slots__ = ("_cache", "_children", "_counter", "_ctx", "_order", "_prompt", "lost", "required", "size", "units")
 
-    def __init__(self, prompt: BasePrompt, ctx: PromptContext, counter: TokenCounter) -> None:
+    def __init__(
+        self,
+        prompt: BasePrompt,
+        ctx: PromptContext,
+        children: Sequence[tuple[str, _Leaf | _Tree]],
+        counter: TokenCounter,
+    ) -> None:
         self.size = prompt.size
         self._prompt = prompt
         self._ctx = ctx
         self._counter = counter
-        self._children = [(path, node_of(child, ctx, child.render(ctx), counter)) for path, child in prompt.children]
-        self._order, self.required, _ = unit_order(self._children)
+        self._children = children
+        self._order, self.required, bounds = unit_order(children)
         self.units = len(self._order)
+        self.lost: int = sum(one.whole - one.most + node.lost for one, (_, node) in zip(bounds, children, strict=True))
         self._cache: dict[int, Rendered] = {}
 
     def tokens(self, kept: int) -> int:
@@ -209,20 +222,32 @@ def _in_fence(prompt: BasePrompt, ctx: PromptContext, kept: Rendered) -> Rendere
 
 
 def node_of(prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> _Leaf | _Tree:
-    """Return the node of a prompt; one with children that is not cut itself lets its children give way."""
+    """Return the node of a prompt; one with children that is not cut itself lets its children give way.
+
+    That needs a rendering that follows from those of the children: one with a `render` of its own stays whole.
+    """
     if prompt.fence:
         whole = prompt.render(ctx)  # the fence is put around what is kept of it
     if prompt.children and prompt.size.cut == "none" and whole.text:
-        return _Tree(prompt, ctx, counter)
+        inner = [child.rendered(ctx) for _, child in prompt.children]
+        if prompt.render_around(ctx, inner).text == whole.text:
+            children = [
+                (path, node_of(child, ctx, rendered, counter))
+                for (path, child), rendered in zip(prompt.children, inner, strict=True)
+            ]
+            return _Tree(prompt, ctx, children, counter)
     return _Leaf(prompt, ctx, whole, counter)
 
 
 class History:
     """Messages in whole steps: a user's turn with everything that answers it, or a model's calls with their results.
+    With `cut="drop"` all of them are one step.
 
     The newest steps are kept. Where that leaves a choice the cut moves to a block border, a point that depends on the
     messages before it alone, so that the start of the history stays the same over several turns.
     """
+
+    lost: int = 0
 
     __slots__ = ("_count", "_messages", "_starts", "required", "size", "units")
 
@@ -234,6 +259,8 @@ class History:
         self._count = message_tokens(counter)
         starts = [index for index, message in enumerate(messages) if message.role == by_role]
         self._starts = starts if starts[:1] == [0] or not len(messages) else [0, *starts]
+        if size.cut == "drop":
+            self._starts = self._starts[:1]
         self.units = len(self._starts)
         self.required = self.units if size.cut == "none" else min(required, self.units)
 
@@ -244,18 +271,25 @@ class History:
         totals, offset = self._messages.totals(self._count)
         return totals[offset + len(self._messages)] - totals[offset + self._starts[-kept]]
 
-    def keep(self, kept: int, block: int = 0) -> Conversation:
-        """Return the newest steps, from a block border on when there is one among them."""
-        if kept >= self.units:
+    def steps(self, kept: int, block: int = 0, least: int = 1) -> int:
+        """Return how many of the `kept` newest steps remain from a block border on, where there is one among them.
+
+        At least `least` of them do.
+        """
+        if not 0 < kept < self.units or not block:
+            return max(0, min(kept, self.units))
+        totals, offset = self._messages.totals(self._count)
+        base = totals[offset]  # the cut follows from the messages alone, not from the log they are a view of
+        for step in range(self.units - kept, self.units - max(1, least) + 1):
+            here, before = (totals[offset + self._starts[at]] - base for at in (step, step - 1))
+            if here // block != before // block:
+                return self.units - step
+        return kept
+
+    def keep(self, steps: int) -> Conversation:
+        """Return the newest steps."""
+        if steps >= self.units:
             return self._messages
-        if kept <= 0:
+        if steps <= 0:
             return self._messages.window(0, 0)
-        first = self.units - kept
-        if block:
-            totals, offset = self._messages.totals(self._count)
-            for step in range(first, self.units):
-                here, before = self._starts[step], self._starts[step - 1]
-                if totals[offset + here] // block != totals[offset + before] // block:
-                    first = step
-                    break
-        return self._messages.window(self._starts[first], len(self._messages))
+        return self._messages.window(self._starts[-steps], len(self._messages))
