@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from agentkit_prompts.base import BasePrompt
+from agentkit_prompts.context import ToolSpec
 from agentkit_prompts.conversation import Conversation
+from agentkit_prompts.messages import Message
+from agentkit_prompts.parts import Media, Text, neutralise_markers
 from agentkit_prompts.spans import Segment, Span
-from agentkit_prompts.tokens import MESSAGE_OVERHEAD, message_tokens, tool_tokens
+from agentkit_prompts.tokens import MESSAGE_OVERHEAD, TokenCounter, media_tokens, message_tokens, tool_tokens
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition import Composition, Section
@@ -118,7 +121,7 @@ def layer_table(composition: Composition) -> LayerTable:
     if framing:
         rows.append(("overhead", "message framing", "", framing))
     return LayerTable(
-        LayerRow(*row, row[3] / (total or 1), trim.status, trim.why)
+        LayerRow(*row, row[3] / (total or 1), "trimmed" if row[3] else trim.status, trim.why)
         if (trim := composition.trims.get(row[0]))
         else LayerRow(*row, row[3] / (total or 1))
         for row in rows
@@ -148,31 +151,47 @@ class Why:
 
 def why(composition: Composition, pointer: str) -> Why:
     """Say where `pointer`, such as `documents[3]` or `user_input`, shows up and why, or why it does not."""
-    spans = tuple(
-        span
-        for span in composition.spans
-        if any(_covers(pointer, one) for one in span.pointer.split(", ") if span.pointer)
-    )
+    pointer = _short(pointer)
+    every = composition.spans
+    spans = _spans_of(every, lambda one: _covers(pointer, one))
     if spans:
-        places: dict[str, int] = {}
-        for span in spans:
-            places[span.prompt] = places.get(span.prompt, 0) + span.end - span.start
-        shown = ", ".join(f"{prompt} ({size} characters)" for prompt, size in places.items())
-        return Why(pointer, spans, f"shown by {shown}; {spans[0].trust}")
+        return Why(pointer, spans, f"shown by {_places(spans)}; {spans[0].trust}")
     root = pointer.split(".")[0].split("[")[0]
+    if root == "tools" and composition.tools:
+        return Why(pointer, (), "sent as a tool spec, not in the text of a message")
     readers = [
         (path, composition.trims.get(path))
         for path, prompt in composition.layers.prompts()
         if root in set(_names_read(prompt))
     ]
-    if root in ("conversation", "intermediate"):
+    if root == "intermediate" or (root == "conversation" and composition.layers.conversation):
         readers.append((root, composition.trims.get(root)))
     cut = [f"{path}: {trim.why}" for path, trim in readers if trim is not None]
     if cut:
         return Why(pointer, (), f"not sent; {'; '.join(cut)}")
+    around = _spans_of(every, lambda one: _covers(one, pointer))
+    if around:
+        return Why(pointer, (), f"not told apart: {_places(around)} shows {root} as a whole")
     if readers:
         return Why(pointer, (), f"not in the text, though {', '.join(path for path, _ in readers)} reads {root}")
     return Why(pointer, (), f"not sent: no prompt reads {root}")
+
+
+def _spans_of(spans: Iterable[Span], wanted: Callable[[str], bool]) -> tuple[Span, ...]:
+    """Return the spans that show a part of the context that is wanted."""
+    return tuple(span for span in spans if any(wanted(_short(one)) for one in span.pointer.split(", ") if span.pointer))
+
+
+def _short(pointer: str) -> str:
+    """Templates reach the additional kwargs in two ways."""
+    return pointer.removeprefix("user_input.") if pointer.startswith("user_input.additional_kwargs") else pointer
+
+
+def _places(spans: Iterable[Span]) -> str:
+    places: dict[str, int] = {}
+    for span in spans:
+        places[span.prompt] = places.get(span.prompt, 0) + span.end - span.start
+    return ", ".join(f"{prompt} ({size} characters)" for prompt, size in places.items())
 
 
 def _covers(asked: str, pointer: str) -> bool:
@@ -210,42 +229,89 @@ def diff(composition: Composition, previous: Composition) -> Diff:
     """Return where `composition` first differs from `previous`, tools before messages, as they are sent."""
     counter = composition.counter
     if composition.tools != previous.tools:
-        return Diff("tools", 0, 0, 0, _excerpt(", ".join(_names(previous))), _excerpt(", ".join(_names(composition))))
+        return _tools_diff(composition, previous)
     per_message = message_tokens(counter)
     tokens = tool_tokens(composition.tools, counter)
     ours, theirs = list(composition.walk()), list(previous.walk())
     for number, (message, segments) in enumerate(ours):
         if number >= len(theirs):
-            return Diff(_layer_at(segments, 0), number, 0, tokens, "", _excerpt(message.text))
+            return Diff(_layer_at(composition, number, segments), number, 0, tokens, "", _excerpt(_said(message)))
         other = theirs[number][0]
         if message == other:
             tokens += per_message(message)
             continue
         if message.role != other.role:
-            return Diff(_layer_at(segments, 0), number, 0, tokens, _excerpt(other.text), _excerpt(message.text))
+            layer = _layer_at(composition, number, segments)
+            return Diff(layer, number, 0, tokens, _excerpt(_said(other)), _excerpt(_said(message)))
         text, old = "".join(part.text for part in segments), "".join(part.text for part in theirs[number][1])
         same = next((at for at, (a, b) in enumerate(zip(text, old, strict=False)) if a != b), min(len(text), len(old)))
-        tokens += MESSAGE_OVERHEAD + counter.count(text[:same])
-        return Diff(_layer_at(segments, same), number, same, tokens, _excerpt(old[same:]), _excerpt(text[same:]))
+        tokens += MESSAGE_OVERHEAD + _tokens_until(segments, same, counter)
+        layer = _layer_at(composition, number, segments, same)
+        if text == old:  # the calls or the name
+            text, old, same = _said(message), _said(other), len(text)
+        return Diff(layer, number, same, tokens, _excerpt(old[same:]), _excerpt(text[same:]))
     if len(theirs) > len(ours):
         message, segments = theirs[len(ours)]
-        return Diff(_layer_at(segments, 0), len(ours), 0, tokens, _excerpt(message.text), "")
+        return Diff(_layer_at(previous, len(ours), segments), len(ours), 0, tokens, _excerpt(_said(message)), "")
     return Diff(None, len(ours), 0, tokens, "", "")
 
 
-def _names(composition: Composition) -> list[str]:
-    return [tool.name for tool in composition.tools]
+def _tools_diff(composition: Composition, previous: Composition) -> Diff:
+    ours, theirs = ([_said_tool(tool) for tool in one.tools] for one in (composition, previous))
+    first = next(
+        (at for at, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
+    )
+    now, old = "\n".join(ours[first:]), "\n".join(theirs[first:])
+    same = next((at for at, (a, b) in enumerate(zip(now, old, strict=False)) if a != b), min(len(now), len(old)))
+    start = max(0, same - _EXCERPT // 2)
+    return Diff(
+        "tools",
+        0,
+        0,
+        tool_tokens(composition.tools[:first], composition.counter),
+        _excerpt(old[start:]),
+        _excerpt(now[start:]),
+    )
 
 
-def _layer_at(segments: list[Segment], offset: int) -> str:
-    """Return the layer of the character at `offset`; the last one when the text ends there."""
+def _said_tool(tool: ToolSpec) -> str:
+    return tool.json + (" strict" if tool.strict else "")
+
+
+def _said(message: Message) -> str:
+    """Return everything of a message that is not its role: text, calls, what it answers, and its name."""
+    calls = "".join(f" [calls {call.name}({call.arguments}) as {call.id}]" for call in message.tool_calls)
+    answers = f" [answers {message.tool_call_id}]" if message.tool_call_id is not None else ""
+    named = f" [named {message.name}]" if message.name is not None else ""
+    parts = (neutralise_markers(part.text) if isinstance(part, Text) else part.marker for part in message.parts)
+    return f"{''.join(parts)}{calls}{answers}{named}"
+
+
+def _layer_at(composition: Composition, number: int, segments: Sequence[Segment], offset: int = 0) -> str:
+    """Return the layer of the character at `offset` of a message; the last one when the text ends there."""
     layer = ""
     for segment in segments:
         layer = segment.prompt
         offset -= len(segment.text)
         if offset < 0:
             break
-    return layer
+    if layer:
+        return layer
+    before = bool(composition.system.text) + len(composition.conversation)  # a message without content
+    return "conversation" if number < before else "intermediate"
+
+
+def _tokens_until(segments: Iterable[Segment], offset: int, counter: TokenCounter) -> int:
+    """Count the text before `offset`, and the media whose markers stand before it."""
+    text: list[str] = []
+    media: list[Media] = []
+    for segment in segments:
+        if segment.media is None:
+            text.append(segment.text[: max(0, offset)])
+        elif len(segment.text) <= offset:
+            media.append(segment.media)
+        offset -= len(segment.text)
+    return counter.count("".join(text)) + media_tokens(media)
 
 
 def _excerpt(text: str) -> str:
@@ -292,7 +358,7 @@ def breakpoints(composition: Composition) -> tuple[Breakpoint, ...]:
                 ends["session"] = offset
         for name in ("static", "session"):
             if ends[name]:
-                cost = MESSAGE_OVERHEAD + counter.count(system[: ends[name]])
+                cost = MESSAGE_OVERHEAD + _tokens_until(composition.system.segments(), ends[name], counter)
                 points.append(Breakpoint(name, 0, ends[name], tokens + cost))
         if not stable:
             return tuple(points)
@@ -312,16 +378,19 @@ def prefix(composition: Composition) -> tuple[str, int]:
     """
     state = hashlib.blake2b(digest_size=16)
     for tool in composition.tools:
-        _feed(state, "tool", tool.json)
+        _feed(state, "tool", _said_tool(tool))
     points = composition.breakpoints
     if not points:
         return state.hexdigest(), 0
     last = points[-1]
-    for number, (message, _) in enumerate(composition.walk()):
+    for number, (message, segments) in enumerate(composition.walk()):
         if number > last.message:
             break
-        text = composition.marked_text(number)
+        text = "".join(segment.text for segment in segments)
         _feed(state, message.role, text[: last.offset] if number == last.message else text)
+        for name in (message.name, message.tool_call_id):
+            if name is not None:
+                _feed(state, name)
         for call in message.tool_calls:
             _feed(state, call.id, call.name, call.arguments)
     return state.hexdigest(), last.tokens
