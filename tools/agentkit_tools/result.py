@@ -13,6 +13,7 @@ from pydantic_core import to_json, to_jsonable_python
 
 from agentkit_prompts.messages import Message, ToolCall
 from agentkit_prompts.parts import File, Media, Part, Text
+from agentkit_prompts.targets.wire import clean
 
 __all__ = ["Content", "ToolResult", "ToolStatus", "cut", "describe_error", "to_content"]
 
@@ -68,13 +69,13 @@ def to_content(value: Any, *, nothing: str = "null") -> Content:
     """
     kind = type(value)
     if kind is str:
-        return _clean(value)
+        return clean(value)
     if value is None:
         return nothing
     if isinstance(value, Media | Text):
         return (value,)  # type: ignore[return-value]
     if isinstance(value, str):
-        return _clean(str.__str__(value))
+        return clean(str.__str__(value))
     if isinstance(value, list | tuple) and any(isinstance(item, Media | Text) for item in value):
         return tuple(_part(item) for item in value)
     if isinstance(value, bytes | bytearray | memoryview):
@@ -83,7 +84,7 @@ def to_content(value: Any, *, nothing: str = "null") -> Content:
             return data.decode()
         except UnicodeDecodeError:
             return (File(data),)
-    return _clean(_json(value))
+    return clean(_json(value))
 
 
 def _plain(value: Any) -> Any:
@@ -144,18 +145,7 @@ def describe_error(error: BaseException) -> str:
         text = ""
     if len(text) > _LONGEST_ERROR:
         text = text[:_LONGEST_ERROR] + "..."
-    return _clean(f"{name}: {text}" if text else name)
-
-
-def _clean(text: str) -> str:
-    """Lone surrogates cannot be sent to any model: replace them."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+    return clean(f"{name}: {text}" if text else name)
 
 
 def _part(item: Any) -> Any:
