@@ -27,7 +27,7 @@ class Size:
     equal ones in the order they are sent; what is left is shared in proportion to `flex` up to `max`.
 
     Raises:
-        PromptError: The numbers contradict each other.
+        PromptError: The numbers contradict each other, or are none.
     """
 
     min: int = 0
@@ -43,6 +43,14 @@ class Size:
     """Share of the surplus beyond `target`; 0 takes none."""
 
     def __post_init__(self) -> None:
+        for name in ("min", "target", "max", "priority"):
+            number = getattr(self, name)
+            if type(number) is not int and (number is not None or name in ("min", "priority")):
+                raise PromptError(f"Size: {name} must be a whole number, got {number!r}")
+        if not isinstance(self.flex, int | float):
+            raise PromptError(f"Size: flex must be a number, got {self.flex!r}")
+        if not isinstance(self.cut, str) and not callable(self.cut):
+            raise PromptError(f"Size: cut must be a name or a callable, got {self.cut!r}")
         problems = []
         if self.min < 0 or (self.target is not None and self.target < 0) or (self.max is not None and self.max < 0):
             problems.append("min, target and max must not be negative")
@@ -63,15 +71,18 @@ class Budget:
     """How many tokens a composition may have.
 
     Raises:
-        PromptError: The reserve leaves nothing.
+        PromptError: The reserve leaves nothing, or something is not a whole number.
     """
 
     limit: int
-    """Size of the context window."""
+    """Tokens of the context window."""
     reserve: int = 0
     """Tokens of it that are left free for the answer."""
 
     def __post_init__(self) -> None:
+        for number in (self.limit, self.reserve):
+            if type(number) is not int:
+                raise PromptError(f"Budget: limit and reserve must be whole numbers of tokens, got {number!r}")
         if self.reserve < 0 or self.limit - self.reserve <= 0:
             raise PromptError(f"Budget: a limit of {self.limit} tokens less a reserve of {self.reserve} leaves nothing")
 

@@ -158,7 +158,8 @@ class _Fitting:
 
     def _infeasible(self, limit: int) -> str:
         given = self.given(self.required)
-        needs = [f"{path} {node.tokens(count)}" for (path, node), count in zip(self.nodes, given, strict=True) if count]
+        least = [(path, node.tokens(count)) for (path, node), count in zip(self.nodes, given, strict=True)]
+        needs = [f"{path} {tokens}" for path, tokens in least if tokens]  # text around children that may go needs some
         if self.fixed:
             needs.append(f"tools {self.fixed}")
         return (

@@ -165,7 +165,13 @@ class _Leaf:
             return self._prompt.render_items(self._ctx, kept)
         if callable(cut):
             allowed = whole.tokens(self._counter) * kept // _STEPS
-            text = cut(whole.plain, allowed)
+            try:
+                text = cut(whole.plain, allowed)
+            except PromptError:
+                raise
+            except Exception as error:
+                what = f"{type(error).__name__}: {error}"
+                raise PromptError(f"{self._prompt.label}: its cut failed on {allowed} tokens: {what}") from error
             if not isinstance(text, str):
                 raise PromptError(f"{self._prompt.label}: its cut must return str, got {type(text).__name__}")
             return Rendered.from_text(text, trust=whole.trust)
