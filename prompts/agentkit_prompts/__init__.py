@@ -34,11 +34,12 @@ if TYPE_CHECKING:
     from agentkit_prompts.files import PromptFolder, Reload
     from agentkit_prompts.layers import Layers, VolatilityWarning
     from agentkit_prompts.leaves import ConversationPrompt, KnowledgePrompt, MemoPrompt, ToolPrompt
+    from agentkit_prompts.merge import merge_schemas
     from agentkit_prompts.messages import Message, Role, ToolCall
     from agentkit_prompts.parts import Audio, File, Image, Media, Part, Text, Url, Video, replace_markers
     from agentkit_prompts.prompt_file import PromptFile
     from agentkit_prompts.rendered import Rendered
-    from agentkit_prompts.schema import JsonSchema, ParamsSchema, merge_schemas
+    from agentkit_prompts.schema import JsonSchema, ParamsSchema
     from agentkit_prompts.selectors import KeywordSelector, LengthSelector, MMRSelector, VectorSelector
     from agentkit_prompts.spans import Span
     from agentkit_prompts.template import Template
@@ -154,7 +155,8 @@ __getattr__ = lazy_exports(
         "agentkit_prompts.prompt_file": "PromptFile",
         "agentkit_prompts.rendered": "Rendered",
         "agentkit_prompts.spans": "Span",
-        "agentkit_prompts.schema": "JsonSchema ParamsSchema merge_schemas",
+        "agentkit_prompts.merge": "merge_schemas",
+        "agentkit_prompts.schema": "JsonSchema ParamsSchema",
         "agentkit_prompts.selectors": "KeywordSelector LengthSelector MMRSelector VectorSelector",
         "agentkit_prompts.template": "Template",
         "agentkit_prompts.tokens": "EstimateCounter TokenCounter",

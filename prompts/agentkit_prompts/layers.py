@@ -12,7 +12,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from agentkit_prompts.base import BasePrompt, Volatility
 from agentkit_prompts.budget import Size
 from agentkit_prompts.errors import KwargsError, PromptError
-from agentkit_prompts.schema import JsonSchema, merge_schemas
+from agentkit_prompts.merge import merge_schemas
+from agentkit_prompts.schema import JsonSchema
 from agentkit_prompts.template import Template
 from agentkit_prompts.text import TextPrompt, UserInputPrompt
 

@@ -1,25 +1,25 @@
-"""Schemas of template parameters and of additional kwargs: what is refused, how they merge, how values are checked."""
+"""Schemas of template parameters: what is refused, and how values are checked."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, Union, get_args, get_origin
 
 from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
 
-from agentkit_prompts.errors import PromptError, SchemaConflict
+from agentkit_prompts.errors import PromptError
 
 __all__ = [
     "JsonSchema",
     "ParamsSchema",
     "Problem",
     "check_params_schema",
-    "merge_schemas",
     "params_checker",
+    "resolve",
+    "shape_faults",
     "to_json_schema",
 ]
 
@@ -28,9 +28,6 @@ ParamsSchema: TypeAlias = TypeAdapter[Any] | type | Mapping[str, Any]
 """A TypeAdapter, a model, dataclass or TypedDict class, or a JSON Schema object."""
 Problem: TypeAlias = tuple[str, str]
 """Name of the value (dotted) and what is wrong with it."""
-
-REQUIRED_BY = "x-required-by"
-"""Schema keyword that lists the prompts a property is needed by."""
 
 
 def as_adapter(schema: ParamsSchema) -> TypeAdapter[Any] | None:
@@ -80,7 +77,7 @@ def check_params_schema(schema: ParamsSchema) -> None:
         PromptError: Names every offender at once.
     """
     if isinstance(schema, Mapping):
-        faults = list(_shape_faults(schema, "the JSON Schema", 0)) or list(_json_faults(schema, schema))
+        faults = list(shape_faults(schema, "the JSON Schema", 0)) or list(_json_faults(schema, schema))
     else:
         adapter = as_adapter(schema)
         assert adapter is not None
@@ -136,7 +133,7 @@ _IS_SCHEMA = ("items", "additionalProperties", "unevaluatedProperties", "not", "
 _DEEPEST_SCHEMA = 64
 
 
-def _shape_faults(schema: object, where: str, depth: int) -> Iterator[str]:
+def shape_faults(schema: object, where: str, depth: int) -> Iterator[str]:
     """Find what is no JSON Schema at all, before anything walks it."""
     if isinstance(schema, bool):
         return
@@ -152,17 +149,17 @@ def _shape_faults(schema: object, where: str, depth: int) -> Iterator[str]:
             yield f"{where}.{keyword} must be an object of schemas, got {type(held).__name__}"
             continue
         for name, item in held.items():
-            yield from _shape_faults(item, f"{where}.{keyword}.{name}", depth + 1)
+            yield from shape_faults(item, f"{where}.{keyword}.{name}", depth + 1)
     for keyword in _LISTS_SCHEMAS:
         options = schema.get(keyword, ())
         if not isinstance(options, list | tuple):
             yield f"{where}.{keyword} must be a list of schemas, got {type(options).__name__}"
             continue
         for index, item in enumerate(options):
-            yield from _shape_faults(item, f"{where}.{keyword}[{index}]", depth + 1)
+            yield from shape_faults(item, f"{where}.{keyword}[{index}]", depth + 1)
     for keyword in _IS_SCHEMA:
         if keyword in schema:
-            yield from _shape_faults(schema[keyword], f"{where}.{keyword}", depth + 1)
+            yield from shape_faults(schema[keyword], f"{where}.{keyword}", depth + 1)
     for keyword in ("required", "enum"):
         if not isinstance(schema.get(keyword, ()), list | tuple):
             yield f"{where}.{keyword} must be a list, got {type(schema[keyword]).__name__}"
@@ -181,7 +178,7 @@ def _json_faults(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int 
             yield from _json_faults(option, root, depth + 1)
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/"):
-        yield from _json_faults(_resolve(reference, root), root, depth + 1)
+        yield from _json_faults(resolve(reference, root), root, depth + 1)
 
 
 def _named(schema: object) -> str:
@@ -251,7 +248,7 @@ def _json_problems(
         return
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/"):
-        yield from _json_problems(_resolve(reference, root), value, root, where, depth + 1)
+        yield from _json_problems(resolve(reference, root), value, root, where, depth + 1)
         return
     options = schema.get("anyOf") or schema.get("oneOf")
     if options and not any(not list(_json_problems(option, value, root, where, depth + 1)) for option in options):
@@ -286,155 +283,9 @@ def _is_json(value: Any, name: str) -> bool:
     return isinstance(value, _JSON_TYPES.get(name, (object,)))
 
 
-def _resolve(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
+def resolve(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Follow a `#/...` reference inside a schema; {} where it leads nowhere."""
     found: Any = root
     for step in reference[2:].split("/"):
         found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
     return found if isinstance(found, Mapping) else {}
-
-
-def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchema | None:
-    """Merge the additional-kwargs schemas of several prompts, each given with its prompt path.
-
-    None merges with anything; equal properties unify (titles and descriptions do not count); a property lists the
-    prompts that need it under `x-required-by`; `$defs` of the same name but another meaning are kept apart.
-
-    Raises:
-        SchemaConflict: Two prompts want the same property with different schemas; names both paths.
-        PromptError: One of them is not a JSON Schema.
-    """
-    merged: JsonSchema | None = None
-    origin: dict[str, tuple[str, str]] = {}
-    required: dict[str, None] = {}
-    for path, schema in schemas:
-        if schema is None:
-            continue
-        faults = list(_shape_faults(schema, f"the additional_kwargs_schema of {path or 'the prompt'}", 0))
-        if faults:
-            raise PromptError("; ".join(faults))
-        if merged is None:
-            merged = {"type": "object", "properties": {}}
-        root = _flatten(schema)
-        renamed = _adopt_defs(root, merged)
-        for name, item in root.get("properties", {}).items():
-            meaning = _meaning(item, root)
-            owners = item.get(REQUIRED_BY) if isinstance(item, Mapping) else None
-            owners = [_under(path, owner) for owner in owners] if owners else [path]
-            known = origin.get(name)
-            if known is None:
-                origin[name] = (owners[0], meaning)
-                adopted = _rename(item, renamed)
-                merged["properties"][name] = {**(adopted if isinstance(adopted, dict) else {}), REQUIRED_BY: owners}
-            elif known[1] != meaning:
-                raise SchemaConflict(
-                    f"additional kwarg {name!r}: {known[0] or _OWN} wants {known[1]}, {owners[0] or _OWN} wants "
-                    f"{meaning}; "
-                    "rename one of them or give both the same schema"
-                )
-            else:
-                listed = merged["properties"][name][REQUIRED_BY]
-                listed.extend(owner for owner in owners if owner not in listed)
-        required.update(dict.fromkeys(root.get("required", ())))
-    if merged is not None and required:
-        merged["required"] = list(required)
-    return merged
-
-
-_OWN = "the template around them"
-
-
-def _under(path: str, owner: str) -> str:
-    return f"{path}.{owner}" if path and owner else path or owner
-
-
-def _flatten(schema: JsonSchema) -> JsonSchema:
-    """Resolve a top-level `$ref`, as pydantic writes for recursive models, and call `definitions` `$defs`."""
-    if "definitions" in schema:
-        renamed = _modern({key: value for key, value in schema.items() if key != "definitions"})
-        schema = {**renamed, "$defs": {**_modern(schema["definitions"]), **renamed.get("$defs", {})}}
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#/"):
-        return {**_resolve(reference, schema), "$defs": schema.get("$defs", {})}
-    options = schema.get("anyOf") or schema.get("oneOf")
-    if options and "properties" not in schema:  # Optional and Union at the root: what every alternative needs
-        defs = schema.get("$defs", {})
-        found = [_flatten({"$defs": defs, **option}) for option in options if isinstance(option, Mapping)]
-        objects = [option for option in found if "properties" in option]
-        if objects:
-            optional = len(objects) < len(options)
-            needed = [set() if optional else set(option.get("required", ())) for option in objects]
-            properties = {name: item for option in reversed(objects) for name, item in option["properties"].items()}
-            required = sorted(set.intersection(*needed))
-            return {"properties": properties, "required": required, "$defs": defs}
-    return schema
-
-
-def _modern(node: Any) -> Any:
-    """Return a schema whose references to `definitions` lead to `$defs`."""
-    if isinstance(node, Mapping):
-        return {
-            key: "#/$defs/" + value[14:]
-            if key == "$ref" and isinstance(value, str) and value.startswith("#/definitions/")
-            else _modern(value)
-            for key, value in node.items()
-        }
-    return [_modern(item) for item in node] if isinstance(node, list | tuple) else node
-
-
-def _adopt_defs(schema: JsonSchema, merged: JsonSchema) -> dict[str, str]:
-    """Copy the definitions of `schema` into `merged` under names that do not collide; return old name -> new name."""
-    renamed: dict[str, str] = {}
-    ours = merged.get("$defs", {})
-    for name in schema.get("$defs", {}):
-        meaning = _meaning({"$ref": f"#/$defs/{name}"}, schema)
-        candidate, number = name, 1
-        while candidate in renamed.values() or (
-            candidate in ours and _meaning({"$ref": f"#/$defs/{candidate}"}, merged) != meaning
-        ):
-            number += 1
-            candidate = f"{name}__{number}"
-        renamed[name] = candidate
-    fresh = {new: _rename(schema["$defs"][old], renamed) for old, new in renamed.items() if new not in ours}
-    if fresh:
-        merged["$defs"] = {**ours, **fresh}
-    return renamed
-
-
-def _rename(node: Any, renamed: Mapping[str, str]) -> Any:
-    if isinstance(node, Mapping):
-        return {
-            key: f"#/$defs/{renamed.get(value[8:], value[8:])}"
-            if key == "$ref" and isinstance(value, str) and value.startswith("#/$defs/")
-            else _rename(value, renamed)
-            for key, value in node.items()
-        }
-    return [_rename(item, renamed) for item in node] if isinstance(node, list | tuple) else node
-
-
-_ANNOTATIONS = frozenset({"title", "description", "examples", "$defs", REQUIRED_BY})
-
-
-def _meaning(node: Any, root: JsonSchema) -> str:
-    """Return canonical JSON of a schema with references resolved, annotations left out and cycles cut."""
-
-    def expand(item: Any, path: tuple[str, ...], as_names: bool) -> Any:
-        if isinstance(item, Mapping):
-            reference = item.get("$ref")
-            if isinstance(reference, str) and not as_names:
-                if reference in path:
-                    return {"$cycle": len(path) - path.index(reference)}
-                beside = {key: value for key, value in item.items() if key != "$ref"}
-                target = expand(_resolve(reference, root), (*path, reference), False)
-                return {**target, **expand(beside, path, False)}
-            return {
-                key: sorted(value, key=str)
-                if key == "required" and not as_names
-                else expand(value, path, not as_names and key in ("properties", "patternProperties"))
-                for key, value in item.items()
-                if as_names or key not in _ANNOTATIONS
-            }
-        if isinstance(item, list | tuple):
-            return [expand(value, path, False) for value in item]
-        return item
-
-    return json.dumps(expand(node, (), False), sort_keys=True, ensure_ascii=False, default=str)

@@ -11,8 +11,9 @@ from pydantic import Field
 from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.context import PromptContext
 from agentkit_prompts.errors import PromptError
+from agentkit_prompts.merge import merge_schemas
 from agentkit_prompts.rendered import Rendered
-from agentkit_prompts.schema import JsonSchema, merge_schemas
+from agentkit_prompts.schema import JsonSchema
 from agentkit_prompts.template import Template
 from agentkit_prompts.text import default_template
 
