@@ -29,13 +29,15 @@ class Session(Protocol):
         """Fragments rendered for earlier turns."""
         ...
 
-    @property
-    def blocking(self) -> bool:
-        """Whether `append` waits for a disk or a network, so that async code must call it in a thread."""
+    def append(self, *messages: Message, key: str | None = None) -> Conversation:
+        """Add messages at the end, once per key, and return the conversation. May wait for a disk or a network."""
         ...
 
-    def append(self, *messages: Message, key: str | None = None) -> Conversation:
-        """Add messages at the end, once per key, and return the conversation."""
+    def append_now(self, *messages: Message, key: str | None = None) -> bool:
+        """Do what `append` does if that takes no waiting, and say whether it was done; if not, nothing was.
+
+        Async code calls this first, and `append` in a thread when it says no.
+        """
         ...
 
 
@@ -43,8 +45,6 @@ class InMemorySession:
     """A session that lives as long as the object."""
 
     __slots__ = ("_last_key", "conversation", "id", "memo")
-
-    blocking = False
 
     def __init__(self, conversation: Conversation | None = None, *, id: str = "memory") -> None:
         self.id = id
@@ -58,3 +58,8 @@ class InMemorySession:
             self._last_key = key
             self.conversation = self.conversation.append(*messages)
         return self.conversation
+
+    def append_now(self, *messages: Message, key: str | None = None) -> bool:
+        """Add messages as `append` does, which never waits."""
+        self.append(*messages, key=key)
+        return True

@@ -158,17 +158,14 @@ class AsyncDriver:
 
     async def _append(self, effect: Append) -> None:
         session = self._session
-        if session is not None:
-            if session.blocking:
-                append = partial(session.append, *effect.messages, key=effect.key)
-                writing = asyncio.get_running_loop().run_in_executor(None, append)
-                try:
-                    await asyncio.shield(writing)
-                except asyncio.CancelledError:  # nobody may use the session before the write has ended
-                    await asyncio.wait([writing])
-                    raise
-            else:
-                session.append(*effect.messages, key=effect.key)
+        if session is not None and not session.append_now(*effect.messages, key=effect.key):
+            append = partial(session.append, *effect.messages, key=effect.key)
+            writing = asyncio.get_running_loop().run_in_executor(None, append)
+            try:
+                await asyncio.shield(writing)
+            except asyncio.CancelledError:  # nobody may use the session before the write has ended
+                await asyncio.wait([writing])
+                raise
         self.kept += effect.messages
 
     async def _recall(self, effect: Recall) -> tuple[Document, ...]:

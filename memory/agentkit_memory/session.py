@@ -8,11 +8,15 @@ from typing import Protocol
 
 from agentkit_memory.errors import HeadMoved, KeyReused, StoreError
 from agentkit_memory.scope import check_name
+from agentkit_memory.store.engine import WouldWait
 from agentkit_prompts.composer import Memo
 from agentkit_prompts.conversation import Conversation
 from agentkit_prompts.messages import Message
 
 __all__ = ["Session"]
+
+_SHORT = 65_536
+"""Characters that are written as JSON and stored within a fraction of a millisecond."""
 
 
 class _Branch(Protocol):
@@ -21,7 +25,7 @@ class _Branch(Protocol):
     def head(self) -> int: ...
     def tail(self, after: int) -> list[Message]: ...
     def seq_of(self, key: str) -> int | None: ...
-    def append(self, expected: int, added: Sequence[Message], key: str | None) -> bool: ...
+    def append(self, expected: int, added: Sequence[Message], key: str | None, *, wait: bool = True) -> bool: ...
 
 
 class Session:
@@ -31,9 +35,6 @@ class Session:
     conversation, in any number of processes: whoever appends to a view that is no longer the whole conversation gets
     `HeadMoved` and an up-to-date view, and nothing is lost or interleaved.
     """
-
-    blocking = True
-    """`append` waits for a disk or a network: async code calls it in a thread."""
 
     def __init__(self, branch: _Branch) -> None:
         self._branch = branch
@@ -99,5 +100,38 @@ class Session:
                 raise StoreError(f"conversation {self.id!r} was deleted; open it again to begin a new one")
             raise HeadMoved(self.id, known, actual)
 
+    def append_now(self, *messages: Message, key: str | None = None) -> bool:
+        """Do what `append` does if that takes no waiting: a few short messages, and nobody else is writing.
+
+        Returns:
+            Whether it was done. If not, nothing was: call `append` in a thread, which also says what is wrong.
+
+        Raises:
+            ScopeError, StoreError: As `append` does.
+        """
+        if key is not None:
+            check_name("idempotency key", key)
+        if not messages or not _short(messages) or not self._lock.acquire(blocking=False):
+            return not messages
+        try:
+            done = self._branch.append(len(self._view), messages, key, wait=False)
+            if done:
+                self._view = self._view.append(*messages)
+            return done
+        except WouldWait:
+            return False
+        finally:
+            self._lock.release()
+
     def _catch_up(self) -> None:
         self._view = self._view.append(*self._branch.tail(len(self._view)))
+
+
+def _short(messages: Sequence[Message]) -> bool:
+    """Whether messages are text, and not much of it."""
+    size = 0
+    for message in messages:
+        if type(message.content) is not str:
+            return False
+        size += len(message.content) + sum([len(call.arguments) for call in message.tool_calls])
+    return size <= _SHORT

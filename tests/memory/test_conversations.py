@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import sqlite3
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -193,3 +197,68 @@ def test_threads_that_write_one_conversation_lose_nothing(either: Memory) -> Non
     for thread in threads:
         thread.join()
     check_shared(either, 4, 25)
+
+
+def test_a_short_append_that_nobody_is_in_the_way_of_is_done_at_once(memory: Memory) -> None:
+    session = memory.session("s")
+    session.append(HELLO)
+    view = session.conversation
+    assert session.append_now(HI, key="k") and list(session.conversation) == [HELLO, HI]
+    assert session.append_now() and len(view) == 1
+    assert list(memory.session("s").conversation) == [HELLO, HI]
+
+
+def test_an_append_that_would_wait_for_another_process_is_left_to_a_thread(memory: Memory, home: Path) -> None:
+    session = memory.session("s")
+    session.append(HELLO)
+    file = next(home.rglob("*.db"))
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+        assert not session.append_now(HI)
+        assert time.monotonic() - began < 4  # it waits five seconds when it waits
+        other.execute("ROLLBACK")
+    assert list(session.conversation) == [HELLO] and session.append_now(HI)
+
+
+def test_an_append_that_would_wait_for_another_thread_is_left_to_a_thread(memory: Memory) -> None:
+    session = memory.session("s")
+    session.append(HELLO)
+    with memory._store.database.write(), ThreadPoolExecutor(1) as pool:
+        assert not pool.submit(session.append_now, HI).result()
+    assert session.append_now(HI) and len(session.conversation) == 2
+
+
+def test_what_waiting_would_not_mend_is_for_append_to_tell(memory: Memory) -> None:
+    session, other = memory.session("s"), memory.session("s")
+    other.append(HELLO, key="k")
+    assert not session.append_now(HI) and not session.append_now(HELLO, key="k")
+    assert session.append(HELLO, key="k") == other.conversation
+    with pytest.raises(ScopeError):
+        session.append_now(HI, key="k\0")
+
+
+@pytest.mark.parametrize("big", [Message("user", "a" * 100_000), TURN[0]])
+def test_long_messages_and_media_are_left_to_a_thread(memory: Memory, big: Message) -> None:
+    session = memory.session("s")
+    session.append(HELLO)
+    assert not session.append_now(big) and list(session.conversation) == [HELLO]
+
+
+def test_no_append_is_done_at_once_on_a_server(fresh_postgres: str, tmp_path: Path) -> None:
+    with Memory.open(fresh_postgres, index=tmp_path / "index") as memory:
+        session = memory.session("s")
+        session.append(HELLO)
+        assert not session.append_now(HI) and list(session.conversation) == [HELLO]
+
+
+def test_appends_done_at_once_do_not_let_the_log_grow_without_bound(memory: Memory, home: Path) -> None:
+    session = memory.session("s")
+    waited = 0
+    for number in range(3000):
+        if not session.append_now(Message("user", str(number))):
+            session.append(Message("user", str(number)))
+            waited += 1
+    assert 5 < waited < 30
+    assert next(home.rglob("*.db-wal")).stat().st_size < 20_000_000
+    assert [message.text for message in memory.session("s").conversation] == [str(number) for number in range(3000)]

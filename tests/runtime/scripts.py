@@ -88,8 +88,6 @@ class Forgetful(InMemorySession):
 class Slow(InMemorySession):
     """A session whose store takes a while: `writing` is set when an append began, `go` lets it end."""
 
-    blocking = True  # type: ignore[misc]
-
     def __init__(self) -> None:
         super().__init__(id="slow")
         self.writing = threading.Event()
@@ -99,3 +97,6 @@ class Slow(InMemorySession):
         self.writing.set()
         assert self.go.wait(10)
         return super().append(*messages, key=key)
+
+    def append_now(self, *messages: Message, key: str | None = None) -> bool:
+        return False

@@ -92,8 +92,12 @@ class Branch:
             found: int | None = connection.scalar(_KEY, {"branch": self.id, "used": key})
         return found
 
-    def append(self, expected: int, added: Sequence[Message], key: str | None) -> bool:
-        """Add messages if the conversation still holds `expected` of them and `key` is new; say whether it was so."""
+    def append(self, expected: int, added: Sequence[Message], key: str | None, *, wait: bool = True) -> bool:
+        """Add messages if the conversation still holds `expected` of them and `key` is new; say whether it was so.
+
+        Raises:
+            WouldWait: It was not to wait.
+        """
         now = time.time()
         rows = [
             {
@@ -108,7 +112,7 @@ class Branch:
         ]
         swap = {"branch": self.id, "expected": expected, "head": expected + len(rows)}
         try:
-            with self.database.write() as connection:
+            with self.database.write(wait=wait) as connection:
                 if connection.execute(_SWAP, swap).rowcount != 1:
                     return False
                 connection.execute(_ADD, rows if len(rows) > 1 else rows[0])

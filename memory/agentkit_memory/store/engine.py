@@ -24,9 +24,16 @@ from agentkit_memory.errors import (
 )
 from agentkit_memory.store.migrate import REVISION, current_revision, migrate
 
-__all__ = ["Database", "translate"]
+__all__ = ["Database", "WouldWait", "translate"]
 
 _MIGRATION_LOCK = 0x61676E746B  # any number all of us agree on
+
+_HURRIED_IN_A_ROW = 256
+"""Writes without waiting until one must wait: SQLite's log is copied into its file then, which takes long."""
+
+
+class WouldWait(Exception):
+    """Nothing was written: it would have taken waiting for a lock, a disk or a server."""
 
 
 class Database:
@@ -36,11 +43,13 @@ class Database:
     is fair and cheap where SQLite's own waiting is neither. PostgreSQL writes take connections from the pool.
     """
 
-    def __init__(self, engine: Engine, where: str) -> None:
+    def __init__(self, engine: Engine, where: str, timeout: float) -> None:
         self.engine = engine
         self.where = where
         self._lock = RLock()
+        self._timeout = timeout
         self._writer: Connection | None = None
+        self._hurried = 0  # writes without waiting since the last that may have waited
         self._closed = False
 
     @classmethod
@@ -63,7 +72,7 @@ class Database:
             engine = _sqlite(target, timeout)
         else:
             engine, where = _server(target, timeout)
-        database = cls(engine, where)
+        database = cls(engine, where, timeout)
         try:
             with database.read() as connection:
                 current = current_revision(connection)
@@ -98,34 +107,58 @@ class Database:
             raise translate(error, self.where) from error
 
     @contextlib.contextmanager
-    def write(self) -> Iterator[Connection]:
+    def write(self, *, wait: bool = True) -> Iterator[Connection]:
         """Lend a connection in a transaction: committed at the end, rolled back if anything is raised.
 
-        An `IntegrityError` passes through: it means something only to who wrote the statement.
+        An `IntegrityError` passes through: it means something only to who wrote the statement. Without `wait` a
+        small write takes well below a millisecond, so that it needs no thread, or raises `WouldWait`.
         """
         try:
             if not self.is_sqlite:
+                if not wait:
+                    raise WouldWait
                 if self._closed:
                     raise _closed(self.where)
                 with self.engine.begin() as connection:
                     yield connection
                 return
-            with self._lock:
+            if not self._lock.acquire(blocking=wait):
+                raise WouldWait
+            try:
                 if self._closed:
                     raise _closed(self.where)
                 writer = self._writer
                 if writer is None:
+                    if not wait:
+                        raise WouldWait  # a connection may be long in opening
                     writer = self._writer = self.engine.connect()
                 with writer.begin():
                     driver: Any = writer.connection.driver_connection
-                    driver.execute("BEGIN IMMEDIATE")  # a writer that begins as a reader can be refused later
+                    self._hurry(driver, not wait)
+                    try:
+                        driver.execute("BEGIN IMMEDIATE")  # a writer that begins as a reader can be refused later
+                    except _driver_error(self.engine) as error:
+                        if wait or not getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
+                            raise
+                        raise WouldWait from None
                     yield writer
+            finally:
+                self._lock.release()
         except IntegrityError:
             raise
         except DBAPIError as error:
             raise translate(error, self.where) from error
         except _driver_error(self.engine) as error:
             raise translate(error, self.where) from error
+
+    def _hurry(self, driver: Any, hurried: bool) -> None:
+        """Let the writer wait for nobody and leave the log alone, or go back to doing both."""
+        if hurried and self._hurried == _HURRIED_IN_A_ROW:
+            raise WouldWait
+        if hurried != bool(self._hurried):
+            driver.execute(f"PRAGMA busy_timeout={0 if hurried else round(self._timeout * 1000)}").close()
+            driver.execute(f"PRAGMA wal_autocheckpoint={0 if hurried else 1000}").close()
+        self._hurried = self._hurried + 1 if hurried else 0
 
     def close(self) -> None:
         """Close every connection. Closing twice is fine."""
