@@ -190,9 +190,9 @@ class Agent(Generic[Deps, Output]):
             if session is not None:
                 del _RUNNING[id(session)]
         if on_event is not None:
-            from agentkit.events import RunFinished
+            from agentkit import events
 
-            on_event(RunFinished(result))
+            on_event(events.RunFinished(result))
         return result
 
     async def _run(

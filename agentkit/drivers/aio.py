@@ -54,7 +54,7 @@ def recall(memory: Recaller, query: str) -> tuple[Document, ...]:
 class AsyncDriver:
     """Performs the effects of one run on the running event loop."""
 
-    __slots__ = ("_approve", "_calls", "_deps", "_emit", "_memory", "_model", "_run_id", "_session", "_tools", "kept")
+    __slots__ = ("_approve", "_memory", "_model", "_session", "_tools", "calls", "deps", "emit", "kept", "run_id")
 
     kept: list[Message]
     """What the run added to the conversation so far."""
@@ -75,11 +75,11 @@ class AsyncDriver:
         self._tools = tools
         self._session = session
         self._memory = memory
-        self._deps = deps
-        self._run_id = run_id
-        self._emit = emit
+        self.deps = deps
+        self.run_id = run_id
+        self.emit = emit
         self._approve = approve
-        self._calls: dict[str, int] = {}
+        self.calls: dict[str, int] = {}
         self.kept = []
 
     async def drive(self, loop: Generator[Effect, Any, R]) -> R:
@@ -105,7 +105,7 @@ class AsyncDriver:
             loop.close()
 
     async def _call_model(self, effect: CallModel) -> Reply:
-        emit = self._emit
+        emit = self.emit
         if emit is None:
             return await self._model.request(effect.composition)
         from agentkit import events  # nobody pays for events before somebody listens
@@ -117,32 +117,11 @@ class AsyncDriver:
         return reply
 
     async def _call_tools(self, effect: CallTools, loop: Generator[Effect, Any, Any]) -> Sequence[ToolResult]:
-        emit, step = self._emit, effect.step
-        states: dict[str, ToolResult | None] = {}
-
-        def context(call: ToolCall) -> ToolContext[Any]:
-            return ToolContext(
-                self._deps, self._run_id, call.id, approved=call.id in effect.approved, calls=self._calls
-            )
-
-        def on_start(call: ToolCall) -> None:
-            states[call.id] = None
-            if emit is not None:
-                from agentkit.events import ToolStarted
-
-                emit(ToolStarted(step, call))
-
-        def on_end(result: ToolResult) -> None:
-            states[result.call_id] = result
-            if emit is not None:
-                from agentkit.events import ToolFinished
-
-                emit(ToolFinished(step, result))
-
+        calls, told = effect.calls, _Round(self, effect)
         try:
-            return await call_tools(effect.calls, self._tools, context, on_start=on_start, on_end=on_end)
+            return await call_tools(calls, self._tools, told.context, on_start=told.on_start, on_end=told.on_end)
         except (Exception, asyncio.CancelledError) as error:  # cancelled, or a listener failed
-            await self._keep([_result(call, states) for call in effect.calls], loop, error)
+            await self._keep([told.result(call) for call in calls], loop, error)
             raise
 
     async def _keep(self, results: list[ToolResult], loop: Generator[Effect, Any, Any], error: BaseException) -> None:
@@ -171,17 +150,17 @@ class AsyncDriver:
     async def _recall(self, effect: Recall) -> tuple[Document, ...]:
         assert self._memory is not None
         documents = await asyncio.to_thread(recall, self._memory, effect.query)
-        if self._emit is not None:
-            from agentkit.events import Recalled
+        if self.emit is not None:
+            from agentkit import events
 
-            self._emit(Recalled(effect.query, documents))
+            self.emit(events.Recalled(effect.query, documents))
         return documents
 
     async def _ask(self, effect: AskApproval) -> frozenset[str]:
         approve = self._approve
         approved: set[str] = set()
         for call in effect.calls:
-            context = ToolContext(self._deps, self._run_id, call.id)
+            context = ToolContext(self.deps, self.run_id, call.id)
             if approve is not None and await self._tools[call.name].needs_approval(call, context):
                 answer = approve(call)
                 if (await answer) if isinstance(answer, Awaitable) else answer:
@@ -189,12 +168,42 @@ class AsyncDriver:
         return frozenset(approved)
 
 
-def _result(call: ToolCall, states: Mapping[str, ToolResult | None]) -> ToolResult:
-    """Return how a call ended when its round was cut short."""
-    if call.id not in states:
-        text = f"{call.name} was not called: the run was cancelled first."
-    elif (result := states[call.id]) is not None:
-        return result
-    else:
-        text = f"{call.name} was cancelled with the run. It may still have had an effect."
-    return ToolResult(call.id, call.name, text, "cancelled")
+class _Round:
+    """The calls of one reply: what each is told of the run, and how each has ended so far."""
+
+    __slots__ = ("_approved", "_driver", "_ended", "_step")
+
+    def __init__(self, driver: AsyncDriver, effect: CallTools) -> None:
+        self._driver = driver
+        self._step = effect.step
+        self._approved = effect.approved
+        self._ended: dict[str, ToolResult | None] = {}
+
+    def context(self, call: ToolCall) -> ToolContext[Any]:
+        driver = self._driver
+        approved = call.id in self._approved
+        return ToolContext(driver.deps, driver.run_id, call.id, approved=approved, calls=driver.calls)
+
+    def on_start(self, call: ToolCall) -> None:
+        self._ended[call.id] = None
+        if (emit := self._driver.emit) is not None:
+            from agentkit import events
+
+            emit(events.ToolStarted(self._step, call))
+
+    def on_end(self, result: ToolResult) -> None:
+        self._ended[result.call_id] = result
+        if (emit := self._driver.emit) is not None:
+            from agentkit import events
+
+            emit(events.ToolFinished(self._step, result))
+
+    def result(self, call: ToolCall) -> ToolResult:
+        """Return how a call ended when the round was cut short."""
+        if call.id not in self._ended:
+            text = f"{call.name} was not called: the run was cancelled first."
+        elif (result := self._ended[call.id]) is not None:
+            return result
+        else:
+            text = f"{call.name} was cancelled with the run. It may still have had an effect."
+        return ToolResult(call.id, call.name, text, "cancelled")

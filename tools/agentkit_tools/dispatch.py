@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from agentkit_prompts.messages import ToolCall
@@ -37,33 +37,43 @@ async def call_tools(
         asyncio.CancelledError: The surrounding task was cancelled; the calls under way were cancelled too.
         Exception: What `on_start` or `on_end` raised; the other calls were cancelled.
     """
-
-    async def answer(call: ToolCall) -> ToolResult:
-        if on_start is not None:
-            on_start(call)
-        tool = tools.get(call.name)
-        result = unknown_tool(call, tools) if tool is None else await tool.call(call, context(call))
-        if on_end is not None:
-            on_end(result)
-        return result
-
-    async def together(batch: Sequence[ToolCall]) -> list[ToolResult]:
-        tasks = [asyncio.ensure_future(answer(call)) for call in batch[1:]]
-        try:
-            first = [await answer(call) for call in batch[:1]]  # needs no task either: it runs while the others do
-            return first + [await task for task in tasks]
-        except BaseException:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            raise
-
     results: list[ToolResult] = []
-    begin = 0
-    for end, call in enumerate(calls):
+    batch: list[Coroutine[Any, Any, ToolResult]] = []
+    for call in calls:
         tool = tools.get(call.name)
         if tool is not None and tool.policy.sequential:
-            results += await together(calls[begin:end])
-            results.append(await answer(call))
-            begin = end + 1
-    return results + await together(calls[begin:])
+            results += await _together(batch)
+            batch = []
+            results.append(await _answer(call, tools, context, on_start, on_end))
+        else:
+            batch.append(_answer(call, tools, context, on_start, on_end))
+    return results + await _together(batch)
+
+
+async def _answer(
+    call: ToolCall,
+    tools: Mapping[str, Tool],
+    context: Callable[[ToolCall], ToolContext[Any]],
+    on_start: Callable[[ToolCall], None] | None,
+    on_end: Callable[[ToolResult], None] | None,
+) -> ToolResult:
+    if on_start is not None:
+        on_start(call)
+    tool = tools.get(call.name)
+    result = unknown_tool(call, tools) if tool is None else await tool.call(call, context(call))
+    if on_end is not None:
+        on_end(result)
+    return result
+
+
+async def _together(batch: Sequence[Coroutine[Any, Any, ToolResult]]) -> list[ToolResult]:
+    start = asyncio.get_running_loop().create_task
+    tasks = [start(work) for work in batch[1:]]
+    try:
+        first = [await work for work in batch[:1]]  # needs no task either: it runs while the others do
+        return first + [await task for task in tasks]
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
