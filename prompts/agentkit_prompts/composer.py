@@ -38,7 +38,11 @@ class _Block:
     def __init__(self, layers: Layers, name: str, places: Sequence[str]) -> None:
         self.name = name
         prompts = [(path, prompt) for path, prompt in layers.prompts() if path.partition("[")[0] in places]
-        self.steps: tuple[_Step, ...] = tuple((path, prompt, _reader(_reads(prompt))) for path, prompt in prompts)
+        # What shows the input is rendered every turn: there is nothing to look up first.
+        self.steps: tuple[_Step, ...] = tuple(
+            (path, prompt, None if "user_input" in (_reads(prompt) or ()) else _reader(_reads(prompt)))
+            for path, prompt in prompts
+        )
         names: set[str] | None = set()
         for _, prompt in prompts:
             reads = _reads(prompt)

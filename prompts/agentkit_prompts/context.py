@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from operator import is_
 from types import MappingProxyType
 from typing import Annotated, Any, Self, TypeAlias
 
@@ -100,18 +101,16 @@ def _kwargs(value: Any) -> Mapping[str, Any]:
         raise ValueError(f"expected a mapping of names to values, got {type(value).__name__}")
     global _latest_kwargs
     latest = _latest_kwargs
-    if len(latest) == len(value):  # the same values as a moment ago: the same object, which a memo recognises
-        known = latest.get
-        for name, item in value.items():
-            if known(name, known) is not item or type(item) not in _ATOMS:
-                break
-        else:
-            return latest
+    # The same values as a moment ago give the same object, which a memo recognises.
+    if value.keys() == latest.keys() and all(map(is_, value.values(), map(latest.__getitem__, value))):
+        return latest
     copied = dict(value)
     for name in copied:
         if not isinstance(name, str):
             raise ValueError(f"names must be str, got {name!r}")
-    _latest_kwargs = kwargs = MappingProxyType(copied)
+    kwargs = MappingProxyType(copied)
+    if _ATOMS.issuperset(map(type, copied.values())):
+        _latest_kwargs = kwargs
     return kwargs
 
 

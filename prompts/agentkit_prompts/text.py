@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 
 from pydantic import Field
 
@@ -32,9 +32,13 @@ class UserInputPrompt(BasePrompt):
     def render(self, ctx: PromptContext) -> Rendered:
         """Render the input; plain text in the default template needs no engine."""
         text = ctx.user_input.input
-        if type(text) is str and self.template is default_template("{{ user_input }}"):
+        if type(text) is str and self._is_plain:
             return Rendered.from_text(text, pointer="user_input", trust="untrusted")
         return super().render(ctx)
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        return self.template is default_template("{{ user_input }}")
 
     @property
     def reads(self) -> frozenset[str] | None:
