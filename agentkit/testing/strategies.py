@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from agentkit_prompts.additional_info import AdditionalInfoPrompt
-from agentkit_prompts.base import BasePrompt
+from agentkit_prompts.base import BasePrompt, Volatility
 from agentkit_prompts.budget import Cut, Size
 from agentkit_prompts.context import Document, Example, Fact, PromptContext, ToolSpec, Trust, UserInput
 from agentkit_prompts.conversation import Conversation
@@ -211,6 +213,7 @@ def contexts(
         intermediate=traffic(with_media=with_media),
         locale=st.sampled_from([None, "en", "zh-CN"]),
         now=st.just(datetime(2026, 1, 2, tzinfo=UTC)),
+        session_key=st.sampled_from(["key", "other key"]) | text,
         extra=st.fixed_dictionaries({"note": text}),
     )
 
@@ -218,15 +221,31 @@ def contexts(
 _CUTS: tuple[Cut, ...] = ("none", "drop", "head", "tail", "middle")
 
 
-def sizes(*, items: bool = False) -> SearchStrategy[Size]:
-    """Sizes without a `max`; with `items`, for prompts that show items."""
+_HISTORY: Size = Layers.model_fields["history"].default
+_MAXIMA = (0, 1, 3, 8, 30, 900)
+
+
+def sizes(*, items: bool = False, maximum: bool = False) -> SearchStrategy[Size]:
+    """Sizes of every cut, minimum, target, priority and flex.
+
+    Args:
+        items: Whether they are for prompts that show items.
+        maximum: Whether they may have a `max`, which a prompt that cannot shrink may be unable to hold.
+    """
+
+    def make(least: int, goal: int | None, most: int | None, priority: int, cut: Cut, flex: float) -> Size:
+        if most is not None:
+            least, goal = min(least, most), None if goal is None else min(goal, most)
+        return Size(min=least, target=goal, max=most, priority=priority, cut=cut, flex=flex)
+
     return st.builds(
-        Size,
-        min=st.integers(0, 20),
-        target=st.none() | st.integers(0, 40),
-        priority=st.integers(-2, 2),
-        cut=st.sampled_from((*_CUTS, "items") if items else _CUTS),
-        flex=st.sampled_from([0.0, 0.5, 1.0, 3.0]),
+        make,
+        st.integers(0, 20),
+        st.none() | st.integers(0, 40),
+        st.none() | st.sampled_from(_MAXIMA) if maximum else st.none(),
+        st.integers(-2, 2),
+        st.sampled_from((*_CUTS, "items") if items else _CUTS),
+        st.sampled_from([0.0, 0.5, 1.0, 3.0]),
     )
 
 
@@ -271,55 +290,83 @@ _AROUND = (
 )
 
 
-def _sized(kind: type[BasePrompt], sized: bool) -> SearchStrategy[BasePrompt]:
-    items = kind.items is not None
-    return st.builds(lambda size: kind(size=size), sizes(items=items)) if sized else st.builds(kind)
+_VOLATILITIES: SearchStrategy[Volatility | None] = st.sampled_from([None, None, "static", "session", "turn"])
 
 
-def prompts(*, sized: bool = False, max_leaves: int = 5) -> SearchStrategy[BasePrompt]:
+def _fields(sized: bool, maximum: bool, items: bool = False) -> SearchStrategy[dict[str, Any]]:
+    """Fields that every prompt has; a fence on one in four."""
+    fields: dict[str, SearchStrategy[Any]] = {
+        "fence": st.sampled_from([False, False, False, True]),
+        "volatility": _VOLATILITIES,
+    }
+    if sized:
+        fields["size"] = sizes(items=items, maximum=maximum)
+    return st.fixed_dictionaries(fields)
+
+
+def prompts(*, sized: bool = False, maximum: bool = False, max_leaves: int = 5) -> SearchStrategy[BasePrompt]:
     """Random trees of every prompt class, which render over every context of `contexts`.
 
     Args:
         sized: Whether prompts get a random `size`; otherwise each has the default of its class.
+        maximum: Whether such a size may have a `max`. A prompt that cannot shrink below it raises `BudgetError`.
         max_leaves: About how many prompts a tree has.
     """
-    size = sizes() if sized else st.just(Size())
+    given = _fields(sized, maximum)
     kinds = (UserInputPrompt, ConversationPrompt, MemoPrompt, KnowledgePrompt, ToolPrompt, AdditionalInfoPrompt)
     pool = st.lists(st.builds(Example, hostile_texts(2), hostile_texts(2)), max_size=2).map(tuple)
     static = st.builds(StaticSelector, st.none() | st.integers(0, 2))
+
+    def of_kind(kind: type[BasePrompt]) -> SearchStrategy[BasePrompt]:
+        return st.builds(lambda fields: kind(**fields), _fields(sized, maximum, kind.items is not None))
+
     leaf: SearchStrategy[BasePrompt] = st.one_of(
-        st.builds(lambda text, given: TextPrompt(text, size=given), st.sampled_from(_TEXTS), size),
+        st.builds(lambda text, fields: TextPrompt(text, **fields), st.sampled_from(_TEXTS), given),
         st.builds(
-            lambda text, given: TextPrompt(Template({"en": "In English.", "zh": text}), size=given),
+            lambda text, fields: TextPrompt(Template({"en": "In English.", "zh": text}), **fields),
             st.sampled_from(_TEXTS),
-            size,
+            given,
         ),
-        *(_sized(kind, sized) for kind in kinds),
-        st.builds(lambda given, chosen: ExamplesPrompt(examples=given, selector=chosen), pool, static),
-        st.builds(lambda given: AdditionalInfoPrompt("{{ root }}|{{ photo }}|{{ mode }}", size=given), size),
+        *(of_kind(kind) for kind in kinds),
+        st.builds(
+            lambda examples, chosen, fields: ExamplesPrompt(examples=examples, selector=chosen, **fields),
+            pool,
+            static,
+            _fields(sized, maximum, items=True),
+        ),
+        st.builds(lambda fields: AdditionalInfoPrompt("{{ root }}|{{ photo }}|{{ mode }}", **fields), given),
     )
     return st.recursive(
         leaf,
         lambda inner: st.builds(
-            lambda wrapped, text, given: WrapPrompt(text, wrapped_prompts=tuple(wrapped), size=given),
+            lambda wrapped, text, fields: WrapPrompt(text, wrapped_prompts=tuple(wrapped), **fields),
             st.lists(inner, max_size=3),
             st.sampled_from(_AROUND),
-            size,
+            given,
         ),
         max_leaves=max_leaves,
     )
 
 
-def layers(*, sized: bool = False) -> SearchStrategy[Layers]:
-    """Random layers: up to two prompt trees in every place."""
-    trees = st.lists(prompts(sized=sized, max_leaves=3), max_size=2).map(tuple)
+def layers(*, sized: bool = False, maximum: bool = False) -> SearchStrategy[Layers]:
+    """Random layers: up to two prompt trees in every place, and the history with or without a size of its own."""
+    trees = st.lists(prompts(sized=sized, maximum=maximum, max_leaves=3), max_size=2).map(tuple)
+    history = sizes(maximum=maximum).map(lambda size: replace(size, cut="items")) if sized else st.just(_HISTORY)
     return st.builds(
-        lambda system, before, after, closing, history: Layers(
-            system, before_input=before, after_input=after, after_intermediate=closing, conversation=history
+        lambda system, before, after, closing, conversation, size, block: Layers(
+            system,
+            before_input=before,
+            after_input=after,
+            after_intermediate=closing,
+            conversation=conversation,
+            history=size,
+            history_block=block,
         ),
         trees,
         trees,
         trees,
         trees,
         st.booleans(),
+        history,
+        st.sampled_from([0, 16, 512]),
     )
