@@ -18,12 +18,18 @@ if TYPE_CHECKING:
 __all__ = ["Around", "FromTemplate", "Join", "Origin", "Plain", "Segments"]
 
 _TRUSTED_ROOTS = frozenset({"tools", "examples", "locale", "now", "extra"})
+_VOUCHED_ROOTS = _TRUSTED_ROOTS - {"examples"}  # an example may be marked as untrusted
 _ROOT = re.compile(r"\w+")
 _ITEM = re.compile(r"(\w+)\[(\d+)\]")
 
 
 class Origin(Protocol):
     """Knows where the text of a rendering came from."""
+
+    @property
+    def is_vouched_for(self) -> bool:
+        """Whether it is known at once that all of it is trusted."""
+        ...
 
     def segments(self, prompt: str) -> Iterator[Segment]:
         """Yield the text in order, paths below `prompt`."""
@@ -39,6 +45,11 @@ class Plain:
         self.text = text
         self.pointer = pointer
         self.trust: Trust = trust
+
+    @property
+    def is_vouched_for(self) -> bool:
+        """Whether the one place is trusted."""
+        return self.trust == "trusted"
 
     def segments(self, prompt: str) -> Iterator[Segment]:
         """Yield the text in order, paths below `prompt`."""
@@ -56,6 +67,8 @@ class Around:
         self.child = child
         self.after = after
 
+    is_vouched_for = False
+
     def segments(self, prompt: str) -> Iterator[Segment]:
         """Yield the text in order, paths below `prompt`."""
         yield Segment(self.before, prompt, None, "", "trusted")
@@ -70,6 +83,8 @@ class Segments:
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self._segments = segments
+
+    is_vouched_for = False
 
     def segments(self, prompt: str) -> Iterator[Segment]:
         """Yield the text in order, paths below `prompt`."""
@@ -87,6 +102,8 @@ class Join:
         self.label = label
         self.separator = separator
         self.children = children
+
+    is_vouched_for = False
 
     def segments(self, prompt: str) -> Iterator[Segment]:
         """Yield the text in order, paths below `prompt`."""
@@ -112,6 +129,11 @@ class FromTemplate:
         self.trace = trace
         self.values = values
         self.prefixes = prefixes or {}
+
+    @property
+    def is_vouched_for(self) -> bool:
+        """Whether it reads nothing but what the developer wrote."""
+        return self.program.names.keys() <= _VOUCHED_ROOTS
 
     def segments(self, prompt: str) -> Iterator[Segment]:
         """Yield the text in order, paths below `prompt`."""

@@ -122,6 +122,11 @@ class Rendered:
         """The lowest trust in it."""
         return "untrusted" if any(part.trust == "untrusted" for part in self.segments() if part.text) else "trusted"
 
+    @property
+    def is_vouched_for(self) -> bool:
+        """Whether it is known at once, without looking at the spans, that all of it is trusted."""
+        return self._origin.is_vouched_for
+
     def tokens(self, counter: TokenCounter) -> int:
         """Return what it costs, media included; counted once per counter."""
         known = self._count

@@ -72,6 +72,8 @@ def _without_roles(rendered: Rendered) -> str:
 
 def _break_roles(rendered: Rendered) -> str:
     text = rendered.plain
+    if ":" not in text or rendered.is_vouched_for:
+        return text
     folded = text.lower() if text.isascii() else text.casefold()
     if not any(word in folded for word in _WORDS):
         return text
