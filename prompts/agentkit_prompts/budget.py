@@ -40,7 +40,7 @@ class Size:
     """Higher grows first. Compared among siblings only: prompts inside one `WrapPrompt`, or those of the layers."""
     cut: Cut = "none"
     flex: float = 1.0
-    """Share of the surplus beyond `target`; 0 takes none."""
+    """Share of the surplus beyond `target`; 0 takes none before all others have all they may."""
 
     def __post_init__(self) -> None:
         for name in ("min", "target", "max", "priority"):

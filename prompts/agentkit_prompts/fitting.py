@@ -101,7 +101,8 @@ def unit_order(nodes: Sequence[tuple[str, Node]]) -> tuple[list[int], int, list[
     for index, bound in enumerate(bounds):
         order += [index] * bound.least
     required = len(order)
-    for index in sorted(range(len(nodes)), key=lambda i: -nodes[i][1].size.priority):
+    ranked = sorted(range(len(nodes)), key=lambda i: -nodes[i][1].size.priority)
+    for index in ranked:
         order += [index] * (bounds[index].target - bounds[index].least)
     surplus: list[tuple[float, int, int]] = []
     for index, (bound, (_, node)) in enumerate(zip(bounds, nodes, strict=True)):
@@ -111,6 +112,9 @@ def unit_order(nodes: Sequence[tuple[str, Node]]) -> tuple[list[int], int, list[
             surplus += [(number * each, -node.size.priority, index) for number in range(1, extra + 1)]
     surplus.sort()
     order += [index for _, _, index in surplus]
+    for index in ranked:  # what takes no share gets what nobody else wants, so that all units are all there is
+        if not nodes[index][1].size.flex:
+            order += [index] * (bounds[index].most - bounds[index].target)
     return order, required, bounds
 
 
