@@ -95,7 +95,10 @@ def agentkit_command(
 
 @app.command()
 def ingest(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Text or Markdown files, or folders of them.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH...", readable=False, help="Text or Markdown files, or folders of them."),
+    ],
     home: Home = _HOME,
 ) -> None:
     """Read files into memory, to be recalled when you ask.

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from agentkit_prompts.budget import Size
 from agentkit_prompts.context import CONTEXT_NAMES, PromptContext
-from agentkit_prompts.errors import PromptError, TemplateError
+from agentkit_prompts.errors import KwargsError, PromptError, TemplateError
 from agentkit_prompts.rendered import Rendered
 from agentkit_prompts.schema import JsonSchema, Problem, check_params_schema, params_checker
 from agentkit_prompts.template import MediaTable, Template, media_table
@@ -200,6 +200,9 @@ class BasePrompt(_Model, ABC):
         try:
             return self.rendered(ctx)
         except PromptError as error:
+            problems = () if isinstance(error, KwargsError) else self.kwargs_problems(ctx.user_input.additional_kwargs)
+            if problems:  # all the missing kwargs at once
+                raise KwargsError({name: (what, (self.label,)) for name, what in problems}) from error
             raise error.at(self.label) from error.__cause__
 
 

@@ -16,7 +16,7 @@ from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.budget import Budget
 from agentkit_prompts.composition import NOTHING, SEPARATOR, Composition, Fragment, Section
 from agentkit_prompts.context import PromptContext
-from agentkit_prompts.errors import PromptError
+from agentkit_prompts.errors import KwargsError, PromptError
 from agentkit_prompts.layers import Layers
 from agentkit_prompts.rendered import Rendered
 from agentkit_prompts.schema import JsonSchema
@@ -119,6 +119,7 @@ def compose(
 
     Raises:
         PromptError: A prompt cannot be rendered; names prompt path, file, line and variable.
+        KwargsError: The reason is that additional kwargs are missing or invalid; names all of them.
         BudgetError: What must be sent does not fit; names every minimum.
     """
     try:
@@ -140,7 +141,12 @@ def compose(
             if remembered is not None and _same(inputs, remembered[0]):
                 sections.append(remembered[1])
                 continue
-        section = _render(block, ctx, view, remembered[1] if remembered is not None else None)
+        try:
+            section = _render(block, ctx, view, remembered[1] if remembered is not None else None)
+        except PromptError as error:
+            if not isinstance(error, KwargsError):  # when kwargs are missing, all of them are named
+                layers.check_kwargs(ctx.user_input.additional_kwargs)
+            raise
         known[slot] = (_lasting(inputs), section)
         sections.append(section)
     composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, output_schema)

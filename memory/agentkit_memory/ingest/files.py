@@ -92,7 +92,9 @@ def read_text(file: SourceFile) -> tuple[bytes, str]:
             raise IngestError(file.source, f"has {size} MiB, at most {most} MiB are read; split it")
         data = file.path.read_bytes()
     except OSError as error:
-        raise IngestError(file.source, f"cannot be read ({_reason(error)}); check its permissions") from error
+        raise IngestError(
+            file.source, f"cannot be read ({_reason(error)}); check that it is there and may be read"
+        ) from error
     encoding = "utf-8-sig"
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
