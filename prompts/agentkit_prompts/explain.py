@@ -238,7 +238,8 @@ def diff(composition: Composition, previous: Composition) -> Diff:
             return Diff(_layer_at(composition, number, segments), number, 0, tokens, "", _excerpt(_said(message)))
         other = theirs[number][0]
         if message == other:
-            tokens += per_message(message)
+            stored = not segments or segments[0].prompt in ("conversation", "intermediate")
+            tokens += per_message(message) if stored else MESSAGE_OVERHEAD + _tokens_until(segments, None, counter)
             continue
         if message.role != other.role:
             layer = _layer_at(composition, number, segments)
@@ -301,16 +302,17 @@ def _layer_at(composition: Composition, number: int, segments: Sequence[Segment]
     return "conversation" if number < before else "intermediate"
 
 
-def _tokens_until(segments: Iterable[Segment], offset: int, counter: TokenCounter) -> int:
-    """Count the text before `offset`, and the media whose markers stand before it."""
+def _tokens_until(segments: Iterable[Segment], offset: int | None, counter: TokenCounter) -> int:
+    """Count the text before `offset`, and the media whose markers stand before it; all when there is no offset."""
     text: list[str] = []
     media: list[Media] = []
     for segment in segments:
         if segment.media is None:
-            text.append(segment.text[: max(0, offset)])
-        elif len(segment.text) <= offset:
+            text.append(segment.text if offset is None else segment.text[: max(0, offset)])
+        elif offset is None or len(segment.text) <= offset:
             media.append(segment.media)
-        offset -= len(segment.text)
+        if offset is not None:
+            offset -= len(segment.text)
     return counter.count("".join(text)) + media_tokens(media)
 
 

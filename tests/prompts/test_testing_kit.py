@@ -36,6 +36,7 @@ from agentkit.prompts import (
 )
 from agentkit.testing import ATTACKS, CANARY, UPDATE, assert_golden, assert_no_forged_roles, golden_text
 from agentkit.testing import strategies as some
+from agentkit_prompts.origins import Plain
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.layers.VolatilityWarning")
 
@@ -149,7 +150,8 @@ class Posing(BasePrompt):
     template: Template = Template("")
 
     def render(self, ctx: PromptContext) -> Rendered:
-        return Rendered.from_text("x" + ctx.user_input.text, trust="untrusted", pointer="user_input")
+        text = "x" + ctx.user_input.text
+        return Rendered(text, (), Plain(text, "user_input", "untrusted"))
 
 
 @pytest.mark.parametrize(
