@@ -93,7 +93,7 @@ def read_text(file: SourceFile) -> tuple[bytes, str]:
         data = file.path.read_bytes()
     except OSError as error:
         raise IngestError(
-            file.source, f"cannot be read ({_reason(error)}); check that it is there and may be read"
+            file.source, f"cannot be read ({_reason(error)}); check that it is there, and check its permissions"
         ) from error
     encoding = "utf-8-sig"
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
