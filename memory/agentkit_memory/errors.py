@@ -22,6 +22,7 @@ __all__ = [
     "StoreReadOnly",
     "StoreUnavailable",
     "StoreVersion",
+    "WouldWait",
 ]
 
 
@@ -108,3 +109,7 @@ class IngestError(StoreError):
 
 class RecallError(StoreError):
     """A question that cannot be asked."""
+
+
+class WouldWait(Exception):
+    """Nothing was written: it would have taken waiting for a lock, a disk or a server."""

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import Protocol
 
-from agentkit_memory.errors import HeadMoved, KeyReused, StoreError
+from agentkit_memory.errors import HeadMoved, KeyReused, StoreError, WouldWait
 from agentkit_memory.scope import check_name
-from agentkit_memory.store.engine import WouldWait
 from agentkit_prompts.composer import Memo
 from agentkit_prompts.conversation import Conversation
 from agentkit_prompts.messages import Message

@@ -25,6 +25,8 @@ __all__ = ["BasePrompt", "Volatility"]
 
 Volatility: TypeAlias = Literal["static", "session", "turn"]
 
+RANKS: dict[Volatility, int] = {"static": 0, "session": 1, "turn": 2}
+"""How volatile each class is, to compare them."""
 _SESSION = frozenset({"tools", "examples", "extra"})
 """Context names that usually stay the same for a whole session."""
 
@@ -79,6 +81,10 @@ class BasePrompt(_Model, ABC):
 
     def _check(self) -> None:
         """Refuse names that nothing supplies; subclasses add their own checks."""
+        if self.size.cut == "items" and self.items is None:
+            raise PromptError(
+                f'{self.label}: cut="items" needs a prompt that shows items; use head, tail, middle or drop'
+            )
         known = CONTEXT_NAMES | self.supplies | self._declared()
         unknown = {name: line for name, line in self.template.names.items() if name not in known}
         if not unknown:
@@ -108,14 +114,17 @@ class BasePrompt(_Model, ABC):
 
     @property
     def changes(self) -> Volatility:
-        """How often the text changes, as declared or as inferred from what it reads."""
+        """How often the text changes: as declared, or inferred from what it reads and what it holds."""
         if self.volatility is not None:
             return self.volatility
-        reads = self.reads
-        if reads is None:
-            return "turn"
-        reads -= {"locale"}
-        return "static" if not reads else "session" if reads <= _SESSION else "turn"
+        children = self.children
+        reads = frozenset(self.template.names) - self.supplies if children else self.reads
+        own: Volatility = "session" if self.fence else "static"  # the nonce of a fence belongs to the session
+        if reads is None or not reads - {"locale"} <= _SESSION:
+            own = "turn"
+        elif reads - {"locale"}:
+            own = "session"
+        return max((own, *(child.changes for _, child in children)), key=RANKS.__getitem__)
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:

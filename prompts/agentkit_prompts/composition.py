@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.budget import Budget
 from agentkit_prompts.context import PromptContext, ToolSpec
 from agentkit_prompts.conversation import Conversation
+from agentkit_prompts.errors import BudgetError
 from agentkit_prompts.messages import Message
 from agentkit_prompts.parts import Media, Part, Text, neutralise_markers
 from agentkit_prompts.rendered import Rendered
@@ -18,7 +19,7 @@ from agentkit_prompts.spans import Segment, Span, tile
 from agentkit_prompts.targets.openai import openai_payload
 from agentkit_prompts.targets.text import plain_text
 from agentkit_prompts.template import MediaTable, media_table
-from agentkit_prompts.tokens import MESSAGE_OVERHEAD, TokenCounter, message_tokens, tool_tokens
+from agentkit_prompts.tokens import MESSAGE_OVERHEAD, TokenCounter, message_tokens, schema_tokens, tool_tokens
 
 if TYPE_CHECKING:
     from agentkit_prompts.explain import Breakpoint, Diff, LayerTable, Trim, Why
@@ -67,6 +68,7 @@ class Composition:
 
     __slots__ = (
         "_messages",
+        "_skipped",
         "_tokens",
         "budget",
         "context",
@@ -91,6 +93,7 @@ class Composition:
         intermediate: Conversation | None = None,
         trims: Mapping[str, Trim] | None = None,
         budget: Budget | None = None,
+        skipped: tuple[int, int] = (0, 0),
     ) -> None:
         self.context = context
         self.layers = layers
@@ -102,6 +105,7 @@ class Composition:
         self.intermediate: Conversation = context.intermediate.complete() if intermediate is None else intermediate
         self.trims: Mapping[str, Trim] = trims or {}
         self.budget = budget
+        self._skipped = skipped  # messages a budget dropped at the start of the conversation and of the tool traffic
         self._tokens: int | None = None
         self.sections = sections
         self._messages: tuple[Message, ...] | None = None
@@ -157,17 +161,24 @@ class Composition:
         """Yield each message with the segments of its text."""
         if self.system.text:
             yield _message("system", self.system), list(self.system.segments())
-        skipped = max(0, self.conversation.start - self.context.conversation.start)
-        for index, message in enumerate(self.conversation, skipped):
+        for message, index in self._placed("conversation"):
             yield message, _message_segments(message, f"conversation[{index}]")
         user = self.user
         if user.text:
             yield _message("user", user), list(user.segments())
-        for index, message in enumerate(self.intermediate):
+        for message, index in self._placed("intermediate"):
             yield message, _message_segments(message, f"intermediate[{index}]")
         closing = self.closing
         if closing.text:
             yield _message("user", closing), list(closing.segments())
+
+    def _placed(self, name: Literal["conversation", "intermediate"]) -> Iterator[tuple[Message, int]]:
+        """Yield the messages that are sent, each with its index in the context."""
+        sent: Conversation = getattr(self, name)
+        given: Conversation = getattr(self.context, name)
+        if len(sent):
+            at = given.complete_at()[self._skipped[name == "intermediate"] :]
+            yield from zip(sent, at, strict=True)
 
     @property
     def tokens(self) -> int:
@@ -176,6 +187,8 @@ class Composition:
             counter = self.counter
             per_message = message_tokens(counter)
             total = tool_tokens(self.context.tools, counter) + self.conversation.total(per_message)
+            if self.output_schema is not None:
+                total += schema_tokens(self.output_schema, counter)
             system, user = self.sections[0].joined, self.sections[1].joined
             if system.text:
                 total += MESSAGE_OVERHEAD + system.tokens(counter)
@@ -240,15 +253,16 @@ class Composition:
         """Return the composition with `change` applied to every text that would be sent, as a redaction does.
 
         It is given one span at a time, and each message of the conversation whole; tool specs stay as they are.
+
+        Raises:
+            BudgetError: What it wrote is longer, and no longer fits the budget.
         """
-        sections = [
-            Section(
-                tuple(fragment._replace(rendered=fragment.rendered.map(change)) for fragment in section.fragments),
-                section.joined.map(change),
-            )
-            for section in self.sections
-        ]
-        return Composition(
+        sections: list[Section] = []
+        for section, label in zip(self.sections, ("system", "input", "after_intermediate"), strict=True):
+            fragments = [fragment._replace(rendered=fragment.rendered.map(change)) for fragment in section.fragments]
+            shown = [(fragment.path, fragment.rendered) for fragment in fragments if fragment.rendered.text]
+            sections.append(Section(tuple(fragments), Rendered.join(SEPARATOR, shown, label)))
+        changed = Composition(
             self.context,
             self.layers,
             sections,
@@ -258,7 +272,14 @@ class Composition:
             intermediate=Conversation(_mapped(message, change) for message in self.intermediate),
             trims=self.trims,
             budget=self.budget,
+            skipped=self._skipped,
         )
+        if self.budget is not None and changed.tokens > self.budget.tokens:
+            raise BudgetError(
+                f"the changed text needs {changed.tokens} tokens and the budget is {self.budget.tokens}: "
+                "write something shorter in place of what is masked, or leave a reserve for it"
+            )
+        return changed
 
     def to_openai(self) -> dict[str, Any]:
         """Return the payload of a chat-completions request: `messages`, and `tools` where there are any."""
@@ -312,7 +333,8 @@ def _mapped(message: Message, change: Callable[[str], str]) -> Message:
     else:
         content = tuple(Text(change(part.text)) if isinstance(part, Text) else part for part in content)
     calls = tuple(replace(call, arguments=change(call.arguments)) for call in message.tool_calls)
-    return replace(message, content=content, tool_calls=calls)
+    name = change(message.name) if message.name else message.name
+    return replace(message, content=content, tool_calls=calls, name=name)
 
 
 def _message_segments(message: Message, pointer: str) -> list[Segment]:

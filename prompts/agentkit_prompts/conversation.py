@@ -146,7 +146,13 @@ class Conversation(Sequence[Message]):
             log.audit(stop)
         if log.whole[stop - 1] and log.messages[start].role != "tool":
             return self
-        return Conversation(_without_orphans(list(self)))
+        return Conversation(message for _, message in _without_orphans(list(self)))
+
+    def complete_at(self) -> Sequence[int]:
+        """Return, for each message of `complete()`, its index in this conversation."""
+        if self.complete() is self:
+            return range(len(self))
+        return [index for index, _ in _without_orphans(list(self))]
 
     def total(self, count: Callable[[Message], int]) -> int:
         """Return the sum of `count` over the messages of this view, counting each message once per log."""
@@ -204,25 +210,26 @@ def _check(messages: Iterable[object], first: int) -> None:
             raise MessageError(f"conversation[{index}]: expected a Message, got {type(message).__name__}")
 
 
-def _without_orphans(messages: Sequence[Message]) -> Iterator[Message]:
+def _without_orphans(messages: Sequence[Message]) -> Iterator[tuple[int, Message]]:
     """Keep a call only if its results follow at once, all of them, and a result only if its call precedes."""
     index = 0
     while index < len(messages):
         message = messages[index]
+        at = index
         index += 1
         if message.role == "tool":
             continue
         if not message.tool_calls:
-            yield message
+            yield at, message
             continue
-        results: dict[str | None, Message] = {}
+        results: dict[str | None, tuple[int, Message]] = {}
         wanted = {call.id for call in message.tool_calls}
         while index < len(messages) and messages[index].role == "tool":
             if messages[index].tool_call_id in wanted:
-                results.setdefault(messages[index].tool_call_id, messages[index])
+                results.setdefault(messages[index].tool_call_id, (index, messages[index]))
             index += 1
         if len(results) == len(wanted):
-            yield message
+            yield at, message
             yield from results.values()
         elif message.content:
-            yield Message("assistant", message.content)
+            yield at, Message("assistant", message.content)

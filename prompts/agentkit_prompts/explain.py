@@ -13,7 +13,14 @@ from agentkit_prompts.conversation import Conversation
 from agentkit_prompts.messages import Message
 from agentkit_prompts.parts import Media, Text, neutralise_markers
 from agentkit_prompts.spans import Segment, Span
-from agentkit_prompts.tokens import MESSAGE_OVERHEAD, TokenCounter, media_tokens, message_tokens, tool_tokens
+from agentkit_prompts.tokens import (
+    MESSAGE_OVERHEAD,
+    TokenCounter,
+    media_tokens,
+    message_tokens,
+    schema_tokens,
+    tool_tokens,
+)
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition import Composition, Section
@@ -116,6 +123,8 @@ def layer_table(composition: Composition) -> LayerTable:
         fragments(composition.sections[2])
     if composition.tools:
         rows.append(("tools", f"{len(composition.tools)} tools", "tools", tool_tokens(composition.tools, counter)))
+    if composition.output_schema is not None:
+        rows.append(("output", "answer schema", "output type", schema_tokens(composition.output_schema, counter)))
     total = composition.tokens
     framing = total - sum(row[3] for row in rows)
     if framing:

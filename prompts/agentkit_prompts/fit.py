@@ -10,7 +10,7 @@ from agentkit_prompts.errors import BudgetError
 from agentkit_prompts.explain import Trim
 from agentkit_prompts.fitting import Bounds, History, Node, largest, node_of, unit_order
 from agentkit_prompts.rendered import Rendered
-from agentkit_prompts.tokens import MESSAGE_OVERHEAD, tool_tokens
+from agentkit_prompts.tokens import MESSAGE_OVERHEAD, schema_tokens, tool_tokens
 
 __all__ = ["fit"]
 
@@ -55,6 +55,8 @@ class _Fitting:
         self.bounds = [bounds[at] for at in places]
         self.order = [moved[at] for at in order]
         self.fixed = tool_tokens(whole.tools, counter)
+        if whole.output_schema is not None:
+            self.fixed += schema_tokens(whole.output_schema, counter)
         self._joined: dict[tuple[int, tuple[int, ...]], Rendered] = {}
 
     def result(self) -> Composition:
@@ -132,16 +134,18 @@ class _Fitting:
             for (path, node), bounds, count, kept in zip(self.nodes, self.bounds, given, shown, strict=True)
             if kept < bounds.whole + node.lost
         }
+        conversation, intermediate = self.history.keep(shown[-2]), self.traffic.keep(shown[-1])
         return Composition(
             whole.context,
             whole.layers,
             sections,
             whole.counter,
             whole.output_schema,
-            conversation=self.history.keep(shown[-2]),
-            intermediate=self.traffic.keep(shown[-1]),
+            conversation=conversation,
+            intermediate=intermediate,
             trims=trims,
             budget=self.budget,
+            skipped=(len(whole.conversation) - len(conversation), len(whole.intermediate) - len(intermediate)),
         )
 
     def _why(self, path: str, node: Node, bounds: Bounds, given: int, kept: int) -> str:

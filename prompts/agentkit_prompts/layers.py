@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from agentkit_prompts.base import BasePrompt, Volatility
+from agentkit_prompts.base import RANKS, BasePrompt
 from agentkit_prompts.budget import Size
 from agentkit_prompts.errors import KwargsError, PromptError
 from agentkit_prompts.merge import merge_schemas
@@ -21,9 +21,6 @@ __all__ = ["PLACES", "Layers", "Place", "VolatilityWarning"]
 
 Place: TypeAlias = Literal["system", "before_input", "input", "after_input", "after_intermediate"]
 PLACES: tuple[Place, ...] = get_args(Place)
-
-
-_RANKS: dict[Volatility, int] = {"static": 0, "session": 1, "turn": 2}
 
 
 class VolatilityWarning(UserWarning):
@@ -87,6 +84,10 @@ class Layers(BaseModel):
     def _check(self) -> Self:
         for path, prompt in self.prompts():
             _refuse_cycles(path, prompt, ())
+        for name in ("history", "traffic"):
+            cut = getattr(self, name).cut
+            if cut not in ("none", "drop", "items"):
+                raise PromptError(f"{name}: messages are kept in whole steps; use cut none, drop or items, not {cut!r}")
         _ = self.additional_kwargs_schema  # merging finds a conflict now rather than later
         for advice in self.volatile_before_stable():
             warnings.warn(advice, VolatilityWarning, stacklevel=5)
@@ -98,12 +99,12 @@ class Layers(BaseModel):
         worst = 0
         culprit = ""
         for index, prompt in enumerate(self.system):
-            rank = _RANKS[prompt.changes]
+            rank = RANKS[prompt.changes]
             if rank > worst:
                 worst, culprit = rank, f"system[{index}] ({prompt.label})"
             elif rank < worst:
                 found.append(f"{culprit} changes more often than system[{index}] ({prompt.label}): put it behind")
-        if worst == _RANKS["turn"] and self.conversation:
+        if worst == RANKS["turn"] and self.conversation:
             found.append(
                 f"{culprit} changes every turn and stands before the conversation, so no cache can keep the "
                 "conversation: put it into before_input, or declare its volatility"

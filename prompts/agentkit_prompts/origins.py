@@ -158,7 +158,7 @@ class FromTemplate:
             elif MEDIA_OPENING in value:
                 yield from self._split(str(value), segment)
             else:
-                yield segment._replace(text=str(value), atomic=bool(getattr(item, "atomic", False)))
+                yield segment._replace(text=str(value), atomic=self._atomic(site.roots, item))
 
     def _split(self, text: str, segment: Segment) -> Iterator[Segment]:
         """Cut a wrapped text that came through a filter such as `trim` at the markers that are still whole."""
@@ -192,6 +192,13 @@ class FromTemplate:
         items = self.values.get(found[1]) if found else None
         number = int(found[2]) if found else 0
         return items[number] if isinstance(items, tuple) and number < len(items) else None
+
+    def _atomic(self, roots: Iterable[str], item: object) -> bool:
+        """Whether a value must not be cut: its item says so or, where none is known, one of those it may be from."""
+        if item is not None:
+            return bool(getattr(item, "atomic", False))
+        lists = (self.values.get(root) for root in roots)
+        return any(getattr(one, "atomic", False) for items in lists if isinstance(items, tuple) for one in items)
 
     def _trust(self, roots: Iterable[str], item: object) -> Trust:
         """Return the lowest trust among what an expression reads."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Protocol, runtime_checkable
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, runtime_checkable
 
 from agentkit_prompts.context import ToolSpec, per_toolset
 from agentkit_prompts.messages import Message
@@ -17,6 +18,7 @@ __all__ = [
     "TokenCounter",
     "media_tokens",
     "message_tokens",
+    "schema_tokens",
     "tool_tokens",
 ]
 
@@ -73,6 +75,19 @@ def media_tokens(media: Iterable[Media]) -> int:
 def tool_tokens(tools: tuple[ToolSpec, ...], counter: TokenCounter) -> int:
     """Return what the tool specs cost as JSON."""
     return per_toolset(tools, counter, lambda: sum(counter.count(tool.json) + MESSAGE_OVERHEAD for tool in tools))
+
+
+def schema_tokens(schema: Mapping[str, Any], counter: TokenCounter) -> int:
+    """Return what the schema of the answer costs as JSON; written once per schema."""
+    known = _SCHEMAS.get(id(schema))
+    if known is None or known[0] is not schema:
+        if len(_SCHEMAS) >= _MOST_COUNTERS:
+            _SCHEMAS.clear()
+        known = _SCHEMAS[id(schema)] = (schema, json.dumps(schema, ensure_ascii=False))
+    return counter.count(known[1]) + MESSAGE_OVERHEAD
+
+
+_SCHEMAS: dict[int, tuple[Mapping[str, Any], str]] = {}
 
 
 def message_tokens(counter: TokenCounter) -> Callable[[Message], int]:

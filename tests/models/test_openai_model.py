@@ -74,10 +74,10 @@ def test_text_of_any_script_arrives_unchanged(server: ChatServer) -> None:
     assert ask(model_for(server, name), composed(text), pieces.append).message.text == "".join(pieces) == text
 
 
-def test_a_lone_surrogate_in_the_prompt_is_refused_with_a_remedy(server: ChatServer) -> None:
-    name = server.on("surrogate", says("never"))
-    with pytest.raises(ModelRequestError, match="lone surrogate"):
-        ask(model_for(server, name), composed("cut \ud83d here"))
+def test_a_lone_surrogate_in_the_prompt_is_sent_as_a_replacement_character(server: ChatServer) -> None:
+    name = server.on("surrogate", says("fine"))
+    assert ask(model_for(server, name), composed("cut \ud83d here")).message.text == "fine"
+    assert server.asked[-1].body["messages"][-1]["content"] == "cut \ufffd here"
 
 
 def test_settings_that_json_cannot_hold_are_refused(server: ChatServer) -> None:

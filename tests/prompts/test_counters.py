@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from laws import law
 
 from agentkit.prompts import (
     Layers,
@@ -70,6 +71,7 @@ def test_any_text_can_be_counted(counter: TokenCounter, text: str) -> None:
     assert counter.count(text) > 0
 
 
+@law
 @given(st.text(max_size=50), st.text(max_size=50))
 def test_a_remembered_count_is_the_same(one: str, other: str) -> None:
     counter = TiktokenCounter(TINY)

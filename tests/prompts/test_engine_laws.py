@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import jinja2
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import law
 
 from agentkit_prompts.engine import compile_program
 from agentkit_prompts.errors import TemplateError
@@ -79,11 +80,11 @@ def values(a: str, b: str, c: str) -> dict[str, object]:
 def rendered_by_jinja(source: str, given: dict[str, object]) -> str | None:
     try:
         return ENVIRONMENT.from_string(source).render(given)
-    except (jinja2.TemplateError, TypeError, ValueError):
+    except (jinja2.TemplateError, TypeError, ValueError, RecursionError):
         return None
 
 
-@settings(max_examples=500, deadline=None)
+@law
 @given(TEMPLATES, TEXTS, TEXTS, TEXTS)
 def test_the_text_is_what_jinja_makes_of_the_same_template(source: str, a: str, b: str, c: str) -> None:
     expected = rendered_by_jinja(source, values(a, b, c))
@@ -95,7 +96,7 @@ def test_the_text_is_what_jinja_makes_of_the_same_template(source: str, a: str, 
     assert trace.text == expected
 
 
-@settings(max_examples=500, deadline=None)
+@law
 @given(TEMPLATES, TEXTS, TEXTS, TEXTS)
 def test_pieces_tile_the_text(source: str, a: str, b: str, c: str) -> None:
     program = compile_program(source)
@@ -108,7 +109,7 @@ def test_pieces_tile_the_text(source: str, a: str, b: str, c: str) -> None:
     assert all(0 <= piece[0] < len(program.sites) for piece in pieces if isinstance(piece, tuple))
 
 
-@settings(max_examples=500, deadline=None)
+@law
 @given(TEMPLATES, st.sampled_from(OUTSIDE))
 def test_a_value_that_changes_with_a_name_has_that_name_among_its_roots(source: str, changed: str) -> None:
     program = compile_program(source)
@@ -131,7 +132,7 @@ def test_a_value_that_changes_with_a_name_has_that_name_among_its_roots(source: 
             assert changed in program.sites[one[0]].roots
 
 
-@settings(max_examples=300, deadline=None)
+@law
 @given(TEMPLATES, TEXTS)
 def test_everything_a_template_reads_from_outside_is_in_its_names(source: str, text: str) -> None:
     program = compile_program(source)
@@ -152,7 +153,7 @@ def test_everything_a_template_reads_from_outside_is_in_its_names(source: str, t
     assert used <= set(program.names)
 
 
-@settings(max_examples=300, deadline=None)
+@law
 @given(st.text(alphabet="{}%# abx.[]()|'\"~+*-_0\n<media:", max_size=60))
 def test_any_text_compiles_or_is_refused_with_a_template_error(source: str) -> None:
     for syntax in ("jinja", "fstring"):
@@ -163,7 +164,7 @@ def test_any_text_compiles_or_is_refused_with_a_template_error(source: str) -> N
             assert error.file is None
 
 
-@settings(max_examples=300, deadline=None)
+@law
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections import OrderedDict, UserDict, deque
@@ -422,8 +423,9 @@ def test_an_iterator_without_end_stops_at_a_limit() -> None:
             number += 1
             yield number
 
-    assert "too much work" in str(error_of(endless(), "{% for x in v %}{{ x }}{% endfor %}"))
-    assert "too much work" in str(error_of(endless(), "{{ v|join }}"))
+    # Which of the two limits comes first depends on how fast the machine is.
+    for template in ("{% for x in v %}{{ x }}{% endfor %}", "{{ v|join }}"):
+        assert re.search(r"too much work|takes too long", str(error_of(endless(), template)))
 
 
 def test_long_but_honest_contexts_pass() -> None:

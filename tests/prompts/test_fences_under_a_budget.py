@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from laws import law
 
 from agentkit.prompts import BasePrompt, BudgetError, Document, Layers, MemoPrompt, PromptContext, WrapPrompt, compose
 from agentkit_prompts.budget import Cut, Size
@@ -31,6 +32,7 @@ PROMPTS |= {f"cut {name}": MemoPrompt(fence=True, size=Size(cut=cut)) for name, 
 
 
 @pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS)
+@law
 @given(budget=st.integers(1, 260))
 def test_what_is_kept_of_untrusted_text_stands_in_a_whole_fence(prompt: BasePrompt, budget: int) -> None:
     try:

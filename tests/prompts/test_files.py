@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from laws import law
 
 from agentkit.prompts import (
     Document,
@@ -525,6 +526,7 @@ VALUES = st.sampled_from(
 LINES = st.one_of(st.builds("{}: {}".format, KEYS, VALUES | st.text(max_size=9)), st.text(max_size=20))
 
 
+@law
 @given(st.lists(LINES, max_size=6).map("\n".join))
 def test_any_front_matter_is_read_or_refused_in_words(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     folder = tmp_path_factory.getbasetemp() / "any"

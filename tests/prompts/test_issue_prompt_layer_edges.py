@@ -26,7 +26,6 @@ from agentkit.prompts import (
 )
 from agentkit.testing import assert_no_forged_roles
 from agentkit_prompts.budget import Size
-from agentkit_prompts.composer import compose
 from agentkit_prompts.frozen import FrozenDict, FrozenList, freeze
 from agentkit_prompts.lazy import lazy_exports
 
@@ -73,9 +72,8 @@ class Bare(BasePrompt):
 def test_what_a_prompt_of_ones_own_must_implement_is_said() -> None:
     with pytest.raises(PromptError, match="must implement render_around"):
         Bare(inner=TextPrompt("y")).render_around(ASK, [])
-    layers = Layers([TextPrompt("word " * 50, size=Size(cut="items")), "keep"])
     with pytest.raises(PromptError, match=r'cut="items" needs a prompt that shows items'):
-        compose(layers, ASK, budget=30)
+        TextPrompt("word " * 50, size=Size(cut="items"))
     with pytest.raises(PromptError, match=r"needs PromptContext\.session_key"):
         TextPrompt("x", fence=True).format_2_str(ASK)
 

@@ -155,9 +155,6 @@ def test_why_says_that_the_conversation_is_switched_off() -> None:
     assert switched_off.why("conversation[0]").reason == "not sent: no prompt reads conversation"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the traffic of a turn that was cut is numbered from 0 again, so why() names another step"
-)
 def test_pointers_into_traffic_that_was_cut_are_those_of_the_context() -> None:
     traffic = [
         message
@@ -172,29 +169,23 @@ def test_pointers_into_traffic_that_was_cut_are_those_of_the_context() -> None:
     assert fit.why("intermediate[0]").spans == ()
 
 
-@pytest.mark.xfail(strict=True, reason="without its orphans a conversation is numbered from 0 again")
 def test_pointers_into_a_conversation_with_orphans_are_those_of_the_context() -> None:
     history = [Message("tool", "orphan", tool_call_id="z"), Message("user", "hi"), Message("assistant", "yo")]
     assert composed(conversation=history).why("conversation[2]").spans != ()
 
 
-@pytest.mark.xfail(strict=True, reason="mapped() makes new conversations, which forget how much was cut before them")
 def test_pointers_stay_the_same_after_a_redaction() -> None:
     fit = compose(Layers("S"), PromptContext(user_input="x", conversation=TURNS), budget=1_000)
     assert fit.why("conversation[0]").spans == ()
     assert fit.mapped(lambda text: text).why("conversation[0]").spans == ()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="mapped() asks twice for every text of a prompt: once for its layer, once for the message"
-)
 def test_a_redaction_that_counts_writes_the_same_everywhere() -> None:
     numbers = iter(range(99))
     redacted = composed().mapped(lambda text: text.replace("x", f"<{next(numbers)}>"))
     assert redacted.to_text().endswith(redacted.messages[-1].text)
 
 
-@pytest.mark.xfail(strict=True, reason="a redaction is not shown the names of users")
 def test_a_redaction_sees_the_name_of_a_user() -> None:
     history = [Message("user", "q", name="Ann"), Message("assistant", "a")]
     redacted = composed(conversation=history).mapped(lambda text: text.replace("Ann", "***"))
@@ -253,15 +244,11 @@ def test_how_often_a_prompt_changes_follows_from_what_it_reads(prompt: TextPromp
     assert prompt.changes == changes
 
 
-@pytest.mark.xfail(strict=True, reason="a wrapper infers from what is read, and looks past what its children declare")
 @pytest.mark.parametrize(("text", "declared"), [("fixed", "turn"), ("{{ now }}", "static")])
 def test_a_wrapper_changes_as_often_as_its_children_say(text: str, declared: Any) -> None:
     assert WrapPrompt(wrapped_prompts=[TextPrompt(text, volatility=declared)]).changes == declared
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the nonce of a fence is that of the session, and a fixed text in a fence counts as static"
-)
 def test_a_fence_changes_with_the_session() -> None:
     assert TextPrompt("fixed", fence=True).changes == "session"
 

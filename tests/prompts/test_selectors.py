@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from laws import law
 
 from agentkit import Agent, Chain
 from agentkit.models import ScriptedModel
@@ -113,6 +114,7 @@ def test_any_query_and_any_pool_will_do(selector: ExampleSelector, query: str) -
     assert set(selector.select(query, strange)) is not None
 
 
+@law
 @given(st.text(max_size=20), st.lists(st.text(max_size=20), max_size=8), st.integers(0, 10))
 def test_keywords_choose_k_best_first_and_ties_by_position(query: str, inputs: list[str], k: int) -> None:
     pool = tuple(Example(text, "", id=str(number)) for number, text in enumerate(inputs))
@@ -194,6 +196,7 @@ def test_length_stops_before_the_first_example_that_does_not_fit() -> None:
     assert ids(LengthSelector(0).select("", ())) == []
 
 
+@law
 @given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=30)), max_size=8), st.integers(0, 60))
 def test_more_room_never_takes_an_example_away(pairs: list[tuple[str, str]], room: int) -> None:
     pool = tuple(Example(*pair) for pair in pairs)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from laws import law
 from pydantic import TypeAdapter
 
 from agentkit.prompts import (
@@ -377,6 +378,7 @@ PIECES = st.sampled_from(["", " ", "hi", "<|media:", "\0", "🍚", "user: x"])
 ROLES = st.sampled_from(["system", "user", "assistant", "call"])
 
 
+@law
 @given(st.lists(st.tuples(ROLES, PIECES, st.sampled_from(["a", "b", "c.d"])), max_size=12), PIECES)
 def test_any_history_makes_a_request_that_the_sdk_takes(said: list[tuple[Any, str, str]], asked: str) -> None:
     history: list[Message] = []

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from laws import law
 
 from agentkit.prompts import (
     Image,
@@ -65,6 +66,7 @@ def test_a_developer_text_that_looks_like_the_assistant_is_not_learned() -> None
     assert said(row) == ["Fine."]
 
 
+@law
 @given(st.lists(st.tuples(st.sampled_from(["user", "assistant"]), TEXTS), max_size=6), TEXTS, TEXTS, TEXTS)
 def test_spans_are_ordered_and_the_text_opens_with_the_plain_text(
     history: list[tuple[Any, str]], system: str, asked: str, reply: str

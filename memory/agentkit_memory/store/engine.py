@@ -21,19 +21,16 @@ from agentkit_memory.errors import (
     StoreLocked,
     StoreReadOnly,
     StoreUnavailable,
+    WouldWait,
 )
 from agentkit_memory.store.migrate import REVISION, current_revision, migrate
 
-__all__ = ["Database", "WouldWait", "translate"]
+__all__ = ["Database", "translate"]
 
 _MIGRATION_LOCK = 0x61676E746B  # any number all of us agree on
 
 _HURRIED_IN_A_ROW = 256
 """Writes without waiting until one must wait: SQLite's log is copied into its file then, which takes long."""
-
-
-class WouldWait(Exception):
-    """Nothing was written: it would have taken waiting for a lock, a disk or a server."""
 
 
 class Database:
