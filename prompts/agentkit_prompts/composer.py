@@ -152,6 +152,8 @@ def compose(
     composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, output_schema)
     if budget is None and not plan.has_maximum:
         return composition
+    if budget is not None and (not isinstance(budget, int | Budget) or isinstance(budget, bool)):
+        raise PromptError(f"budget: expected a number of tokens or a Budget, got {type(budget).__name__}")
     limit = _budget(budget) if isinstance(budget, int) else budget
     if not plan.has_maximum and limit is not None and composition.tokens <= limit.tokens:
         composition.budget = limit

@@ -88,6 +88,8 @@ class Layers(BaseModel):
             cut = getattr(self, name).cut
             if cut not in ("none", "drop", "items"):
                 raise PromptError(f"{name}: messages are kept in whole steps; use cut none, drop or items, not {cut!r}")
+        if self.history_block < 0:
+            raise PromptError(f"history_block must not be negative, got {self.history_block}; 0 switches it off")
         _ = self.additional_kwargs_schema  # merging finds a conflict now rather than later
         for advice in self.volatile_before_stable():
             warnings.warn(advice, VolatilityWarning, stacklevel=5)

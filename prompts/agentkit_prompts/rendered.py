@@ -139,14 +139,16 @@ class Rendered:
         return tokens
 
     def cut_points(self, most: int) -> list[int]:
-        """Return at most `most` ascending offsets, the end last, at which the text may be cut: between words where
+        """Return about `most` ascending offsets, the end last, at which the text may be cut: between words where
         there are any, never inside a media marker or an atomic passage.
         """
         text, size = self.text, len(self.text)
         points: list[int] = []
         kept_whole = [(span.start, span.end) for span in self._whole_spans()]
-        for number in range(1, most):
-            point = size * number // most
+        # Evenly spaced, and closer and closer towards both ends, so that little room still shows something.
+        halves = [size >> power for power in range(8, size.bit_length() - 4)]
+        wished = {size * number // most for number in range(1, most)} | {*halves} | {size - half for half in halves}
+        for point in sorted(wished):
             space = _SPACE.search(text, point, min(size, point + _LONGEST_WORD))
             point = space.end() if space else point
             for start, end in kept_whole:
