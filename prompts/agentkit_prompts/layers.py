@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
@@ -100,12 +100,12 @@ class Layers(BaseModel):
         found: list[str] = []
         worst = 0
         culprit = ""
-        for index, prompt in enumerate(self.system):
+        for path, prompt in _in_order([(f"system[{index}]", prompt) for index, prompt in enumerate(self.system)]):
             rank = RANKS[prompt.changes]
             if rank > worst:
-                worst, culprit = rank, f"system[{index}] ({prompt.label})"
+                worst, culprit = rank, f"{path} ({prompt.label})"
             elif rank < worst:
-                found.append(f"{culprit} changes more often than system[{index}] ({prompt.label}): put it behind")
+                found.append(f"{culprit} changes more often than {path} ({prompt.label}): put it behind")
         if worst == RANKS["turn"] and self.conversation:
             found.append(
                 f"{culprit} changes every turn and stands before the conversation, so no cache can keep the "
@@ -152,6 +152,18 @@ class Layers(BaseModel):
                 problems[name] = (known[0], (*known[1], path))
         if problems:
             raise KwargsError(problems)
+
+
+def _in_order(prompts: Iterable[tuple[str, BasePrompt]]) -> Iterator[tuple[str, BasePrompt]]:
+    """Yield what changes for itself, in the order it is sent: leaves, and prompts around others that say how often
+    they change or change more often than what they hold.
+    """
+    for path, prompt in prompts:
+        inner = max((RANKS[child.changes] for _, child in prompt.children), default=-1)
+        if prompt.volatility is not None or RANKS[prompt.changes] > inner:
+            yield path, prompt
+        else:
+            yield from _in_order((f"{path}.{name}", child) for name, child in prompt.children)
 
 
 def _refuse_cycles(path: str, prompt: BasePrompt, above: tuple[int, ...]) -> None:

@@ -354,3 +354,10 @@ def test_views_of_a_cut_history_say_where_they_are_from() -> None:
     assert fit.why(f"conversation[{index}]").spans != ()
     assert fit.why(f"conversation[{index - 1}]").spans == ()
     assert "steps kept" in fit.why("conversation[0]").reason
+
+
+def test_volatile_before_stable_is_flagged_inside_a_wrapper_too() -> None:
+    with pytest.warns(VolatilityWarning, match=r"system\[0\]\.wrapped_prompts\[0\] .* put it behind"):
+        Layers(WrapPrompt(wrapped_prompts=(MemoPrompt(), TextPrompt("static"))), conversation=False)
+    vouched = WrapPrompt(wrapped_prompts=(MemoPrompt(),), volatility="static")
+    assert Layers([vouched, "static"], conversation=False).volatile_before_stable() == []
