@@ -69,6 +69,7 @@ class Composition:
     __slots__ = (
         "_messages",
         "_skipped",
+        "_texts",
         "_tokens",
         "budget",
         "context",
@@ -107,6 +108,7 @@ class Composition:
         self.budget = budget
         self._skipped = skipped  # messages a budget dropped at the start of the conversation and of the tool traffic
         self._tokens: int | None = None
+        self._texts: tuple[str, ...] | None = None
         self.sections = sections
         self._messages: tuple[Message, ...] | None = None
 
@@ -155,7 +157,9 @@ class Composition:
 
     def marked_text(self, message: int) -> str:
         """Return the text of a message with a marker per media use: the text that spans count in."""
-        return "".join(segment.text for segment in list(self.walk())[message][1])
+        if self._texts is None:
+            self._texts = tuple("".join(segment.text for segment in segments) for _, segments in self.walk())
+        return self._texts[message]
 
     def walk(self) -> Iterator[tuple[Message, list[Segment]]]:
         """Yield each message with the segments of its text."""

@@ -34,7 +34,6 @@ __all__ = [
     "Text",
     "Url",
     "Video",
-    "could_open_marker",
     "neutralise_markers",
     "replace_markers",
 ]
@@ -53,11 +52,6 @@ _SAFE_NAME = re.compile(r"[^\w .@+-]+")
 def neutralise_markers(text: str) -> str:
     """Return `text` with every `<|media:` broken by a zero-width space, so that no value can pose as media."""
     return text.replace(_OPENING, _DEFUSED) if _OPENING in text else text
-
-
-def could_open_marker(before: str, after: str) -> bool:
-    """Whether text put between `before` and `after` could open a media marker together with them."""
-    return any(before.endswith(_OPENING[:cut]) or after.startswith(_OPENING[cut:]) for cut in range(1, len(_OPENING)))
 
 
 def replace_markers(text: str, mapping: Mapping[str, str]) -> str:

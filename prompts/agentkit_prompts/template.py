@@ -13,7 +13,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from agentkit_prompts.engine import Program, compile_program
 from agentkit_prompts.errors import PromptError, TemplateError
-from agentkit_prompts.parts import Media, Source, could_open_marker
+from agentkit_prompts.parts import Media, Source
 from agentkit_prompts.rendered import Rendered
 from agentkit_prompts.schema import (
     JsonSchema,
@@ -88,7 +88,7 @@ class Template:
         self._affixes: dict[Program, tuple[str, str]] = {}
         for program in self._programs.values():
             found = _AFFIXES.fullmatch(program.source) if engine == "jinja" and "\r" not in program.source else None
-            if found and not could_open_marker(found[1], found[2]):
+            if found:
                 self._affixes[program] = (found[1], found[2].removesuffix("\n"))
         names: dict[str, int] = {}
         for program in self._programs.values():

@@ -177,9 +177,9 @@ class _Builder:
         return core_schema.str_schema(min_length=least, max_length=most, strict=True)
 
     def _integer(self, schema: Mapping[str, Any]) -> CoreSchema:
-        whole = core_schema.float_schema(
-            strict=True, allow_inf_nan=False, multiple_of=1
-        )  # 5.0 is an integer to JSON Schema, and stays 5.0
+        # 5.0 is an integer to JSON Schema, and stays 5.0. `multiple_of` would take 1e-128 for one, too.
+        number = core_schema.float_schema(strict=True, allow_inf_nan=False)
+        whole = core_schema.no_info_after_validator_function(_whole, number)
         return _bounded(_union([core_schema.int_schema(strict=True), whole], "expected an integer"), schema)
 
     def _number(self, schema: Mapping[str, Any]) -> CoreSchema:
@@ -255,6 +255,12 @@ def _text(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def _whole(value: float) -> float:
+    if not value.is_integer():
+        raise PydanticCustomError("whole", "expected an integer")
+    return value
 
 
 def _unique(value: list[Any]) -> list[Any]:
