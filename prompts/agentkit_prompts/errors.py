@@ -9,11 +9,14 @@ from collections.abc import Iterable, Mapping
 
 __all__ = [
     "BudgetError",
+    "ChatTemplateError",
+    "InContextError",
     "KwargsError",
     "MediaError",
     "MessageError",
     "PromptError",
     "PromptFilesError",
+    "PrompterError",
     "SchemaConflict",
     "TemplateError",
 ]
@@ -107,3 +110,15 @@ class KwargsError(PromptError):
 
 class BudgetError(PromptError):
     """The least that must be sent does not fit the budget."""
+
+
+class ChatTemplateError(PromptError, ValueError):
+    """A chat template that is unknown, cannot be compiled, or cannot say a conversation."""
+
+
+class PrompterError(PromptError, ValueError):
+    """A prompter that was given what it has no place for, or not given what it needs."""
+
+
+class InContextError(PromptError, ValueError):
+    """An evaluation prompt, meta template or retriever that is declared wrongly or lacks what it needs."""

@@ -1,0 +1,1 @@
+"""Chat templates: how one model wants to hear a conversation."""
