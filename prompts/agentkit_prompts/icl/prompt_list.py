@@ -85,7 +85,7 @@ class PromptList(list[Item]):
         """Return `other` in front."""
         return PromptList([*_items(other), *_copies(self)])
 
-    def __iadd__(self, other: str | Iterable[Item] | None, /) -> PromptList:  # type: ignore[override, misc]
+    def __iadd__(self, other: str | Iterable[Item] | None, /) -> PromptList:  # type: ignore[override]
         """Append text as one item, or all items of a list."""
         self.extend(_items(other))
         return self
