@@ -25,14 +25,12 @@ def openai_payload(composition: Composition) -> dict[str, Any]:
     An output schema becomes `response_format`.
     """
     messages: list[FrozenDict] = []
-    system = composition.system
-    if system.text:
-        messages.append(_rendered("system", system))
+    if composition.sends_system:
+        messages.append(_rendered("system", composition.system))
     if len(composition.conversation):
         messages += composition.conversation.derive(openai_message)
-    user = composition.user
-    if user.text:
-        messages.append(_rendered("user", user))
+    if composition.sends_user:
+        messages.append(_rendered("user", composition.user))
     if len(composition.intermediate):
         messages += composition.intermediate.derive(openai_message)
         closing = composition.closing
