@@ -18,7 +18,7 @@ from agentkit_prompts.messages import ToolCall
 from agentkit_tools.context import ToolContext
 from agentkit_tools.deadline import with_deadline
 from agentkit_tools.docstring import read_docstring
-from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, ToolDefinitionError
+from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, ToolDefinitionError, ToolFailure
 from agentkit_tools.functions import (
     Mode,
     as_coroutine,
@@ -34,7 +34,7 @@ from agentkit_tools.guard import Gates, guarded, needs_approval
 from agentkit_tools.names import wire_name
 from agentkit_tools.policy import PolicyOptions, ToolPolicy
 from agentkit_tools.problems import find_problems
-from agentkit_tools.result import ToolResult, cut, describe_error, to_content
+from agentkit_tools.result import ToolResult, cut, describe_error, failed_with, shortened, to_content
 from agentkit_tools.signature import Arguments, add_contexts, context_parameters, read_signature
 from agentkit_tools.threads import DeadlineError, run_in_thread
 
@@ -364,6 +364,8 @@ class Tool(Generic[P, R]):
             return ToolResult(call.id, call.name, text, "timeout", error=TimeoutError(text))
         if isinstance(error, asyncio.CancelledError):
             return ToolResult(call.id, call.name, f"{self.name} was cancelled.", "cancelled", error=error)
+        if isinstance(error, ToolFailure):
+            return shortened(failed_with(call, error), self.policy.max_result_chars)
         return ToolResult(call.id, call.name, f"{self.name} failed: {describe_error(error)}", "error", error=error)
 
     def _finish(self, call: ToolCall, value: Any) -> ToolResult:
@@ -371,7 +373,7 @@ class Tool(Generic[P, R]):
         if type(value) is str and value.isascii() and (limit is None or len(value) <= limit):  # most results
             return ToolResult(call.id, call.name, value, "success", value)
         if isinstance(value, ToolResult):
-            return value.answering(call)
+            return shortened(value.answering(call), limit)
         if isinstance(value, BaseException):
             return self._failed(call, value)
         try:
