@@ -10,7 +10,6 @@ from inspect import isawaitable
 from typing import Any, Generic, Unpack, cast, overload
 
 from pydantic import ValidationError
-from pydantic_core import SchemaError as CoreSchemaError
 from typing_extensions import ParamSpec, TypeVar  # with defaults: a bare `Tool` is a tool of any function
 
 from agentkit_prompts.context import ToolSpec
@@ -163,24 +162,23 @@ class Tool(Generic[P, R]):
             ToolDefinitionError: The schema is none, describes something else than an object, or is nested too deeply.
         """
         from agentkit_tools.foreign import SchemaError, normalise  # imported by those who need it: it is half the
-        from agentkit_tools.json_schema import validator_for  # cost of importing this package
+        from agentkit_tools.json_schema import LateValidator  # cost of importing this package
 
         try:
             schema = normalise({"type": "object", "properties": {}} if parameters is None else parameters)
             if schema.get("type", "object") != "object":
                 raise SchemaError(f"the parameters of a tool are an object, not {schema['type']}")
-            schema.setdefault("type", "object")
-            validator = validator_for(schema)
-        except (ValueError, TypeError, AttributeError, RecursionError, CoreSchemaError) as error:
+            spec = ToolSpec(wire_name(name), description, {"type": "object", **schema})
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise ToolDefinitionError(
                 f"tool {name}: its JSON Schema cannot be used; {describe_error(error)}"
             ) from error
         inner = inner_function(function)
         contexts = context_parameters(raw(function), tool=name, taken=schema.get("properties", ()))
         return cls(
-            ToolSpec(wire_name(name), description, schema),
+            spec,
             function,
-            validator.validate_json,
+            LateValidator(spec.parameters),
             ToolPolicy(**policy) if policy else _PLAIN,
             bind=partial(add_contexts, contexts) if contexts else None,
             mode=mode_of(inner),
