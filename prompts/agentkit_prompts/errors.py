@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping
 __all__ = [
     "BudgetError",
     "ChatTemplateError",
+    "ControlTokenError",
     "InContextError",
+    "InContextWarning",
     "KwargsError",
     "MediaError",
     "MessageError",
@@ -116,9 +118,25 @@ class ChatTemplateError(PromptError, ValueError):
     """A chat template that is unknown, cannot be compiled, or cannot say a conversation."""
 
 
+class ControlTokenError(ChatTemplateError):
+    """Untrusted text that would become a control token of the chat template.
+
+    Attributes:
+        found: (token, where in the context it is from), for every token and place.
+    """
+
+    def __init__(self, message: str, found: Iterable[tuple[str, str]] = ()) -> None:
+        super().__init__(message)
+        self.found = tuple(found)
+
+
 class PrompterError(PromptError, ValueError):
     """A prompter that was given what it has no place for, or not given what it needs."""
 
 
 class InContextError(PromptError, ValueError):
     """An evaluation prompt, meta template or retriever that is declared wrongly or lacks what it needs."""
+
+
+class InContextWarning(UserWarning):
+    """Something of an evaluation prompt is left out, as the format it is written in demands; says what."""
