@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Generic, cast
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
@@ -17,11 +17,16 @@ from agentkit_prompts.budget import Budget
 from agentkit_prompts.composer import Memo, compose
 from agentkit_prompts.composition import Composition
 from agentkit_prompts.context import PromptContext, UserInput
+from agentkit_prompts.errors import PrompterError
 from agentkit_prompts.frozen import freeze
 from agentkit_prompts.layers import Layers
 from agentkit_prompts.schema import JsonSchema
 from agentkit_prompts.text import TextPrompt
 from agentkit_prompts.tokens import TokenCounter
+
+if TYPE_CHECKING:
+    from agentkit_prompts.prompters.base import Prompter, SlotValues
+    from agentkit_prompts.prompters.turns import History, Tools
 
 __all__ = ["Chain"]
 
@@ -33,7 +38,7 @@ class Chain(Generic[Output]):
 
     Args:
         model: Where the composition is sent.
-        layers: The prompts, placed; a str is the one prompt of `system`.
+        layers: The prompts, placed; a str is the one prompt of `system`. A `Prompter` brings its own.
         output: The type of the answer: `str`, or anything pydantic validates, read from the reply as JSON.
         tokenizer: Counts tokens; a fast estimate when not given.
         budget: Tokens a composition may have at most; prompts give way as their `size` says.
@@ -55,17 +60,20 @@ class Chain(Generic[Output]):
         "model",
         "output",
         "output_schema",
+        "prompter",
         "redact",
         "tokenizer",
     )
 
     output_schema: JsonSchema | None
     """JSON Schema of the answer; None for text."""
+    prompter: Prompter | None
+    """What reads the input of a run, where the chain was made with one."""
 
     def __init__(
         self,
         model: Model,
-        layers: Layers | TextPrompt | str = "",
+        layers: Layers | Prompter | TextPrompt | str = "",
         *,
         output: type[Output] = str,  # type: ignore[assignment]  # pyright: ignore[reportArgumentType]
         tokenizer: TokenCounter | None = None,
@@ -73,7 +81,13 @@ class Chain(Generic[Output]):
         redact: Callable[[Composition], Composition] | None = None,
     ) -> None:
         self.model = model
-        self.layers = layers if isinstance(layers, Layers) else _layers(layers)
+        self.prompter = None
+        if isinstance(layers, Layers):
+            self.layers = layers
+        elif isinstance(layers, TextPrompt | str):
+            self.layers = _layers(layers)
+        else:
+            self.prompter, self.layers = layers, layers.layers
         self.output: type[Output] = output
         self.tokenizer = tokenizer
         self.budget = budget
@@ -130,15 +144,27 @@ class Chain(Generic[Output]):
         return composition if self.redact is None else self.redact(composition)
 
     async def run(
-        self, ctx: PromptContext | UserInput | str, *, on_text: Callable[[str], None] | None = None
+        self,
+        ctx: PromptContext | SlotValues,
+        *,
+        history: History | None = None,
+        tools: Tools | None = None,
+        on_text: Callable[[str], None] | None = None,
     ) -> Output:
         """Compose, send once, and return the answer.
+
+        With a prompter the input may be a dict of its slots, and `history` and `tools` are read as it reads them; a
+        `PromptContext` is taken as it is.
 
         Raises:
             PromptError: The prompt cannot be rendered, or kwargs are missing.
             ModelError: There is no reply.
             OutputError: The answer is not the output type.
         """
+        if self.prompter is not None and not isinstance(ctx, PromptContext):
+            ctx = self.prompter.context(ctx, history, tools)
+        elif history is not None or tools is not None:
+            raise PrompterError("history= and tools= are for a chain with a prompter: put them into the PromptContext")
         if not isinstance(ctx, PromptContext):
             ctx = PromptContext(user_input=cast(UserInput, ctx))
         self.preflight(ctx.user_input)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         KwargsError,
         MediaError,
         MessageError,
+        PrompterError,
         PromptError,
         PromptFilesError,
         SchemaConflict,
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     from agentkit_prompts.messages import Message, Role, ToolCall
     from agentkit_prompts.parts import Audio, File, Image, Media, Part, Text, Url, Video, replace_markers
     from agentkit_prompts.prompt_file import PromptFile
+    from agentkit_prompts.prompters.alpaca import AlpacaPrompter
+    from agentkit_prompts.prompters.base import Prompter
+    from agentkit_prompts.prompters.chat import ChatPrompter
+    from agentkit_prompts.prompters.empty import EmptyPrompter
     from agentkit_prompts.rendered import Rendered
     from agentkit_prompts.schema import JsonSchema, ParamsSchema
     from agentkit_prompts.selectors import KeywordSelector, LengthSelector, MMRSelector, VectorSelector
@@ -50,11 +55,13 @@ if TYPE_CHECKING:
 __all__ = [
     "BM25",
     "AdditionalInfoPrompt",
+    "AlpacaPrompter",
     "Audio",
     "BasePrompt",
     "Breakpoint",
     "Budget",
     "BudgetError",
+    "ChatPrompter",
     "Composition",
     "Conversation",
     "ConversationPrompt",
@@ -62,6 +69,7 @@ __all__ = [
     "Diff",
     "Document",
     "Embedder",
+    "EmptyPrompter",
     "EstimateCounter",
     "Example",
     "ExampleSelector",
@@ -91,6 +99,8 @@ __all__ = [
     "PromptFile",
     "PromptFilesError",
     "PromptFolder",
+    "Prompter",
+    "PrompterError",
     "Reload",
     "Rendered",
     "Role",
@@ -142,7 +152,8 @@ __getattr__ = lazy_exports(
         "agentkit_prompts.embedder": "Embedder",
         "agentkit_prompts.engine": "Trusted",
         "agentkit_prompts.errors": (
-            "BudgetError KwargsError MediaError MessageError PromptError PromptFilesError SchemaConflict TemplateError"
+            "BudgetError KwargsError MediaError MessageError PromptError PromptFilesError PrompterError SchemaConflict "
+            "TemplateError"
         ),
         "agentkit_prompts.examples": "ExampleSelector ExamplesPrompt StaticSelector prepare",
         "agentkit_prompts.explain": "Breakpoint Diff LayerRow LayerTable Why",
@@ -153,6 +164,10 @@ __getattr__ = lazy_exports(
         "agentkit_prompts.messages": "Message Role ToolCall",
         "agentkit_prompts.parts": "Audio File Image Media Part Text Url Video replace_markers",
         "agentkit_prompts.prompt_file": "PromptFile",
+        "agentkit_prompts.prompters.alpaca": "AlpacaPrompter",
+        "agentkit_prompts.prompters.base": "Prompter",
+        "agentkit_prompts.prompters.chat": "ChatPrompter",
+        "agentkit_prompts.prompters.empty": "EmptyPrompter",
         "agentkit_prompts.rendered": "Rendered",
         "agentkit_prompts.spans": "Span",
         "agentkit_prompts.merge": "merge_schemas",

@@ -1,0 +1,1 @@
+"""Prompters: quick prompts from an instruction with slots, for hosted and for local models."""

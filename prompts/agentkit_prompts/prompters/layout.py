@@ -1,0 +1,181 @@
+"""`PrompterLayout`: the chat template of a prompter, a text with named places and one model's tokens in it.
+
+It reads the messages that the prompter's layers compose, so the text of a local model and the request of a hosted one
+cannot say different things.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentkit_prompts.chat_templates.base import Capability
+from agentkit_prompts.context import ToolSpec
+from agentkit_prompts.engine.values import nearest
+from agentkit_prompts.errors import ChatTemplateError, PrompterError, PromptError
+from agentkit_prompts.messages import Message, ToolCall
+from agentkit_prompts.prompters.turns import GivenTool, read_message
+from agentkit_prompts.targets.openai import openai_tool
+
+__all__ = ["TOKENS", "PrompterLayout", "check_layout"]
+
+TOKENS = (
+    "sos",
+    "eos",
+    "soh",
+    "eoh",
+    "soa",
+    "eoa",
+    "soe",
+    "eoe",
+    "tool_start_token",
+    "tool_args_token",
+    "tool_end_token",
+)
+"""What a model wants at the start and end of system, human, assistant and environment (tool result), and around a
+tool call."""
+PLACES = ("system", "instruction", "tools", "history", "user", "input")
+
+_AROUND = {"system": ("sos", "eos"), "user": ("soh", "eoh"), "assistant": ("soa", "eoa"), "tool": ("soe", "eoe")}
+_FIELD = re.compile(r"\{(\w+)\}")
+_BRACKETED = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
+
+
+def check_layout(name: str, layout: str, split: str) -> None:
+    """Refuse a layout with an unknown place, or one that a message could not be put into.
+
+    Raises:
+        PrompterError: Names every unknown place.
+    """
+    known = (*PLACES, *TOKENS)
+    fields = _FIELD.findall(layout)
+    problems = [f"no place is called {field!r}{nearest(field, known)}" for field in fields if field not in known]
+    problems += [
+        f"no token is called {field!r}{nearest(field, TOKENS)}"
+        for field in _FIELD.findall(split)
+        if field not in TOKENS
+    ]
+    problems += [f"{place!r} stands in it twice" for place in PLACES if fields.count(place) > 1]
+    if not {"user", "input"} & set(fields):
+        problems.append("it has neither {user} nor {input}: what the user says has no place")
+    if {"user", "input"} <= set(fields) and "{user}{input}" not in layout:
+        problems.append("{user}{input} must stand side by side: together they are the user's message")
+    if split not in layout:
+        problems.append(f"it does not hold the split {split!r}, behind which the reply begins")
+    if problems:
+        raise PrompterError(f"layout of {name}: {'; '.join(problems)}")
+
+
+class PrompterLayout:
+    """How one model wants to hear what a prompter says. A `ChatTemplate`.
+
+    Args:
+        layout: Text with places `{system}`, `{instruction}`, `{tools}`, `{history}`, `{user}`, `{input}` and tokens.
+        split: The end of the layout from which on the model replies.
+        system: The system text that the prompter puts in front of its instruction.
+        tokens: The model's tokens by name; those it does not have are empty.
+    """
+
+    session_len: int | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    temperature: float | None = None
+    repetition_penalty: float | None = None
+    capability: Capability | str | None = "chat"
+
+    def __init__(self, layout: str, split: str, system: str, tokens: Mapping[str, str]) -> None:
+        self.layout = layout
+        self.tokens = dict(tokens)
+        self.system = system
+        self.split = self._fill(split, {})
+        body, reply = (layout, "") if not split else layout.rsplit(split, 1)
+        self._body, self._reply = body, (split + reply if split else "")
+        self._places = frozenset(_FIELD.findall(layout))
+        self.stop_words: Sequence[str] | None = [
+            word for name in ("eoa", "soh") if (word := tokens[name].strip())
+        ] or None
+
+    @property
+    def control_tokens(self) -> tuple[str, ...]:
+        """The bracketed markers of the tokens, tokens that have none as they are, and the split."""
+        found: dict[str, None] = {}
+        for token in (*self.tokens.values(), self.split):
+            if token.strip():
+                found.update(dict.fromkeys(_BRACKETED.findall(token) or [token.strip()]))
+        return tuple(found)
+
+    def render(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        tools: Sequence[GivenTool] | None = None,
+        add_generation_prompt: bool = True,
+        **kwargs: Any,
+    ) -> str:
+        """Return the text of the conversation: the last user message is the input, what follows it is tool traffic.
+
+        Raises:
+            ChatTemplateError: The layout has no place for something that is said.
+        """
+        if kwargs:
+            raise ChatTemplateError(f"a prompter's layout takes no {', '.join(map(repr, sorted(kwargs)))}")
+        said = [self._message(message, index) for index, message in enumerate(messages)]
+        head = said.pop(0).text if said and said[0].role == "system" else ""
+        at = max((index for index, message in enumerate(said) if message.role == "user"), default=len(said))
+        before, asked, after = said[:at], said[at : at + 1], said[at + 1 :]
+        values = {
+            **self._system(head),
+            "tools": self._tools(tools),
+            "history": "".join(map(self._turn, before)),
+            "input" if "input" in self._places else "user": "".join(message.text for message in asked),
+        }
+        lost = [name for name in PLACES if values.get(name) and name not in self._places]
+        if after and "history" not in self._places:
+            lost.append("history")
+        if lost:
+            raise ChatTemplateError(f"this layout has no place for {', '.join(sorted(set(lost)))}: {self.layout!r}")
+        text = self._fill(self._body, values) + "".join(map(self._turn, after))
+        return text + self._fill(self._reply, values) if add_generation_prompt else text
+
+    def _message(self, message: Message | Mapping[str, Any], index: int) -> Message:
+        try:
+            return read_message(message)
+        except PromptError as error:
+            raise ChatTemplateError(f"messages[{index}]: {error}") from error
+
+    def _system(self, text: str) -> dict[str, str]:
+        """Tell the prompter's system text and its instruction apart; a system message of others is all instruction."""
+        if "system" not in self._places:
+            return {"instruction": text}
+        if text == self.system or "instruction" not in self._places:
+            return {"system": text}
+        own = text.startswith(f"{self.system}\n")
+        return {"system": self.system, "instruction": text[len(self.system) + 1 :]} if own else {"instruction": text}
+
+    def _tools(self, tools: Sequence[GivenTool] | None) -> str:
+        if not tools:
+            return ""
+        listed = [openai_tool(tool) if isinstance(tool, ToolSpec) else tool for tool in tools]
+        return f"### Function-call Tools. \n\n{json.dumps(listed)}\n\n"
+
+    def _turn(self, message: Message) -> str:
+        start, end = _AROUND[message.role]
+        calls = "".join(map(self._call, message.tool_calls))
+        return f"{self.tokens[start]}{message.text}{calls}{self.tokens[end]}"
+
+    def _call(self, call: ToolCall) -> str:
+        """Write a call with the model's tokens, or as JSON where it has none for the arguments."""
+        tokens = self.tokens
+        said = f"{call.name}{tokens['tool_args_token']}{call.arguments}"
+        if not tokens["tool_args_token"]:
+            try:
+                arguments = json.loads(call.arguments)
+            except ValueError:
+                arguments = call.arguments
+            said = json.dumps({"name": call.name, "arguments": arguments}, ensure_ascii=False)
+        return f"{tokens['tool_start_token']}\n{said}{tokens['tool_end_token']}\n"
+
+    def _fill(self, layout: str, values: Mapping[str, str]) -> str:
+        """Fill the places, once: what is put there is not looked at again."""
+        return _FIELD.sub(lambda found: values.get(found[1], self.tokens.get(found[1], "")), layout)

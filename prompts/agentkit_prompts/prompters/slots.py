@@ -1,0 +1,119 @@
+"""Text with slots: `{word}` is filled from the user's input, literally; every other brace is text.
+
+A slot is one or more word characters, of any script. Values are never looked at again, so braces in them stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from agentkit_prompts.base import BasePrompt
+from agentkit_prompts.context import CONTEXT_NAMES, PromptContext
+from agentkit_prompts.errors import KwargsError, PrompterError
+from agentkit_prompts.rendered import Rendered
+from agentkit_prompts.schema import JsonSchema
+from agentkit_prompts.template import Template
+
+__all__ = ["SlotPrompt", "slots_of"]
+
+_SLOT = re.compile(r"\{(\w+)\}")
+_TEXT = ["string", "number", "boolean"]
+
+
+def slots_of(*texts: str) -> tuple[str, ...]:
+    """Return the names of the slots, each once, in the order in which they first stand."""
+    return tuple(dict.fromkeys(name for text in texts for name in _SLOT.findall(text)))
+
+
+class SlotPrompt(BasePrompt):
+    """A text of a prompter, its slots filled from `user_input.additional_kwargs`.
+
+    When the whole prompter has one slot and the kwargs lack it, the user's input fills that slot instead.
+    """
+
+    slots: tuple[str, ...] = ()
+    """The slots of the whole prompter."""
+    own: tuple[str, ...] = ()
+    """The slots of this text."""
+    lead: str | None = None
+    """A line in front, which stands alone when there is nothing else to say."""
+    input: bool | None = None
+    """Whether the user's input follows the text; False refuses input that no slot shows, None leaves it to others."""
+
+    @classmethod
+    def of(
+        cls, text: str, slots: Sequence[str], *, lead: str | None = None, input: bool | None = None
+    ) -> SlotPrompt:  # `input` is the name of the thing in every prompter
+        """Make the prompt of a text that may hold some of the `slots`."""
+        source = [
+            f"{{{_field(part, slots.index(part))}}}" if number % 2 else part.replace("{", "{{").replace("}", "}}")
+            for number, part in enumerate(_SLOT.split(text))
+        ]
+        template = Template("".join(source) + ("{user_input}" if input else ""), engine="fstring")
+        return cls(template, slots=tuple(slots), own=slots_of(text), lead=lead, input=input)
+
+    def _declared(self) -> frozenset[str]:
+        return frozenset(self._fields)
+
+    @cached_property
+    def _fields(self) -> Mapping[str, str]:
+        """Template name -> slot."""
+        return {_field(slot, self.slots.index(slot)): slot for slot in self.own}
+
+    @property
+    def additional_kwargs_schema(self) -> JsonSchema | None:
+        """Text for every slot; a slot that the user's input may fill is not required."""
+        if not self.own:
+            return None
+        schema: JsonSchema = {"type": "object", "properties": {slot: {"type": list(_TEXT)} for slot in self.own}}
+        return schema if len(self.slots) == 1 else {**schema, "required": list(self.own)}
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        """The user's input, unless it is text without slots."""
+        return frozenset({"user_input"}) if self.own or self.input is not None else frozenset({"locale"})
+
+    def _takes_input(self, ctx: PromptContext) -> bool:
+        """Whether the user's input fills the one slot there is."""
+        return len(self.slots) == 1 and self.slots[0] not in ctx.user_input.additional_kwargs
+
+    def values(self, ctx: PromptContext) -> Mapping[str, Any]:
+        """The value of every slot, and the input where no slot shows it.
+
+        Raises:
+            KwargsError: Names every slot that has no value.
+        """
+        given, taken = ctx.user_input.additional_kwargs, self._takes_input(ctx)
+        if taken:
+            return {"user_input": "", **dict.fromkeys(self._fields, ctx.user_input.input)}
+        missing = {slot: ("is missing", (self.label,)) for slot in self.own if slot not in given}
+        if missing:
+            raise KwargsError(missing)
+        return {"user_input": ctx.user_input, **{field: given[slot] for field, slot in self._fields.items()}}
+
+    def render(self, ctx: PromptContext) -> Rendered:
+        """Render the lead and the text.
+
+        Raises:
+            PrompterError: There is input, and neither a slot nor a place for it.
+        """
+        values = self.values(ctx)
+        if self.input is False and values["user_input"] and ctx.user_input.input:
+            raise PrompterError(
+                "the input has no place: this prompter shows input in slots only; write a slot such as {input} into "
+                "its instruction, or name one in extra_keys"
+            )
+        taken = self._takes_input(ctx)
+        pointers = {f: "user_input" if taken else f"additional_kwargs.{slot}" for f, slot in self._fields.items()}
+        body = self.template.run(values, prefixes=pointers)
+        if self.lead is None:
+            return body
+        return Rendered.around(f"{self.lead}\n", body, "") if body.text else Rendered.from_text(self.lead)
+
+
+def _field(slot: str, index: int) -> str:
+    """Return the name of a slot in the template: its own, unless that means something else there."""
+    return slot if slot.isidentifier() and slot[0] != "_" and slot not in CONTEXT_NAMES else f"slot_{index}"
