@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.context import ToolSpec, per_toolset
@@ -24,13 +25,10 @@ def openai_payload(composition: Composition) -> dict[str, Any]:
 
     An output schema becomes `response_format`.
     """
-    messages: list[FrozenDict] = []
-    system = composition.system
+    messages: list[FrozenDict] = composition.conversation.derive(openai_message)
+    system, user = composition.system, composition.user
     if system.text:
-        messages.append(_rendered("system", system))
-    if len(composition.conversation):
-        messages += composition.conversation.derive(openai_message)
-    user = composition.user
+        messages.insert(0, _rendered("system", system))  # a long history is copied once, not twice
     if user.text:
         messages.append(_rendered("user", user))
     if len(composition.intermediate):
@@ -39,16 +37,17 @@ def openai_payload(composition: Composition) -> dict[str, Any]:
         if closing.text:
             messages.append(_rendered("user", closing))
     payload: dict[str, Any] = {"messages": messages}
-    if composition.tools:
-        payload["tools"] = _tools(composition.tools)
+    tools = composition.context.tools
+    if tools:
+        payload["tools"] = per_toolset(tools, openai_tool, _tools)
     if composition.output_schema is not None:
         schema = {"name": "answer", "schema": composition.output_schema}
         payload["response_format"] = {"type": "json_schema", "json_schema": schema}
     return payload
 
 
-def _tools(tools: tuple[ToolSpec, ...]) -> FrozenList:
-    return per_toolset(tools, openai_tool, lambda: FrozenList(openai_tool(tool) for tool in tools))
+def _tools(tools: tuple[ToolSpec, ...], one: Callable[[ToolSpec], FrozenDict]) -> FrozenList:
+    return FrozenList(one(tool) for tool in tools)
 
 
 def _rendered(role: str, rendered: Rendered) -> FrozenDict:
