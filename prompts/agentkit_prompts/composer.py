@@ -140,8 +140,7 @@ def compose(
         reads = block.reads
         if reads is not None:
             inputs = reads(view)
-            before = remembered[0] if remembered is not None else None
-            if before is not None and all(map(is_, inputs, before)):
+            if remembered is not None and remembered[0] is not None and all(map(is_, inputs, remembered[0])):
                 sections.append(remembered[1])
                 continue
         try:
