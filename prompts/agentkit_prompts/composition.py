@@ -151,6 +151,18 @@ class Composition:
         return self.sections[1]
 
     @property
+    def sends_system(self) -> bool:
+        """Whether there is a system message: its prompts say something, or it may be empty."""
+        section = self.sections[0]
+        return bool(section.text) or (self.layers.empty_messages and bool(section.fragments))
+
+    @property
+    def sends_user(self) -> bool:
+        """Whether there is a user message: its prompts say something, or it may be empty."""
+        section = self.sections[1]
+        return bool(section.text) or (self.layers.empty_messages and bool(section.fragments))
+
+    @property
     def closing(self) -> Rendered:
         """The message after the tool traffic; empty when there is no traffic."""
         return self.sections[2] if len(self.intermediate) else NOTHING
@@ -190,12 +202,12 @@ class Composition:
 
     def walk(self) -> Iterator[tuple[Message, list[Segment]]]:
         """Yield each message with the segments of its text."""
-        if self.system.text:
+        if self.sends_system:
             yield _message("system", self.system), list(self.system.segments())
         for message, index in self._placed("conversation"):
             yield message, _message_segments(message, f"conversation[{index}]")
         user = self.user
-        if user.text:
+        if self.sends_user:
             yield _message("user", user), list(user.segments())
         for message, index in self._placed("intermediate"):
             yield message, _message_segments(message, f"intermediate[{index}]")
@@ -221,9 +233,9 @@ class Composition:
             if self.output_schema is not None:
                 total += schema_tokens(self.output_schema, counter)
             system, user, _ = self.sections
-            if system.text:
+            if system.text or self.sends_system:
                 total += MESSAGE_OVERHEAD + system.tokens(counter)
-            if user.text:
+            if user.text or self.sends_user:
                 total += MESSAGE_OVERHEAD + user.tokens(counter)
             if len(self.intermediate):
                 total += self.intermediate.total(per_message)

@@ -307,7 +307,11 @@ def _layer_at(composition: Composition, number: int, segments: Sequence[Segment]
             break
     if layer:
         return layer
-    before = bool(composition.system.text) + len(composition.conversation)  # a message without content
+    before = composition.sends_system + len(composition.conversation)  # a message without content
+    if number == before and composition.sends_user:
+        return "input"
+    if number == 0 and composition.sends_system:
+        return "system"
     return "conversation" if number < before else "intermediate"
 
 
@@ -349,9 +353,7 @@ def breakpoints(composition: Composition) -> tuple[Breakpoint, ...]:
     tokens = tool_tokens(composition.tools, counter)
     if composition.tools:
         points.append(Breakpoint("tools", -1, 0, tokens))
-    system = composition.system.text
-    first = 0
-    if system:
+    if composition.system.text:
         ends = {"static": 0, "session": 0}
         offset = 0
         stable = True
@@ -374,7 +376,9 @@ def breakpoints(composition: Composition) -> tuple[Breakpoint, ...]:
         if not stable:
             return tuple(points)
         tokens += MESSAGE_OVERHEAD + composition.system.tokens(counter)
-        first = 1
+    elif composition.sends_system:
+        tokens += MESSAGE_OVERHEAD
+    first = int(composition.sends_system)
     if len(composition.conversation):
         last = first + len(composition.conversation) - 1
         tokens += composition.conversation.total(message_tokens(counter))

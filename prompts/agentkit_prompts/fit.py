@@ -83,9 +83,13 @@ class _Fitting:
         counter = self.whole.counter
         total = self.fixed + self.history.tokens(given[-2]) + self.traffic.tokens(given[-1])
         system, user, closing = self.sections(given)
-        for rendered in (system, user, closing if given[-1] else None):
-            if rendered is not None and rendered.text:
-                total += MESSAGE_OVERHEAD + rendered.tokens(counter)
+        whole, empty = self.whole, self.whole.layers.empty_messages
+        if system.text or (empty and whole.sends_system):
+            total += MESSAGE_OVERHEAD + system.tokens(counter)
+        if user.text or (empty and whole.sends_user):
+            total += MESSAGE_OVERHEAD + user.tokens(counter)
+        if given[-1] and closing.text:
+            total += MESSAGE_OVERHEAD + closing.tokens(counter)
         return total
 
     def sections(self, given: Sequence[int]) -> list[Section]:

@@ -74,6 +74,9 @@ class Layers(BaseModel):
     input: Prompts = Field(default_factory=lambda: (_user_input(),))
     after_input: Prompts = ()
     after_intermediate: Prompts = ()
+    empty_messages: bool = False
+    """Whether a system or user message that has prompts is sent even when they render to nothing, for models that were
+    trained on that. An Anthropic request cannot hold one."""
 
     def __init__(self, system: Any = (), /, **data: Any) -> None:
         if system != ():

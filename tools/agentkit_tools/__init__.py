@@ -9,7 +9,15 @@ from agentkit_tools.tool import Tool, tool, unknown_tool
 
 if TYPE_CHECKING:
     from agentkit_tools.context import ToolContext
-    from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, ToolDefinitionError, ToolError
+    from agentkit_tools.errors import (
+        ArgumentProblem,
+        MCPServerError,
+        MCPServerLost,
+        ToolArgumentError,
+        ToolDefinitionError,
+        ToolError,
+        ToolFailure,
+    )
     from agentkit_tools.export import to_anthropic, to_mcp, to_openai, to_text
     from agentkit_tools.names import wire_name
     from agentkit_tools.policy import Approval, PolicyOptions, ToolPolicy
@@ -25,6 +33,8 @@ __all__ = [
     "Arguments",
     "Around",
     "Content",
+    "MCPServerError",
+    "MCPServerLost",
     "PolicyOptions",
     "Proceed",
     "Tool",
@@ -32,6 +42,7 @@ __all__ = [
     "ToolContext",
     "ToolDefinitionError",
     "ToolError",
+    "ToolFailure",
     "ToolPolicy",
     "ToolResult",
     "ToolStatus",
@@ -53,7 +64,8 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "agentkit_tools.context": "ToolContext",
-        "agentkit_tools.errors": "ArgumentProblem ToolArgumentError ToolDefinitionError ToolError",
+        "agentkit_tools.errors": "ArgumentProblem MCPServerError MCPServerLost ToolArgumentError ToolDefinitionError"
+        " ToolError ToolFailure",
         "agentkit_tools.export": "to_anthropic to_mcp to_openai to_text",
         "agentkit_tools.names": "wire_name",
         "agentkit_tools.policy": "Approval PolicyOptions ToolPolicy",

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["ArgumentProblem", "ToolArgumentError", "ToolDefinitionError", "ToolError"]
+__all__ = [
+    "ArgumentProblem",
+    "MCPServerError",
+    "MCPServerLost",
+    "ToolArgumentError",
+    "ToolDefinitionError",
+    "ToolError",
+    "ToolFailure",
+]
 
 _MOST_PROBLEMS = 50
 
@@ -16,6 +25,33 @@ class ToolError(Exception):
 
 class ToolDefinitionError(ToolError):
     """A tool that cannot be offered to a model: its signature, schema, name or policy is at fault."""
+
+
+class ToolFailure(ToolError):
+    """A failure that is data: a tool raises or returns it, the model reads it as JSON, `ToolResult.error` carries it.
+
+    Attributes:
+        message: What went wrong, and what the model can do about it.
+        data: Anything a tool may return as data, such as a code or the fields at fault; None when there is none.
+    """
+
+    def __init__(self, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.data = data
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """What the model reads: `{"error": message}`, with `data` when there is some."""
+        return {"error": self.message} if self.data is None else {"error": self.message, "data": self.data}
+
+
+class MCPServerError(ToolError):
+    """An MCP server refused a request, or answered with something the protocol or its own schemas do not allow."""
+
+
+class MCPServerLost(MCPServerError):
+    """An MCP server cannot be reached, or ended before it answered. The next call connects again."""
 
 
 @dataclass(frozen=True, slots=True)

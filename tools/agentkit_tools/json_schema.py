@@ -10,9 +10,11 @@ from typing import Any
 
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaError, SchemaValidator, core_schema
 
-__all__ = ["validator_for"]
+__all__ = ["LateValidator", "validator_for"]
 
 _ANY = core_schema.any_schema()
+_STRING = core_schema.str_schema(strict=True)
+_FLOAT = core_schema.float_schema(strict=True, allow_inf_nan=False)
 _COMBINING = ("anyOf", "oneOf", "allOf", "$ref")
 
 
@@ -33,6 +35,26 @@ def validator_for(schema: Mapping[str, Any]) -> SchemaValidator:
     if definitions:
         built = core_schema.definitions_schema(built, definitions)
     return SchemaValidator(built)
+
+
+class LateValidator:
+    """Reads the arguments of one tool; made when the tool is called first.
+
+    Of ten thousand tools a server offers, a run calls a few, and a validator takes more time and memory than all the
+    rest of a tool.
+    """
+
+    __slots__ = ("_read", "_schema")
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = schema
+        self._read: Callable[[str], dict[str, Any]] | None = None
+
+    def __call__(self, text: str) -> dict[str, Any]:
+        read = self._read
+        if read is None:
+            read = self._read = validator_for(self._schema).validate_json
+        return read(text)
 
 
 class _Builder:
@@ -167,6 +189,8 @@ class _Builder:
     def _string(self, schema: Mapping[str, Any]) -> CoreSchema:
         least, most = _count(schema.get("minLength")), _count(schema.get("maxLength"))
         pattern = schema.get("pattern")
+        if least is None and most is None and not isinstance(pattern, str):
+            return _STRING
         if isinstance(pattern, str):
             try:
                 built = core_schema.str_schema(min_length=least, max_length=most, pattern=pattern, strict=True)
@@ -177,14 +201,10 @@ class _Builder:
         return core_schema.str_schema(min_length=least, max_length=most, strict=True)
 
     def _integer(self, schema: Mapping[str, Any]) -> CoreSchema:
-        # 5.0 is an integer to JSON Schema, and stays 5.0. `multiple_of` would take 1e-128 for one, too.
-        number = core_schema.float_schema(strict=True, allow_inf_nan=False)
-        whole = core_schema.no_info_after_validator_function(_whole, number)
-        return _bounded(_union([core_schema.int_schema(strict=True), whole], "expected an integer"), schema)
+        return _bounded(_INTEGER, schema)
 
     def _number(self, schema: Mapping[str, Any]) -> CoreSchema:
-        number = core_schema.float_schema(strict=True, allow_inf_nan=False)
-        return _bounded(_union([core_schema.int_schema(strict=True), number], "expected a number"), schema)
+        return _bounded(_NUMBER, schema)
 
 
 _KINDS: dict[str, Callable[[_Builder, Mapping[str, Any]], CoreSchema]] = {
@@ -206,6 +226,18 @@ def _union(options: Sequence[CoreSchema], message: str | None = None) -> CoreSch
     return core_schema.union_schema(
         list(options), mode="left_to_right", custom_error_type="type", custom_error_message=message
     )
+
+
+def _whole(value: float) -> float:
+    if not value.is_integer():
+        raise PydanticCustomError("whole", "expected an integer")
+    return value
+
+
+# 5.0 is an integer to JSON Schema, and stays 5.0. `multiple_of` would take 1e-128 for one, too.
+_WHOLE = core_schema.no_info_after_validator_function(_whole, _FLOAT)
+_INTEGER = _union([core_schema.int_schema(strict=True), _WHOLE], "expected an integer")
+_NUMBER = _union([core_schema.int_schema(strict=True), _FLOAT], "expected a number")
 
 
 def _bounded(built: CoreSchema, schema: Mapping[str, Any]) -> CoreSchema:
@@ -255,12 +287,6 @@ def _text(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
-
-
-def _whole(value: float) -> float:
-    if not value.is_integer():
-        raise PydanticCustomError("whole", "expected an integer")
-    return value
 
 
 def _unique(value: list[Any]) -> list[Any]:

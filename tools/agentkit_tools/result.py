@@ -14,8 +14,18 @@ from pydantic_core import to_json, to_jsonable_python
 from agentkit_prompts.messages import Message, ToolCall
 from agentkit_prompts.parts import File, Media, Part, Text
 from agentkit_prompts.targets.wire import clean
+from agentkit_tools.errors import ToolFailure
 
-__all__ = ["Content", "ToolResult", "ToolStatus", "cut", "describe_error", "to_content"]
+__all__ = [
+    "Content",
+    "ToolResult",
+    "ToolStatus",
+    "cut",
+    "describe_error",
+    "failed_with",
+    "shortened",
+    "to_content",
+]
 
 ToolStatus = Literal["success", "error", "timeout", "denied", "cancelled", "too_large"]
 Content: TypeAlias = str | tuple[Part, ...]
@@ -40,7 +50,7 @@ class ToolResult:
     error: BaseException | None = None
     """What was raised, when something was."""
     whole: str | None = None
-    """The uncut text, when `status` is `too_large`."""
+    """The uncut text, when `content` was cut; see `Toolset.keeping` for a way to let the model read on."""
 
     @property
     def ok(self) -> bool:
@@ -134,6 +144,24 @@ def cut(content: Content, limit: int) -> tuple[Content, str] | None:
 
 def _note(size: int, limit: int) -> str:
     return f"[The result has {size:,} characters; only the first {limit:,} are shown.]"
+
+
+def shortened(result: ToolResult, limit: int | None) -> ToolResult:
+    """Return a finished result with its content cut to `limit` characters; success becomes "too_large"."""
+    if limit is None or (shorter := cut(result.content, limit)) is None:
+        return result
+    status = "too_large" if result.status == "success" else result.status
+    return replace(result, content=shorter[0], whole=result.whole or shorter[1], status=status)
+
+
+def failed_with(call: ToolCall, failure: ToolFailure) -> ToolResult:
+    """Return the result of a call that ended in a failure with data: the model reads it as JSON."""
+    try:
+        content = to_content(failure.payload)
+    except Exception as error:
+        shown = f"its data ({type(failure.data).__name__}) cannot be shown: {describe_error(error)}"
+        content = to_content({"error": failure.message, "note": shown})
+    return ToolResult(call.id, call.name, content, "error", error=failure)
 
 
 def describe_error(error: BaseException) -> str:

@@ -10,7 +10,6 @@ from inspect import isawaitable
 from typing import Any, Generic, Unpack, cast, overload
 
 from pydantic import ValidationError
-from pydantic_core import SchemaError as CoreSchemaError
 from typing_extensions import ParamSpec, TypeVar  # with defaults: a bare `Tool` is a tool of any function
 
 from agentkit_prompts.context import ToolSpec
@@ -18,7 +17,7 @@ from agentkit_prompts.messages import ToolCall
 from agentkit_tools.context import ToolContext
 from agentkit_tools.deadline import with_deadline
 from agentkit_tools.docstring import read_docstring
-from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, ToolDefinitionError
+from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, ToolDefinitionError, ToolFailure
 from agentkit_tools.functions import (
     Mode,
     as_coroutine,
@@ -34,7 +33,7 @@ from agentkit_tools.guard import Gates, guarded, needs_approval
 from agentkit_tools.names import wire_name
 from agentkit_tools.policy import PolicyOptions, ToolPolicy
 from agentkit_tools.problems import find_problems
-from agentkit_tools.result import ToolResult, cut, describe_error, to_content
+from agentkit_tools.result import ToolResult, cut, describe_error, failed_with, shortened, to_content
 from agentkit_tools.signature import Arguments, add_contexts, context_parameters, read_signature
 from agentkit_tools.threads import DeadlineError, run_in_thread
 
@@ -163,24 +162,23 @@ class Tool(Generic[P, R]):
             ToolDefinitionError: The schema is none, describes something else than an object, or is nested too deeply.
         """
         from agentkit_tools.foreign import SchemaError, normalise  # imported by those who need it: it is half the
-        from agentkit_tools.json_schema import validator_for  # cost of importing this package
+        from agentkit_tools.json_schema import LateValidator  # cost of importing this package
 
         try:
             schema = normalise({"type": "object", "properties": {}} if parameters is None else parameters)
             if schema.get("type", "object") != "object":
                 raise SchemaError(f"the parameters of a tool are an object, not {schema['type']}")
-            schema.setdefault("type", "object")
-            validator = validator_for(schema)
-        except (ValueError, TypeError, AttributeError, RecursionError, CoreSchemaError) as error:
+            spec = ToolSpec(wire_name(name), description, {"type": "object", **schema})
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise ToolDefinitionError(
                 f"tool {name}: its JSON Schema cannot be used; {describe_error(error)}"
             ) from error
         inner = inner_function(function)
         contexts = context_parameters(raw(function), tool=name, taken=schema.get("properties", ()))
         return cls(
-            ToolSpec(wire_name(name), description, schema),
+            spec,
             function,
-            validator.validate_json,
+            LateValidator(spec.parameters),
             ToolPolicy(**policy) if policy else _PLAIN,
             bind=partial(add_contexts, contexts) if contexts else None,
             mode=mode_of(inner),
@@ -364,6 +362,8 @@ class Tool(Generic[P, R]):
             return ToolResult(call.id, call.name, text, "timeout", error=TimeoutError(text))
         if isinstance(error, asyncio.CancelledError):
             return ToolResult(call.id, call.name, f"{self.name} was cancelled.", "cancelled", error=error)
+        if isinstance(error, ToolFailure):
+            return shortened(failed_with(call, error), self.policy.max_result_chars)
         return ToolResult(call.id, call.name, f"{self.name} failed: {describe_error(error)}", "error", error=error)
 
     def _finish(self, call: ToolCall, value: Any) -> ToolResult:
@@ -371,7 +371,7 @@ class Tool(Generic[P, R]):
         if type(value) is str and value.isascii() and (limit is None or len(value) <= limit):  # most results
             return ToolResult(call.id, call.name, value, "success", value)
         if isinstance(value, ToolResult):
-            return value.answering(call)
+            return shortened(value.answering(call), limit)
         if isinstance(value, BaseException):
             return self._failed(call, value)
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from inspect import isawaitable
 from typing import Any, TypeAlias, Unpack, overload
 
@@ -122,6 +122,20 @@ class Toolset(Sequence[Tool]):
             return result
 
         return self.wrapped(look_up)
+
+    def keeping(self, store: MutableMapping[str, str] | None = None) -> Toolset:
+        """Keep the whole of every result that is cut, under a reference, and add a tool that reads on in them.
+
+        Args:
+            store: Where texts are kept, by reference: any mutable mapping; None keeps the 64 newest in memory.
+
+        Raises:
+            ToolDefinitionError: There is a tool named `read_result` already.
+        """
+        from agentkit_tools.kept import Newest, keeper, reader
+
+        store = Newest() if store is None else store
+        return Toolset([*self.wrapped(keeper(store)), reader(store)])
 
     def __add__(self, other: Iterable[ToolLike]) -> Toolset:
         return Toolset([*self, *other])

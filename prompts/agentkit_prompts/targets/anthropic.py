@@ -8,15 +8,13 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import unquote_to_bytes
-
-from pydantic_core import Url
 
 from agentkit_prompts.context import ToolSpec, per_toolset
 from agentkit_prompts.errors import MediaError
 from agentkit_prompts.frozen import FrozenDict, FrozenList, freeze
 from agentkit_prompts.messages import Message
 from agentkit_prompts.parts import Media, Part, Text
+from agentkit_prompts.targets.tool_media import IMAGE_TYPES, content_of, image_type, provable, text_of
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition import Composition
@@ -31,13 +29,6 @@ _Turn: TypeAlias = tuple[str, tuple[FrozenDict, ...]]
 """Role and content blocks."""
 
 _CACHE = FrozenDict(type="ephemeral")
-_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-_MAGIC = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"RIFF", "image/webp"),
-)
 _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -82,7 +73,7 @@ def anthropic_message(message: Message) -> _Turn:
         result: dict[str, Any] = {"type": "tool_result", "tool_use_id": _tool_id(message.tool_call_id or "")}
         content: Any = message.content
         if not isinstance(content, str):
-            content = FrozenList(_blocks(content))
+            content = FrozenList(_result_blocks(content))
         if content and not (isinstance(content, str) and content.isspace()):
             result["content"] = content
         return "user", (FrozenDict(result),)
@@ -220,6 +211,23 @@ def _blocks(parts: Iterable[Part]) -> list[FrozenDict]:
     return blocks
 
 
+def _result_blocks(parts: Iterable[Part]) -> list[FrozenDict]:
+    """Return what a tool returned; media that the API would refuse are told in words."""
+    blocks: list[FrozenDict] = []
+    for part in parts:
+        if isinstance(part, Text):
+            text = part.text
+        elif (text := text_of(part) or "") == "":
+            try:
+                blocks.append(_media(provable(part)))
+                continue
+            except MediaError as error:
+                text = f"{part.alt} (not shown: {error})"
+        if text.strip():
+            blocks.append(FrozenDict(type="text", text=text))
+    return blocks
+
+
 def _media(part: Media) -> FrozenDict:
     if part.kind == "image":
         return FrozenDict(type="image", source=_image(part))
@@ -229,18 +237,18 @@ def _media(part: Media) -> FrozenDict:
 
 
 def _image(part: Media) -> FrozenDict:
-    data, mime = _content(part)
+    data, mime = content_of(part)
     if data is None:
         return _url(part)
     if part.media_type is None:
-        mime = next((kind for magic, kind in _MAGIC if data.startswith(magic)), mime)
-    if mime not in _IMAGES:
-        raise MediaError(f"{part.alt}: Anthropic takes {', '.join(sorted(_IMAGES))}, not {mime}; convert it first")
+        mime = image_type(data) or mime
+    if mime not in IMAGE_TYPES:
+        raise MediaError(f"{part.alt}: Anthropic takes {', '.join(sorted(IMAGE_TYPES))}, not {mime}; convert it first")
     return FrozenDict(type="base64", media_type=mime, data=base64.b64encode(data).decode("ascii"))
 
 
 def _document(part: Media) -> FrozenDict:
-    data, mime = _content(part)
+    data, mime = content_of(part)
     if mime == "application/octet-stream" and (data is None or data.startswith(b"%PDF-")):
         mime = "application/pdf"
     if mime == "application/pdf":
@@ -259,19 +267,3 @@ def _document(part: Media) -> FrozenDict:
 
 def _url(part: Media) -> FrozenDict:
     return FrozenDict(type="url", url=str(part.source))
-
-
-def _content(part: Media) -> tuple[bytes | None, str]:
-    """Return the bytes (None for an address that the provider fetches) and the media type."""
-    if not isinstance(part.source, Url):
-        return part.read(), part.mime
-    address = str(part.source)
-    if not address.lower().startswith("data:"):
-        return None, part.mime
-    head, _, body = address[5:].partition(",")
-    mime = part.media_type or head.partition(";")[0] or "text/plain"
-    try:
-        raw = unquote_to_bytes(body)
-        return (base64.b64decode(raw, validate=True) if head.endswith(";base64") else raw), mime
-    except ValueError as error:
-        raise MediaError(f"{part.alt}: the data URL cannot be decoded ({error})") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.context import ToolSpec, per_toolset
@@ -11,10 +11,12 @@ from agentkit_prompts.errors import MediaError
 from agentkit_prompts.frozen import FrozenDict, FrozenList
 from agentkit_prompts.messages import Message
 from agentkit_prompts.parts import Media, Part, Text
+from agentkit_prompts.targets.tool_media import provable, text_of
 from agentkit_prompts.targets.wire import clean
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition import Composition
+    from agentkit_prompts.conversation import Conversation
     from agentkit_prompts.rendered import Rendered
 
 __all__ = ["openai_message", "openai_payload", "openai_tool"]
@@ -23,16 +25,17 @@ __all__ = ["openai_message", "openai_payload", "openai_tool"]
 def openai_payload(composition: Composition) -> dict[str, Any]:
     """Return `{"messages": [...], "tools": [...]}`; no `tools` when there are none. What is inside is read-only.
 
-    An output schema becomes `response_format`.
+    A tool message is text only there: media that a tool returned follow in a message of the user, each under the name
+    that stands for it in the text. An output schema becomes `response_format`.
     """
-    messages: list[FrozenDict] = composition.conversation.derive(openai_message)
+    messages = _with_media(composition.conversation)
     system, user = composition.system, composition.user
-    if system.text:
+    if system.text or composition.sends_system:
         messages.insert(0, _rendered("system", system))  # a long history is copied once, not twice
-    if user.text:
+    if user.text or composition.sends_user:
         messages.append(_rendered("user", user))
     if len(composition.intermediate):
-        messages += composition.intermediate.derive(openai_message)
+        messages += _with_media(composition.intermediate)
         closing = composition.closing
         if closing.text:
             messages.append(_rendered("user", closing))
@@ -61,13 +64,69 @@ def _rendered(role: str, rendered: Rendered) -> FrozenDict:
     return FrozenDict(role=role, content=FrozenList(_part(part) for part in to_parts(rendered)))
 
 
+def _with_media(conversation: Conversation) -> list[FrozenDict]:
+    """Return the wire form of messages; after the tool messages of a step the media that they show."""
+    messages = conversation.derive(openai_message)
+    if not conversation.total(_media_shown):
+        return messages
+    result: list[FrozenDict] = []
+    waiting: list[FrozenDict] = []
+    for message, shown in zip(messages, conversation.derive(_tool_media), strict=True):
+        if waiting and message["role"] != "tool":
+            result.append(FrozenDict(role="user", content=FrozenList(waiting)))
+            waiting = []
+        result.append(message)
+        waiting += shown
+    if waiting:
+        result.append(FrozenDict(role="user", content=FrozenList(waiting)))
+    return result
+
+
+def _media_shown(message: Message) -> int:
+    return len(_tool_media(message))
+
+
+def _tool_media(message: Message) -> tuple[FrozenDict, ...]:
+    """Return the media of a tool message that can be sent, each after a line that says what it is."""
+    if message.role != "tool" or isinstance(message.content, str):
+        return ()
+    shown: list[FrozenDict] = []
+    for part in message.content:
+        if isinstance(part, Text) or text_of(part):
+            continue
+        try:
+            sent = _part(provable(part))
+        except MediaError:
+            continue  # the text says so, see `_tool_text`
+        origin = f"{part.alt}, returned by the tool {message.name or 'called'} ({message.tool_call_id}):"
+        shown += (FrozenDict(type="text", text=clean(origin)), sent)
+    return tuple(shown)
+
+
+def _tool_text(parts: Iterable[Part]) -> str:
+    """Return the text of what a tool returned: text files as they are, other media as what stands for them."""
+    texts: list[str] = []
+    for part in parts:
+        if isinstance(part, Text):
+            texts.append(part.text)
+        elif text := text_of(part):
+            texts.append(text)
+        else:
+            try:
+                provable(part)
+                texts.append(part.alt)
+            except MediaError as error:
+                texts.append(f"{part.alt} (not shown: {error})")
+    return "".join(texts)
+
+
 def openai_message(message: Message) -> FrozenDict:
     """Return the wire form of one message."""
     content: Any = message.content
     if isinstance(content, str):
         content = clean(content)
     else:
-        content = clean(message.text) if message.role == "tool" else FrozenList(_part(part) for part in content)
+        content = clean(_tool_text(content)) if message.role == "tool" else FrozenList(_part(part) for part in content)
     if message.role == "assistant" and message.tool_calls:
         calls = [
             FrozenDict(
