@@ -79,8 +79,8 @@ LAYERS = Layers(
 
 
 def history(size: int) -> list[Message]:
-    """Return an alternating history."""
-    return [Message(("user", "assistant")[number % 2], f"{number} {WORDS * 3}") for number in range(size)]
+    """Return a history of `size` turns: what the user asked and what the assistant answered."""
+    return [Message(role, f"{number} {WORDS * 2}") for number in range(size) for role in ("user", "assistant")]
 
 
 class Turn:

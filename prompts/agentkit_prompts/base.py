@@ -170,6 +170,13 @@ class BasePrompt(_Model, ABC):
         """
         return self.template.run(self.values(ctx), locale=ctx.locale)
 
+    def at_once(self, ctx: PromptContext) -> str | None:
+        """Return what `rendered(ctx)` would say where that is known without rendering, and holds no media; else None.
+
+        An offer for speed, taken for what is new every turn; spans come from `rendered` when somebody asks.
+        """
+        return None
+
     def render_around(self, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
         """Render around children that are rendered already, one per entry of `children`; for composite prompts."""
         raise PromptError(f"{self.label}: a prompt with children must implement render_around")

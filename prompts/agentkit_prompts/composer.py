@@ -14,10 +14,11 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.budget import Budget
-from agentkit_prompts.composition import NOTHING, SEPARATOR, Composition, Fragment, Section
+from agentkit_prompts.composition import Composition, Fragment, Section
 from agentkit_prompts.context import PromptContext
 from agentkit_prompts.errors import KwargsError, PromptError
 from agentkit_prompts.layers import Layers
+from agentkit_prompts.origins import Later
 from agentkit_prompts.rendered import Rendered
 from agentkit_prompts.schema import JsonSchema
 from agentkit_prompts.tokens import ESTIMATE, TokenCounter
@@ -27,7 +28,7 @@ __all__ = ["Memo", "compose"]
 _Reader: TypeAlias = Callable[[Mapping[str, Any]], tuple[Any, ...]]
 _Step: TypeAlias = tuple[str, BasePrompt, _Reader | None]
 _ATOMS = frozenset({str, int, float, bool, type(None)})
-_EMPTY = Section((), NOTHING)
+_EMPTY = Section((), "")
 
 
 class _Block:
@@ -136,9 +137,10 @@ def compose(
             continue
         remembered = known[slot]
         inputs: tuple[Any, ...] = ()
-        if block.reads is not None:
-            inputs = block.reads(view)
-            if remembered is not None and _same(inputs, remembered[0]):
+        reads = block.reads
+        if reads is not None:
+            inputs = reads(view)
+            if remembered is not None and remembered[0] is not None and all(map(is_, inputs, remembered[0])):
                 sections.append(remembered[1])
                 continue
         try:
@@ -147,14 +149,14 @@ def compose(
             if not isinstance(error, KwargsError):  # when kwargs are missing, all of them are named
                 layers.check_kwargs(ctx.user_input.additional_kwargs)
             raise
-        known[slot] = (_lasting(inputs), section)
+        known[slot] = (_lasting(inputs) if inputs else inputs, section)
         sections.append(section)
     composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, output_schema)
     if budget is None and not plan.has_maximum:
         return composition
-    if budget is not None and (not isinstance(budget, int | Budget) or isinstance(budget, bool)):
+    limit = _budget(budget) if type(budget) is int else budget
+    if limit is not None and not isinstance(limit, Budget):
         raise PromptError(f"budget: expected a number of tokens or a Budget, got {type(budget).__name__}")
-    limit = _budget(budget) if isinstance(budget, int) else budget
     if not plan.has_maximum and limit is not None and composition.tokens <= limit.tokens:
         composition.budget = limit
         return composition
@@ -171,31 +173,28 @@ def _budget(limit: int) -> Budget:
 def _render(block: _Block, ctx: PromptContext, view: Mapping[str, Any], before: Section | None) -> Section:
     """Render the prompts of one message, reusing those fragments of `before` whose inputs did not change."""
     fragments: list[Fragment] = []
-    shown: list[tuple[str, Rendered]] = []
     for index, (path, prompt, reads) in enumerate(block.steps):
         inputs: tuple[Any, ...] | None = None
         if reads is not None:
             inputs = reads(view)
             if before is not None:
                 fragment = before.fragments[index]
-                if _same(inputs, fragment.inputs):
+                known = fragment.inputs
+                if known is not None and all(map(is_, inputs, known)):
                     fragments.append(fragment)
-                    if fragment.rendered.text:
-                        shown.append((path, fragment.rendered))
                     continue
-        try:
-            rendered = prompt.rendered(ctx)
-        except PromptError as error:
-            raise error.at(path) from error.__cause__
+            text = None
+        else:
+            text = prompt.at_once(ctx)
+        if text is not None:
+            rendered = Rendered(text, (), Later(prompt, ctx))
+        else:
+            try:
+                rendered = prompt.rendered(ctx)
+            except PromptError as error:
+                raise error.at(path) from error.__cause__
         fragments.append(Fragment(path, prompt, rendered, None if inputs is None else _lasting(inputs)))
-        if rendered.text:
-            shown.append((path, rendered))
-    return Section(tuple(fragments), Rendered.join(SEPARATOR, shown, block.name))
-
-
-def _same(now: tuple[Any, ...], before: tuple[Any, ...] | None) -> bool:
-    """Whether every input is the same object, and none that could have changed all the same."""
-    return before is not None and all(map(is_, now, before))
+    return Section(fragments, block.name)
 
 
 def _lasting(inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:

@@ -12,6 +12,7 @@ from agentkit_prompts.context import PromptContext, ToolSpec
 from agentkit_prompts.conversation import Conversation
 from agentkit_prompts.errors import BudgetError
 from agentkit_prompts.messages import Message
+from agentkit_prompts.origins import Join
 from agentkit_prompts.parts import Media, Part, Text, neutralise_markers
 from agentkit_prompts.rendered import Rendered
 from agentkit_prompts.schema import JsonSchema
@@ -45,11 +46,31 @@ class Fragment(NamedTuple):
     inputs: tuple[Any, ...] | None
 
 
-class Section(NamedTuple):
-    """The fragments of one message, and their joined text."""
+class Section(Rendered):
+    """The rendering of one message: its fragments, with blank lines between those that say something."""
 
-    fragments: tuple[Fragment, ...]
-    joined: Rendered
+    __slots__ = ("fragments", "label")
+
+    def __init__(self, fragments: Sequence[Fragment], label: str) -> None:
+        self.fragments = fragments
+        self.label = label
+        shown = [fragment.rendered for fragment in fragments if fragment.rendered.text]
+        self.text = SEPARATOR.join([rendered.text for rendered in shown])
+        self.media = ()
+        for rendered in shown:
+            if rendered.media:
+                self.media += rendered.media
+        self._count = self.wire = self.roleless = None
+
+    def segments(self, prompt: str = "") -> Iterator[Segment]:
+        """Yield the text in order, cut where its origin changes."""
+        shown = [(fragment.path, fragment.rendered) for fragment in self.fragments if fragment.rendered.text]
+        return Join(SEPARATOR, shown, self.label).segments(prompt)
+
+    @property
+    def is_vouched_for(self) -> bool:
+        """Whether all of its fragments are."""
+        return all(fragment.rendered.is_vouched_for for fragment in self.fragments)
 
 
 class Composition:
@@ -82,6 +103,10 @@ class Composition:
         "trims",
     )
 
+    # Filled in when somebody asks.
+    _messages: tuple[Message, ...]
+    _texts: tuple[str, ...]
+
     def __init__(
         self,
         context: PromptContext,
@@ -108,9 +133,7 @@ class Composition:
         self.budget = budget
         self._skipped = skipped  # messages a budget dropped at the start of the conversation and of the tool traffic
         self._tokens: int | None = None
-        self._texts: tuple[str, ...] | None = None
         self.sections = sections
-        self._messages: tuple[Message, ...] | None = None
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
@@ -120,34 +143,38 @@ class Composition:
     @property
     def system(self) -> Rendered:
         """The system message; empty text when there is none."""
-        return self.sections[0].joined
+        return self.sections[0]
 
     @property
     def user(self) -> Rendered:
         """The user message: what stands before the input, the input, and what stands after it."""
-        return self.sections[1].joined
+        return self.sections[1]
 
     @property
     def sends_system(self) -> bool:
         """Whether there is a system message: its prompts say something, or it may be empty."""
-        return bool(self.sections[0].joined.text or (self.layers.empty_messages and self.sections[0].fragments))
+        section = self.sections[0]
+        return bool(section.text) or (self.layers.empty_messages and bool(section.fragments))
 
     @property
     def sends_user(self) -> bool:
         """Whether there is a user message: its prompts say something, or it may be empty."""
-        return bool(self.sections[1].joined.text or (self.layers.empty_messages and self.sections[1].fragments))
+        section = self.sections[1]
+        return bool(section.text) or (self.layers.empty_messages and bool(section.fragments))
 
     @property
     def closing(self) -> Rendered:
         """The message after the tool traffic; empty when there is no traffic."""
-        return self.sections[2].joined if len(self.intermediate) else NOTHING
+        return self.sections[2] if len(self.intermediate) else NOTHING
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """Every message, in the order it is sent."""
-        if self._messages is None:
+        try:
+            return self._messages
+        except AttributeError:
             self._messages = tuple(message for message, _ in self.walk())
-        return self._messages
+            return self._messages
 
     @property
     def text(self) -> str:
@@ -167,9 +194,11 @@ class Composition:
 
     def marked_text(self, message: int) -> str:
         """Return the text of a message with a marker per media use: the text that spans count in."""
-        if self._texts is None:
-            self._texts = tuple("".join(segment.text for segment in segments) for _, segments in self.walk())
-        return self._texts[message]
+        try:
+            texts = self._texts
+        except AttributeError:
+            texts = self._texts = tuple("".join(segment.text for segment in segments) for _, segments in self.walk())
+        return texts[message]
 
     def walk(self) -> Iterator[tuple[Message, list[Segment]]]:
         """Yield each message with the segments of its text."""
@@ -203,10 +232,10 @@ class Composition:
             total = tool_tokens(self.context.tools, counter) + self.conversation.total(per_message)
             if self.output_schema is not None:
                 total += schema_tokens(self.output_schema, counter)
-            system, user = self.sections[0].joined, self.sections[1].joined
-            if self.sends_system:
+            system, user, _ = self.sections
+            if system.text or self.sends_system:
                 total += MESSAGE_OVERHEAD + system.tokens(counter)
-            if self.sends_user:
+            if user.text or self.sends_user:
                 total += MESSAGE_OVERHEAD + user.tokens(counter)
             if len(self.intermediate):
                 total += self.intermediate.total(per_message)
@@ -272,10 +301,9 @@ class Composition:
             BudgetError: What it wrote is longer, and no longer fits the budget.
         """
         sections: list[Section] = []
-        for section, label in zip(self.sections, ("system", "input", "after_intermediate"), strict=True):
+        for section in self.sections:
             fragments = [fragment._replace(rendered=fragment.rendered.map(change)) for fragment in section.fragments]
-            shown = [(fragment.path, fragment.rendered) for fragment in fragments if fragment.rendered.text]
-            sections.append(Section(tuple(fragments), Rendered.join(SEPARATOR, shown, label)))
+            sections.append(Section(fragments, section.label))
         changed = Composition(
             self.context,
             self.layers,

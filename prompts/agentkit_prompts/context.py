@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from operator import is_
 from types import MappingProxyType
 from typing import Annotated, Any, Self, TypeAlias
 
@@ -27,11 +26,11 @@ __all__ = [
     "per_toolset",
 ]
 
-_LATEST: dict[type, tuple[Any, ...]] = {}
-"""Per kind the tuple that was found valid last: as its items are immutable, it still is."""
+_LATEST: dict[str, tuple[Any, ...]] = {}
+"""Per field the tuple that was found valid last: as its items are immutable, it still is."""
 
 
-def _tuple_of(kind: type, from_text: Callable[[str], Any] | None = None) -> PlainValidator:
+def _tuple_of(field: str, kind: type, from_text: Callable[[str], Any] | None = None) -> PlainValidator:
     """Validate a sequence into a tuple of `kind`; a tuple that is right already keeps its identity."""
 
     def validate(value: Any) -> tuple[Any, ...]:
@@ -41,7 +40,7 @@ def _tuple_of(kind: type, from_text: Callable[[str], Any] | None = None) -> Plai
                     break
             else:
                 valid: tuple[Any, ...] = value
-                _LATEST[kind] = valid
+                _LATEST[field] = valid
                 return valid  # never read back: another thread may have put its own there
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             raise ValueError(f"expected a sequence of {kind.__name__}, got {type(value).__name__}")
@@ -100,9 +99,9 @@ def _kwargs(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ValueError(f"expected a mapping of names to values, got {type(value).__name__}")
     global _latest_kwargs
-    latest = _latest_kwargs
+    names, ids, latest = _latest_kwargs
     # The same values as a moment ago give the same object, which a memo recognises.
-    if value.keys() == latest.keys() and all(map(is_, value.values(), map(latest.__getitem__, value))):
+    if [*map(id, value.values())] == ids and [*value] == names:
         return latest
     copied = dict(value)
     for name in copied:
@@ -110,22 +109,29 @@ def _kwargs(value: Any) -> Mapping[str, Any]:
             raise ValueError(f"names must be str, got {name!r}")
     kwargs = MappingProxyType(copied)
     if _ATOMS.issuperset(map(type, copied.values())):
-        _latest_kwargs = kwargs
+        _latest_kwargs = ([*kwargs], [*map(id, kwargs.values())], kwargs)
     return kwargs
 
 
 Kwargs: TypeAlias = Annotated[Mapping[str, Any], PlainValidator(_kwargs)]
 _NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
-_latest_kwargs: Mapping[str, Any] = _NO_KWARGS
+_latest_kwargs: tuple[list[str], list[int], Mapping[str, Any]] = ([], [], _NO_KWARGS)
+"""Names, identities of the values, and the mapping that was made of them; it keeps the values alive."""
+
+
+_put = object.__setattr__
+_put_given, _put_extra, _put_private = (
+    BaseModel.__dict__[name].__set__
+    for name in ("__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)
 
 
 def _set_fields(model: BaseModel, fields: dict[str, Any], given: set[str]) -> None:
     """Fill in a frozen model whose fields are known to be valid."""
-    put = object.__setattr__
-    put(model, "__dict__", fields)
-    put(model, "__pydantic_fields_set__", given)
-    put(model, "__pydantic_extra__", None)
-    put(model, "__pydantic_private__", None)
+    _put(model, "__dict__", fields)
+    _put_given(model, given)
+    _put_extra(model, None)
+    _put_private(model, None)
 
 
 class UserInput(BaseModel):
@@ -148,7 +154,7 @@ class UserInput(BaseModel):
         usual = type(text) is str and len(data) == ("input" in data) + (type(kwargs) is dict)
         if usual and type(self) is UserInput:  # no validator needed
             fields = {"input": text, "additional_kwargs": _NO_KWARGS if kwargs is None else _kwargs(kwargs)}
-            _set_fields(self, fields, set(fields))
+            _set_fields(self, fields, {*fields})
             return
         if "input" not in data:
             data["input"] = (
@@ -200,15 +206,15 @@ class PromptContext(BaseModel):
     """What the user sent now. A str or a mapping is accepted."""
     conversation: Annotated[Conversation, PlainValidator(_conversation)] = Conversation()
     """Messages before this turn."""
-    documents: Annotated[tuple[Document, ...], _tuple_of(Document, Document)] = Field(
+    documents: Annotated[tuple[Document, ...], _tuple_of("documents", Document, Document)] = Field(
         default=(), validation_alias=AliasChoices("documents", "elements")
     )
     """Passages recalled for this turn, best first."""
-    knowledge: Annotated[tuple[Fact, ...], _tuple_of(Fact, Fact)] = ()
+    knowledge: Annotated[tuple[Fact, ...], _tuple_of("knowledge", Fact, Fact)] = ()
     """Facts recalled for this turn."""
-    tools: Annotated[tuple[ToolSpec, ...], _tuple_of(ToolSpec)] = ()
+    tools: Annotated[tuple[ToolSpec, ...], _tuple_of("tools", ToolSpec)] = ()
     """Tools the model may call."""
-    examples: Annotated[tuple[Example, ...], _tuple_of(Example)] = ()
+    examples: Annotated[tuple[Example, ...], _tuple_of("examples", Example)] = ()
     """Worked examples a selector may choose from."""
     intermediate: Annotated[Conversation, PlainValidator(_conversation)] = Conversation()
     """Tool calls and results of this turn so far."""
@@ -222,22 +228,20 @@ class PromptContext(BaseModel):
     """Anything else the developer wants in reach of templates; trusted."""
 
     def __init__(self, **data: Any) -> None:
-        usual = type(self) is PromptContext and "user_input" in data
-        if usual:
-            for name, value in data.items():
-                if type(value) is tuple:
-                    kind = _TUPLES.get(name)
-                    if kind is None or _LATEST.get(kind) is not value:
-                        usual = False
-                        break
-                elif type(value) is not _SINGLE.get(name):
-                    usual = False
-                    break
-        if usual:  # everything is valid already: no validator needed
-            _set_fields(self, {**_DEFAULTS, **data}, set(data))
-        else:
+        for name, value in data.items():
+            kind = type(value)
+            if kind is not _SINGLE.get(name) and (kind is not tuple or value is not _LATEST.get(name)):
+                super().__init__(**data)
+                break
+        else:  # everything is valid already: no validator needed
+            user_input = data.get("user_input")
+            if user_input is not None and type(self) is PromptContext:
+                fields = {**_DEFAULTS, **data}
+                _set_fields(self, fields, {*data})
+                _put(self, "_view", _view(fields, user_input))
+                return
             super().__init__(**data)
-        object.__setattr__(self, "_view", None)
+        _put(self, "_view", None)
 
     @property
     def view(self) -> Mapping[str, Any]:
@@ -247,29 +251,35 @@ class PromptContext(BaseModel):
         except AttributeError:  # made by unpickling or model_construct
             view = None
         if view is None:
-            fields = self.__dict__
-            names = {**fields, "additional_kwargs": fields["user_input"].additional_kwargs}
-            del names["session_key"]
-            view = MappingProxyType(names)
-            object.__setattr__(self, "_view", view)
+            view = _view(self.__dict__, self.user_input)
+            _put(self, "_view", view)
         return view
 
     def evolve(self, **changes: Any) -> Self:
         """Return a copy with some fields replaced by values that are valid already; nothing is checked or copied."""
         other = type(self).__new__(type(self))
         _set_fields(other, {**self.__dict__, **changes}, self.__pydantic_fields_set__ | changes.keys())
-        object.__setattr__(other, "_view", None)
+        _put(other, "_view", None)
         return other
+
+
+def _view(fields: dict[str, Any], user_input: UserInput) -> Mapping[str, Any]:
+    names = {**fields, "additional_kwargs": user_input.additional_kwargs}
+    del names["session_key"]
+    return MappingProxyType(names)
 
 
 CONTEXT_NAMES: frozenset[str] = frozenset({*PromptContext.model_fields, "additional_kwargs"} - {"session_key"})
 """The names every template can read."""
 
-_SINGLE: dict[str, type] = {"user_input": UserInput, "conversation": Conversation, "intermediate": Conversation}
+_SINGLE: dict[str, type] = {
+    "user_input": UserInput,
+    "conversation": Conversation,
+    "intermediate": Conversation,
+    "locale": str,
+    "session_key": str,
+}
 """Fields that are valid when they are of the type."""
-_TUPLES: dict[str, type] = {"documents": Document, "knowledge": Fact, "tools": ToolSpec, "examples": Example}
-"""Fields that are valid when they are the tuple of the type that was found valid last."""
-
 _DEFAULTS: dict[str, Any] = {
     "conversation": Conversation(),
     "documents": (),

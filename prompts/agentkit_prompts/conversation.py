@@ -22,13 +22,15 @@ _FAILED = object()
 
 
 class _Log:
-    __slots__ = ("derived", "failed", "lock", "messages", "pending", "totals", "whole")
+    __slots__ = ("derived", "failed", "joined", "lock", "messages", "pending", "totals", "whole")
 
     def __init__(self, messages: list[Message]) -> None:
         self.messages = messages
         self.derived: dict[Any, list[Any]] = {}
         self.failed: set[Any] = set()
         """Functions that raised for some message; asked again for the messages that are wanted."""
+        self.joined: dict[Any, tuple[int, str, int, str]] = {}
+        """Per function the joined text asked for last: start, separator, stop, text."""
         self.totals: dict[Any, list[int]] = {}
         self.lock = Lock()
         self.whole: list[bool] = []
@@ -116,6 +118,22 @@ class Conversation(Sequence[Message]):
         if function in log.failed:
             return [function(self[at]) if value is _FAILED else value for at, value in enumerate(derived)]
         return derived
+
+    def joined(self, function: Callable[[Message], str], separator: str) -> str:
+        """Return `function` of each message joined; the text of the view asked for last is kept, and grows with it."""
+        log, start, stop = self._log, self.start, self.stop
+        known = log.joined.get(function)
+        if known is not None and known[:2] == (start, separator):
+            _, _, end, text = known
+            if end == stop:
+                return text
+            if start < end < stop:
+                text = separator.join([text, *self.window(end - start, stop - start).derive(function)])
+                log.joined[function] = (start, separator, stop, text)
+                return text
+        text = separator.join(self.derive(function))
+        log.joined[function] = (start, separator, stop, text)
+        return text
 
     def totals(self, count: Callable[[Message], int]) -> tuple[list[int], int]:
         """Return running totals of `count` over the log, and the offset of this view in them.

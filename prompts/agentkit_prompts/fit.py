@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentkit_prompts.budget import Budget
-from agentkit_prompts.composition import SEPARATOR, Composition, Fragment, Section
+from agentkit_prompts.composition import Composition, Fragment, Section
 from agentkit_prompts.errors import BudgetError
 from agentkit_prompts.explain import Trim
 from agentkit_prompts.fitting import Bounds, History, Node, largest, node_of, unit_order
-from agentkit_prompts.rendered import Rendered
 from agentkit_prompts.tokens import MESSAGE_OVERHEAD, schema_tokens, tool_tokens
 
 __all__ = ["fit"]
@@ -57,7 +56,7 @@ class _Fitting:
         self.fixed = tool_tokens(whole.tools, counter)
         if whole.output_schema is not None:
             self.fixed += schema_tokens(whole.output_schema, counter)
-        self._joined: dict[tuple[int, tuple[int, ...]], Rendered] = {}
+        self._sections: dict[tuple[int, tuple[int, ...]], Section] = {}
 
     def result(self) -> Composition:
         """Search for the longest prefix of the order that fits, and build what it stands for."""
@@ -83,7 +82,7 @@ class _Fitting:
         given = self.given(units)
         counter = self.whole.counter
         total = self.fixed + self.history.tokens(given[-2]) + self.traffic.tokens(given[-1])
-        system, user, closing = self._sections(given)
+        system, user, closing = self.sections(given)
         whole, empty = self.whole, self.whole.layers.empty_messages
         if system.text or (empty and whole.sends_system):
             total += MESSAGE_OVERHEAD + system.tokens(counter)
@@ -93,41 +92,27 @@ class _Fitting:
             total += MESSAGE_OVERHEAD + closing.tokens(counter)
         return total
 
-    def _sections(self, given: Sequence[int]) -> list[Rendered]:
-        joined: list[Rendered] = []
+    def sections(self, given: Sequence[int]) -> list[Section]:
+        """Return the messages that remain with so many units of each sibling."""
+        sections: list[Section] = []
         first = 0
         for number, section in enumerate(self.whole.sections):
             size = len(section.fragments)
             counts = tuple(given[first : first + size])
             key = (number, counts)
-            known = self._joined.get(key)
+            known = self._sections.get(key)
             if known is None:
-                parts = [
-                    (fragment.path, node.render(count))
+                fragments = [
+                    Fragment(fragment.path, fragment.prompt, node.render(count), None)
                     for (fragment, node), count in zip(self.leaves[first : first + size], counts, strict=True)
                 ]
-                known = self._joined[key] = Rendered.join(
-                    SEPARATOR,
-                    [part for part in parts if part[1].text],
-                    ("system", "input", "after_intermediate")[number],
-                )
-            joined.append(known)
+                known = self._sections[key] = Section(fragments, section.label)
+            sections.append(known)
             first += size
-        return joined
+        return sections
 
     def _build(self, given: Sequence[int]) -> Composition:
         whole = self.whole
-        sections: list[Section] = []
-        first = 0
-        for section, joined in zip(whole.sections, self._sections(given), strict=True):
-            fragments = [
-                Fragment(fragment.path, fragment.prompt, node.render(count), None)
-                for (fragment, node), count in zip(
-                    self.leaves[first : first + len(section.fragments)], given[first:], strict=False
-                )
-            ]
-            first += len(section.fragments)
-            sections.append(Section(tuple(fragments), joined))
         shown = [
             *given[:-2],
             self.history.steps(given[-2], whole.layers.history_block, self.bounds[-2].least),
@@ -142,7 +127,7 @@ class _Fitting:
         return Composition(
             whole.context,
             whole.layers,
-            sections,
+            self.sections(given),
             whole.counter,
             whole.output_schema,
             conversation=conversation,

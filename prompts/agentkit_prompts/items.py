@@ -129,15 +129,16 @@ class ToolSpec:
         return f"ToolSpec({self.name!r})"
 
 
+K = TypeVar("K")
 T = TypeVar("T")
 _TOOLSETS: dict[int, tuple[tuple[ToolSpec, ...], dict[object, Any]]] = {}
 _MOST_TOOLSETS = 1024
 
 
-def per_toolset(tools: tuple[ToolSpec, ...], key: object, make: Callable[[], T]) -> T:
-    """Return what `make` says about a tuple of tool specs, asking once per tuple and key."""
+def per_toolset(tools: tuple[ToolSpec, ...], key: K, make: Callable[[tuple[ToolSpec, ...], K], T]) -> T:
+    """Return what `make` says of a tuple of tool specs and a key, asking once for each."""
     if not tools:
-        return make()
+        return make(tools, key)
     known = _TOOLSETS.get(id(tools))
     if known is None or known[0] is not tools:
         if len(_TOOLSETS) >= _MOST_TOOLSETS:
@@ -145,5 +146,5 @@ def per_toolset(tools: tuple[ToolSpec, ...], key: object, make: Callable[[], T])
         known = _TOOLSETS[id(tools)] = (tools, {})
     value = known[1].get(key)
     if value is None:
-        value = known[1][key] = make()
+        value = known[1][key] = make(tools, key)
     return value

@@ -13,9 +13,11 @@ from agentkit_prompts.parts import MARKER, Media
 from agentkit_prompts.spans import MEDIA_OPENING, Segment
 
 if TYPE_CHECKING:
+    from agentkit_prompts.base import BasePrompt
+    from agentkit_prompts.context import PromptContext
     from agentkit_prompts.rendered import Rendered
 
-__all__ = ["Around", "FromTemplate", "Join", "Origin", "Plain", "Segments"]
+__all__ = ["Around", "FromTemplate", "Join", "Later", "Origin", "Plain", "Segments"]
 
 _TRUSTED_ROOTS = frozenset({"tools", "examples", "locale", "now", "extra"})
 _VOUCHED_ROOTS = _TRUSTED_ROOTS - {"examples"}  # an example may be marked as untrusted
@@ -54,6 +56,22 @@ class Plain:
     def segments(self, prompt: str) -> Iterator[Segment]:
         """Yield the text in order, paths below `prompt`."""
         yield Segment(self.text, prompt, None, self.pointer, self.trust)
+
+
+class Later:
+    """Text of a prompt that was known without rendering it: rendered when somebody asks."""
+
+    __slots__ = ("_ctx", "_prompt")
+
+    def __init__(self, prompt: BasePrompt, ctx: PromptContext) -> None:
+        self._prompt = prompt
+        self._ctx = ctx
+
+    is_vouched_for = False
+
+    def segments(self, prompt: str) -> Iterator[Segment]:
+        """Yield the text in order, paths below `prompt`."""
+        return self._prompt.rendered(self._ctx).segments(prompt)
 
 
 class Around:
@@ -150,15 +168,16 @@ class FromTemplate:
             pointer = site.pointer.format(*(index if type(index) is tuple else (index,))) if site.pointer else ""
             item = self._item(pointer)
             # A role is one of four words.
-            vouched = type(value) is Trusted or site.pointer.endswith("].role")
+            vouched = type(value) is Trusted or pointer.endswith("].role")
             trust: Trust = "trusted" if vouched else self._trust(site.roots, item)
-            segment = Segment("", prompt, site.line, self._place(pointer, site.roots), trust)
+            place = self._place(pointer, site.roots)
             if isinstance(value, Media):
-                yield segment._replace(text=value.marker, trust="untrusted", media=value)
+                yield Segment(value.marker, prompt, site.line, place, "untrusted", value)
             elif MEDIA_OPENING in value:
-                yield from self._split(str(value), segment)
+                yield from self._split(str(value), Segment("", prompt, site.line, place, trust))
             else:
-                yield segment._replace(text=str(value), atomic=self._atomic(site.roots, item))
+                atomic = self._atomic(site.roots, item)
+                yield Segment(str(value), prompt, site.line, place, trust, None, atomic)
 
     def _split(self, text: str, segment: Segment) -> Iterator[Segment]:
         """Cut a wrapped text that came through a filter such as `trim` at the markers that are still whole."""
@@ -182,13 +201,13 @@ class FromTemplate:
         """Return where in the context a value lives: its path, or else the roots it was made from."""
         if not pointer:
             return ", ".join(self.prefixes.get(root, root) for root in roots)
-        root = _ROOT.match(pointer)
+        root = _ROOT.match(pointer) if self.prefixes else None
         prefix = self.prefixes.get(root[0]) if root else None
         return prefix + pointer[len(root[0]) :] if root and prefix else pointer
 
     def _item(self, pointer: str) -> object:
         """Return the document, fact or example that a pointer such as `documents[3].text` leads into, or None."""
-        found = _ITEM.match(pointer)
+        found = _ITEM.match(pointer) if "[" in pointer else None
         items = self.values.get(found[1]) if found else None
         number = int(found[2]) if found else 0
         return items[number] if isinstance(items, tuple) and number < len(items) else None
@@ -197,8 +216,11 @@ class FromTemplate:
         """Whether a value must not be cut: its item says so or, where none is known, one of those it may be from."""
         if item is not None:
             return bool(getattr(item, "atomic", False))
-        lists = (self.values.get(root) for root in roots)
-        return any(getattr(one, "atomic", False) for items in lists if isinstance(items, tuple) for one in items)
+        for root in roots:
+            items = self.values.get(root)
+            if isinstance(items, tuple) and any(getattr(one, "atomic", False) for one in items):
+                return True
+        return False
 
     def _trust(self, roots: Iterable[str], item: object) -> Trust:
         """Return the lowest trust among what an expression reads."""

@@ -67,9 +67,10 @@ class Rendered:
             return cls(literal, (), Plain(literal, "", "trusted"))
         trace = program.trace(values)
         origin = FromTemplate(program, trace, values, prefixes)
-        if trace.parts or MEDIA_OPENING in trace.text:
+        text = trace.text
+        if trace.parts or ("<" in text and MEDIA_OPENING in text):  # looking for one character takes a tenth
             return cls.from_segments(list(origin.segments("")))
-        return cls(trace.text, (), origin)
+        return cls(text, (), origin)
 
     @classmethod
     def around(cls, before: str, child: Rendered, after: str, name: str = "") -> Rendered:

@@ -9,6 +9,7 @@ from pydantic import Field
 from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.context import PromptContext
 from agentkit_prompts.rendered import Rendered
+from agentkit_prompts.spans import MEDIA_OPENING
 from agentkit_prompts.template import Template
 
 __all__ = ["TextPrompt", "UserInputPrompt", "default_template"]
@@ -36,9 +37,18 @@ class UserInputPrompt(BasePrompt):
             return Rendered.from_text(text, pointer="user_input", trust="untrusted")
         return super().render(ctx)
 
+    def at_once(self, ctx: PromptContext) -> str | None:
+        """Return the input when it is plain text."""
+        text = ctx.user_input.input
+        return text if type(text) is str and self._shows_input and MEDIA_OPENING not in text else None
+
     @cached_property
     def _is_plain(self) -> bool:
         return self.template is default_template("{{ user_input }}")
+
+    @cached_property
+    def _shows_input(self) -> bool:
+        return self._is_plain and not self.fence and type(self) is UserInputPrompt
 
     @property
     def reads(self) -> frozenset[str] | None:

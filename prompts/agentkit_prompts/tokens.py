@@ -74,7 +74,11 @@ def media_tokens(media: Iterable[Media]) -> int:
 
 def tool_tokens(tools: tuple[ToolSpec, ...], counter: TokenCounter) -> int:
     """Return what the tool specs cost as JSON."""
-    return per_toolset(tools, counter, lambda: sum(counter.count(tool.json) + MESSAGE_OVERHEAD for tool in tools))
+    return per_toolset(tools, counter, _tool_tokens)
+
+
+def _tool_tokens(tools: tuple[ToolSpec, ...], counter: TokenCounter) -> int:
+    return sum(counter.count(tool.json) + MESSAGE_OVERHEAD for tool in tools)
 
 
 def schema_tokens(schema: Mapping[str, Any], counter: TokenCounter) -> int:

@@ -14,6 +14,7 @@ from agentkit_prompts.errors import PromptError
 from agentkit_prompts.merge import merge_schemas
 from agentkit_prompts.rendered import Rendered
 from agentkit_prompts.schema import JsonSchema
+from agentkit_prompts.spans import MEDIA_OPENING
 from agentkit_prompts.template import Template
 from agentkit_prompts.text import default_template
 
@@ -82,6 +83,26 @@ class WrapPrompt(BasePrompt):
             except PromptError as error:
                 raise error.at(path) from error.__cause__
         return self.render_around(ctx, rendered)
+
+    def at_once(self, ctx: PromptContext) -> str | None:
+        """Return the text around that of the one wrapped prompt, when that is known at once."""
+        around = self._around
+        if around is None:
+            return None
+        before, child, after = around
+        inner = child.at_once(ctx)
+        if inner is None:
+            return None
+        text = f"{before}{inner}{after}"
+        return text if MEDIA_OPENING not in text else None
+
+    @cached_property
+    def _around(self) -> tuple[str, BasePrompt, str] | None:
+        """What stands around the one child, when that is the same for every context."""
+        if type(self) is not WrapPrompt or self.fence or len(self.children) != 1:
+            return None
+        affixes = self.template.affixes() if isinstance(self.template.text, str) else None
+        return (affixes[0], self.wrapped_prompts[0], affixes[1]) if affixes is not None else None
 
     def render_around(self, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
         """Join the children and render the template around them."""

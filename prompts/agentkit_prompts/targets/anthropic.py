@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentkit_prompts.context import ToolSpec, per_toolset
@@ -61,7 +61,7 @@ def anthropic_payload(composition: Composition) -> dict[str, Any]:
     payload: dict[str, Any] = {"system": system} if system else {}
     payload["messages"] = _messages(_unique_ids(turns))
     if composition.tools:
-        payload["tools"] = _tools(composition.tools)
+        payload["tools"] = per_toolset(composition.tools, anthropic_tool, _tools)
     if composition.output_schema is not None:
         payload["output_config"] = {"format": {"type": "json_schema", "schema": composition.output_schema}}
     return payload
@@ -99,12 +99,9 @@ def anthropic_tool(tool: ToolSpec) -> FrozenDict:
     return FrozenDict(spec)
 
 
-def _tools(tools: tuple[ToolSpec, ...]) -> FrozenList:
-    def make() -> FrozenList:
-        *before, last = [anthropic_tool(tool) for tool in tools]
-        return FrozenList([*before, _cached(last)])
-
-    return per_toolset(tools, anthropic_tool, make)
+def _tools(tools: tuple[ToolSpec, ...], one: Callable[[ToolSpec], FrozenDict]) -> FrozenList:
+    *before, last = [one(tool) for tool in tools]
+    return FrozenList([*before, _cached(last)])
 
 
 def _system(system: Rendered, borders: Iterable[int]) -> list[FrozenDict]:

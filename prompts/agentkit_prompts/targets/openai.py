@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.context import ToolSpec, per_toolset
@@ -28,29 +28,29 @@ def openai_payload(composition: Composition) -> dict[str, Any]:
     A tool message is text only there: media that a tool returned follow in a message of the user, each under the name
     that stands for it in the text. An output schema becomes `response_format`.
     """
-    messages: list[FrozenDict] = []
-    if composition.sends_system:
-        messages.append(_rendered("system", composition.system))
-    if len(composition.conversation):
-        messages += _with_media(composition.conversation)
-    if composition.sends_user:
-        messages.append(_rendered("user", composition.user))
+    messages = _with_media(composition.conversation)
+    system, user = composition.system, composition.user
+    if system.text or composition.sends_system:
+        messages.insert(0, _rendered("system", system))  # a long history is copied once, not twice
+    if user.text or composition.sends_user:
+        messages.append(_rendered("user", user))
     if len(composition.intermediate):
         messages += _with_media(composition.intermediate)
         closing = composition.closing
         if closing.text:
             messages.append(_rendered("user", closing))
     payload: dict[str, Any] = {"messages": messages}
-    if composition.tools:
-        payload["tools"] = _tools(composition.tools)
+    tools = composition.context.tools
+    if tools:
+        payload["tools"] = per_toolset(tools, openai_tool, _tools)
     if composition.output_schema is not None:
         schema = {"name": "answer", "schema": composition.output_schema}
         payload["response_format"] = {"type": "json_schema", "json_schema": schema}
     return payload
 
 
-def _tools(tools: tuple[ToolSpec, ...]) -> FrozenList:
-    return per_toolset(tools, openai_tool, lambda: FrozenList(openai_tool(tool) for tool in tools))
+def _tools(tools: tuple[ToolSpec, ...], one: Callable[[ToolSpec], FrozenDict]) -> FrozenList:
+    return FrozenList(one(tool) for tool in tools)
 
 
 def _rendered(role: str, rendered: Rendered) -> FrozenDict:
@@ -67,12 +67,11 @@ def _rendered(role: str, rendered: Rendered) -> FrozenDict:
 def _with_media(conversation: Conversation) -> list[FrozenDict]:
     """Return the wire form of messages; after the tool messages of a step the media that they show."""
     messages = conversation.derive(openai_message)
-    media = conversation.derive(_tool_media)
-    if not any(media):
+    if not conversation.total(_media_shown):
         return messages
     result: list[FrozenDict] = []
     waiting: list[FrozenDict] = []
-    for message, shown in zip(messages, media, strict=True):
+    for message, shown in zip(messages, conversation.derive(_tool_media), strict=True):
         if waiting and message["role"] != "tool":
             result.append(FrozenDict(role="user", content=FrozenList(waiting)))
             waiting = []
@@ -81,6 +80,10 @@ def _with_media(conversation: Conversation) -> list[FrozenDict]:
     if waiting:
         result.append(FrozenDict(role="user", content=FrozenList(waiting)))
     return result
+
+
+def _media_shown(message: Message) -> int:
+    return len(_tool_media(message))
 
 
 def _tool_media(message: Message) -> tuple[FrozenDict, ...]:

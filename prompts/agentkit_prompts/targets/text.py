@@ -19,34 +19,43 @@ if TYPE_CHECKING:
 __all__ = ["BLANK", "plain_line", "plain_text", "said_lines"]
 
 BLANK = "\n\n"
-"""What stands between messages."""
+"""What stands between messages, and between the prompts of one."""
 
 _BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _ROLE = re.compile(rf"(?:\A|[{_BREAKS}])[^\S{_BREAKS}]*(system|user|assistant|tool)[^\S{_BREAKS}]*:", re.IGNORECASE)
 _HEAD = re.compile(r"\s*(?:system|user|assistant|tool)\s*:", re.IGNORECASE)
 _WORDS = ("system", "user", "assistant", "tool")
+_SHORT = 400
+_FEW = 100
+_NEAR = 40
+_LONGEST = max(map(len, _WORDS))
+"""Characters in front of a colon to look at; where fewer than the longest role are no blanks, one may be cut off."""
 _INITIALS = frozenset("sSuUaAtT\u017f")
 """What a role can start with; the long s is an s when case does not count."""
 
 
 def plain_text(composition: Composition) -> str:
     """Return the messages headed by their roles, blank lines between, media as alt text."""
-    lines: list[str] = []
-    _add(lines, "system: ", composition.sections[0])
-    lines += composition.conversation.derive(plain_line)
-    _add(lines, "user: ", composition.sections[1])
+    system, user, closing = composition.sections
+    pieces = [BLANK, "system: ", _said_whole(system)] if system.text else []
+    if len(composition.conversation):
+        pieces += (BLANK, composition.conversation.joined(plain_line, BLANK))
+    if user.text:
+        pieces += (BLANK, "user: ", *_said(user))
     if len(composition.intermediate):
-        lines += composition.intermediate.derive(plain_line)
-        _add(lines, "user: ", composition.sections[2])
-    return BLANK.join(lines)
+        pieces += (BLANK, composition.intermediate.joined(plain_line, BLANK))
+        if closing.text:
+            pieces += (BLANK, "user: ", *_said(closing))
+    return "".join(pieces[1:])
 
 
 def said_lines(composition: Composition) -> list[tuple[str, bool]]:
     """Return the lines that `plain_text` joins, each with whether it is a message that the assistant wrote."""
-    rendered: tuple[list[str], list[str], list[str]] = ([], [], [])
-    for lines, head, section in zip(rendered, ("system: ", "user: ", "user: "), composition.sections, strict=True):
-        _add(lines, head, section)
-    system, user, closing = ([(line, False) for line in lines] for lines in rendered)
+    heads = ("system: ", "user: ", "user: ")
+    system, user, closing = (
+        [(head + _said_whole(section), False)] if section.text else []
+        for head, section in zip(heads, composition.sections, strict=True)
+    )
     history, traffic = (
         [(plain_line(message), message.role == "assistant") for message in messages]
         for messages in (composition.conversation, composition.intermediate)
@@ -54,30 +63,30 @@ def said_lines(composition: Composition) -> list[tuple[str, bool]]:
     return [*system, *history, *user, *traffic, *(closing if traffic else [])]
 
 
-def _add(lines: list[str], head: str, section: Section) -> None:
-    for fragment in section.fragments:
-        text = _without_roles(fragment.rendered)
-        if text:
-            lines.append(head + text)
-            head = ""
-
-
-def _without_roles(rendered: Rendered) -> str:
-    """Return the plain text with the roles broken that untrusted text forms; worked out once per rendering."""
-    known = rendered.roleless
+def _said_whole(section: Section) -> str:
+    """Return what a message says as one text; put together once while nothing in it changes."""
+    known = section.roleless
     if known is None:
-        known = rendered.roleless = _break_roles(rendered)
+        known = section.roleless = "".join(_said(section))
     return known
 
 
-def _break_roles(rendered: Rendered) -> str:
+def _said(section: Section) -> list[str]:
+    """Return what a message says in pieces; each fragment is looked through for roles once."""
+    pieces: list[str] = []
+    for _, _, rendered, _ in section.fragments:
+        text = rendered.roleless
+        if text is None:
+            text = rendered.roleless = _without_roles(rendered)
+        if text:
+            pieces += (BLANK, text) if pieces else (text,)
+    return pieces
+
+
+def _without_roles(rendered: Rendered) -> str:
+    """Return the plain text with the roles broken that untrusted text forms."""
     text = rendered.plain
-    if ":" not in text or rendered.is_vouched_for:
-        return text
-    folded = text.lower() if text.isascii() else text.casefold()
-    if not any(word in folded for word in _WORDS):
-        return text
-    if not any(line.lstrip()[:1] in _INITIALS and _HEAD.match(line) for line in text.splitlines()):
+    if ":" not in text or rendered.is_vouched_for or not _may_form_role(text):
         return text
     untrusted = bytearray(len(text))
     offset = 0
@@ -88,6 +97,23 @@ def _break_roles(rendered: Rendered) -> str:
         offset += size
     cuts = [found.start(1) + 1 for found in _ROLE.finditer(text) if any(untrusted[found.start(1) : found.end()])]
     return _cut(text, cuts)
+
+
+def _may_form_role(text: str) -> bool:
+    """Whether some colon has a role right before it: no role is in a short text, or few colons are in a long one."""
+    if len(text) < _SHORT:
+        folded = text.casefold()
+        if "user" not in folded and "system" not in folded and "assistant" not in folded and "tool" not in folded:
+            return False
+    at = text.find(":")
+    for _ in range(_FEW):
+        if at < 0:
+            return False
+        before = text[max(0, at - _NEAR) : at].rstrip()
+        if (at > _NEAR and len(before) < _LONGEST) or before.casefold().endswith(_WORDS):
+            break
+        at = text.find(":", at + 1)
+    return any(line.lstrip()[:1] in _INITIALS and _HEAD.match(line) for line in text.splitlines())
 
 
 def _cut(text: str, cuts: Sequence[int]) -> str:
