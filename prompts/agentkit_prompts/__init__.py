@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from agentkit_prompts.base import BasePrompt, Volatility
     from agentkit_prompts.bm25 import BM25
     from agentkit_prompts.budget import Budget, Cut, Size
+    from agentkit_prompts.chat_templates.base import Capability, ChatTemplate
+    from agentkit_prompts.chat_templates.base_template import BaseTemplate
+    from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES, ChatTemplateRegistry
+    from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
+    from agentkit_prompts.chat_templates.template_config import ChatTemplateConfig
     from agentkit_prompts.composer import Memo, compose
     from agentkit_prompts.composition import Composition
     from agentkit_prompts.context import Document, Example, Fact, PromptContext, ToolSpec, Trust, UserInput
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.engine import Trusted
     from agentkit_prompts.errors import (
         BudgetError,
+        ChatTemplateError,
         KwargsError,
         MediaError,
         MessageError,
@@ -33,6 +39,13 @@ if TYPE_CHECKING:
     from agentkit_prompts.examples import ExampleSelector, ExamplesPrompt, StaticSelector, prepare
     from agentkit_prompts.explain import Breakpoint, Diff, LayerRow, LayerTable, Why
     from agentkit_prompts.files import PromptFolder, Reload
+    from agentkit_prompts.icl.columns import safe_format
+    from agentkit_prompts.icl.in_context import InContext, RowPrompt
+    from agentkit_prompts.icl.prompt_list import PromptList
+    from agentkit_prompts.icl.raw_template import RawPromptTemplate
+    from agentkit_prompts.icl.reader import DatasetReader
+    from agentkit_prompts.icl.retrievers import RandomSelector, WindowSelector
+    from agentkit_prompts.icl.template import PromptTemplate
     from agentkit_prompts.layers import Layers, VolatilityWarning
     from agentkit_prompts.leaves import ConversationPrompt, KnowledgePrompt, MemoPrompt, ToolPrompt
     from agentkit_prompts.merge import merge_schemas
@@ -54,18 +67,26 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BM25",
+    "CHAT_TEMPLATES",
     "AdditionalInfoPrompt",
     "AlpacaPrompter",
     "Audio",
     "BasePrompt",
+    "BaseTemplate",
     "Breakpoint",
     "Budget",
     "BudgetError",
+    "Capability",
     "ChatPrompter",
+    "ChatTemplate",
+    "ChatTemplateConfig",
+    "ChatTemplateError",
+    "ChatTemplateRegistry",
     "Composition",
     "Conversation",
     "ConversationPrompt",
     "Cut",
+    "DatasetReader",
     "Diff",
     "Document",
     "Embedder",
@@ -77,6 +98,7 @@ __all__ = [
     "Fact",
     "File",
     "Image",
+    "InContext",
     "JsonSchema",
     "KeywordSelector",
     "KnowledgePrompt",
@@ -99,11 +121,17 @@ __all__ = [
     "PromptFile",
     "PromptFilesError",
     "PromptFolder",
+    "PromptList",
+    "PromptTemplate",
     "Prompter",
     "PrompterError",
+    "RandomSelector",
+    "RawPromptTemplate",
     "Reload",
     "Rendered",
     "Role",
+    "RoleMarkerTemplate",
+    "RowPrompt",
     "SchemaConflict",
     "Size",
     "Span",
@@ -128,12 +156,14 @@ __all__ = [
     "Volatility",
     "VolatilityWarning",
     "Why",
+    "WindowSelector",
     "WrapPrompt",
     "compose",
     "merge_schemas",
     "mmr",
     "prepare",
     "replace_markers",
+    "safe_format",
 ]
 
 __getattr__ = lazy_exports(
@@ -143,6 +173,11 @@ __getattr__ = lazy_exports(
         "agentkit_prompts.base": "BasePrompt Volatility",
         "agentkit_prompts.bm25": "BM25",
         "agentkit_prompts.budget": "Budget Cut Size",
+        "agentkit_prompts.chat_templates.base": "Capability ChatTemplate",
+        "agentkit_prompts.chat_templates.base_template": "BaseTemplate",
+        "agentkit_prompts.chat_templates.registry": "CHAT_TEMPLATES ChatTemplateRegistry",
+        "agentkit_prompts.chat_templates.role_markers": "RoleMarkerTemplate",
+        "agentkit_prompts.chat_templates.template_config": "ChatTemplateConfig",
         "agentkit_prompts.composer": "Memo compose",
         "agentkit_prompts.composition": "Composition",
         "agentkit_prompts.context": "Document Example Fact PromptContext ToolSpec Trust UserInput",
@@ -152,12 +187,19 @@ __getattr__ = lazy_exports(
         "agentkit_prompts.embedder": "Embedder",
         "agentkit_prompts.engine": "Trusted",
         "agentkit_prompts.errors": (
-            "BudgetError KwargsError MediaError MessageError PromptError PromptFilesError PrompterError SchemaConflict "
-            "TemplateError"
+            "BudgetError ChatTemplateError KwargsError MediaError MessageError PromptError PromptFilesError "
+            "PrompterError SchemaConflict TemplateError"
         ),
         "agentkit_prompts.examples": "ExampleSelector ExamplesPrompt StaticSelector prepare",
         "agentkit_prompts.explain": "Breakpoint Diff LayerRow LayerTable Why",
         "agentkit_prompts.files": "PromptFolder Reload",
+        "agentkit_prompts.icl.columns": "safe_format",
+        "agentkit_prompts.icl.in_context": "InContext RowPrompt",
+        "agentkit_prompts.icl.prompt_list": "PromptList",
+        "agentkit_prompts.icl.raw_template": "RawPromptTemplate",
+        "agentkit_prompts.icl.reader": "DatasetReader",
+        "agentkit_prompts.icl.retrievers": "RandomSelector WindowSelector",
+        "agentkit_prompts.icl.template": "PromptTemplate",
         "agentkit_prompts.layers": "Layers VolatilityWarning",
         "agentkit_prompts.leaves": "ConversationPrompt KnowledgePrompt MemoPrompt ToolPrompt",
         "agentkit_prompts.text": "TextPrompt UserInputPrompt",

@@ -1,0 +1,170 @@
+"""The class that the LMDeploy document derives templates from: sampling defaults, and three methods to override."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentkit_prompts.chat_templates.base import Capability
+from agentkit_prompts.chat_templates.markers import control_tokens
+from agentkit_prompts.chat_templates.turns import Messages, Tools, read_tools, read_turns
+from agentkit_prompts.engine.values import nearest
+from agentkit_prompts.errors import ChatTemplateError
+
+__all__ = ["BaseTemplate"]
+
+
+class BaseTemplate:
+    """A chat template as the LMDeploy document writes it: a subclass says what a prompt and a conversation look like.
+
+    Fields are class attributes with a type, so a subclass may also just restate them, and every field is a keyword of
+    the constructor. `render`, which the rest of agentkit calls, goes through `messages2prompt`.
+
+    Raises:
+        ChatTemplateError: A keyword that is no field, or a value that is not of its type; names all of them.
+    """
+
+    session_len: int | None = 2048
+    """Tokens of context that the model has; None where that differs between models that share the template."""
+    top_p: float | None = 0.8
+    top_k: int | None = None
+    temperature: float | None = 0.8
+    repetition_penalty: float | None = 1.0
+    capability: Capability | str | None = "chat"
+    stop_words: Sequence[str] | None = None
+    """What ends a reply."""
+
+    marker_fields: tuple[str, ...] = (
+        "system",
+        "eosys",
+        "user",
+        "eoh",
+        "assistant",
+        "eoa",
+        "separator",
+        "tool",
+        "eotool",
+    )
+    """Attributes that hold text put around messages, where a template has them."""
+
+    def __init__(self, **fields: Any) -> None:
+        known = self.fields()
+        problems = [f"unknown field {name!r}{nearest(name, known)}" for name in fields if name not in known]
+        problems += [
+            f"{name}: expected {known[name]}, got {value!r:.80}"
+            for name, value in fields.items()
+            if name in known and not _fits(value, known[name])
+        ]
+        if problems:
+            raise ChatTemplateError(f"{type(self).__name__}: {'; '.join(problems)}")
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+    @classmethod
+    def fields(cls) -> dict[str, str]:
+        """Return the fields of this class and the ones it derives from, each with its type."""
+        found: dict[str, str] = {}
+        for home in reversed(cls.__mro__):
+            found |= {name: str(kind) for name, kind in inspect.get_annotations(home).items() if name[0] != "_"}
+        found.pop("marker_fields")
+        return found
+
+    @property
+    def control_tokens(self) -> tuple[str, ...]:
+        """What only the template may write: stop words, and the markers around messages."""
+        markers = [getattr(self, name, None) for name in self.marker_fields]
+        return control_tokens(self.stop_words or (), [marker for marker in markers if isinstance(marker, str)])
+
+    def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
+        """Return what is sent for one prompt of the user: as it is when the model only completes, else decorated.
+
+        `sequence_start` says whether it opens a conversation; a later one is sent to a server that has the earlier
+        turns in its cache.
+        """
+        if self.capability == "completion":
+            return prompt
+        return self.decorate_prompt(prompt, sequence_start)
+
+    def decorate_prompt(self, prompt: str, sequence_start: bool = True) -> str:
+        """Return the prompt with the markers of the model around it. To override; here the prompt itself."""
+        return prompt
+
+    def messages2prompt(self, messages: str | Messages, sequence_start: bool = True) -> str:
+        """Return the text of a conversation that the model replies to. To override; here it takes one prompt as text.
+
+        A model that only completes has no roles: it is given the texts of a conversation, one line after the other.
+        """
+        if isinstance(messages, str):
+            return self.get_prompt(messages, sequence_start)
+        if self.capability == "completion":
+            return "\n".join(turn["content"] for turn in read_turns(messages, type(self).__name__))
+        raise ChatTemplateError(
+            f"{type(self).__name__}: does not say how a list of messages is written; override messages2prompt"
+        )
+
+    def render(
+        self,
+        messages: Messages,
+        tools: Tools | None = None,
+        add_generation_prompt: bool = True,
+        **kwargs: Any,
+    ) -> str:
+        """Return what `messages2prompt` makes of the conversation; it is given plain dicts of its own.
+
+        Tools are passed on where `messages2prompt` has a parameter of that name, and so is every other keyword;
+        keywords it has no parameter for are for other templates and are left out. Without a parameter
+        `add_generation_prompt` the `assistant` marker at the end is taken off again.
+
+        Raises:
+            ChatTemplateError: The template cannot say this conversation; says why.
+        """
+        name = type(self).__name__
+        takes = inspect.signature(self.messages2prompt).parameters
+        given = {key: value for key, value in kwargs.items() if key in takes}
+        turns = read_turns(messages, name)
+        if not turns:
+            raise ChatTemplateError(f"{name}: there are no messages; a conversation needs at least one")
+        if "tools" in takes:
+            given["tools"] = read_tools(tools, name) if tools else None
+        elif tools or any("tool_calls" in turn or turn["role"] == "tool" for turn in turns):
+            raise ChatTemplateError(f"{name}: its messages2prompt has no parameter `tools`: it cannot say them")
+        if "add_generation_prompt" in takes:
+            given["add_generation_prompt"] = add_generation_prompt
+        try:
+            text = self.messages2prompt([{**turn} for turn in turns], **given)
+        except ChatTemplateError:
+            raise
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}"
+            raise ChatTemplateError(
+                f"{name}: messages2prompt failed with {what}; it was given {len(turns)} messages"
+            ) from error
+        if not isinstance(text, str):
+            raise ChatTemplateError(f"{name}: messages2prompt returned {type(text).__name__}, expected text")
+        if add_generation_prompt or "add_generation_prompt" in takes:
+            return text
+        return self._without_opening(text, turns[-1])
+
+    def _without_opening(self, text: str, last: Mapping[str, Any]) -> str:
+        """Take off the marker that `messages2prompt` put behind the conversation for the model to go on from."""
+        opening = getattr(self, "assistant", "")
+        if not opening or not text.endswith(opening) or last["content"].endswith(opening):
+            raise ChatTemplateError(
+                f"{type(self).__name__}: cannot tell where the conversation ends and the reply starts; "
+                f"give messages2prompt a parameter `add_generation_prompt`"
+            )
+        return text.removesuffix(opening)
+
+
+def _fits(value: object, kind: str) -> bool:
+    """Say whether a value is of the type that a field is annotated with."""
+    if value is None:
+        return "None" in kind
+    if "Sequence[str]" in kind:
+        return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+    if isinstance(value, bool) or "bool" in kind:
+        return isinstance(value, bool) and "bool" in kind
+    if "float" in kind or "int" in kind:
+        return isinstance(value, int) or ("float" in kind and isinstance(value, float))
+    return isinstance(value, str)

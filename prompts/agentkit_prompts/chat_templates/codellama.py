@@ -1,0 +1,58 @@
+"""Code Llama: chat as Llama 2, and three tasks that are not chat."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
+from agentkit_prompts.errors import ChatTemplateError
+
+__all__ = ["CodeLlamaTemplate"]
+
+_SAMPLING = {"chat": (0.95, 0.2), "completion": (0.9, 0.2), "python": (0.9, 0.2), "infilling": (0.9, 0.0)}
+"""Capability -> default `top_p` and `temperature`."""
+_GAP = "<FILL>"
+
+
+class CodeLlamaTemplate(RoleMarkerTemplate):
+    """`capability` is chat, completion, python (both: the prompt as it is) or infilling: one `<FILL>` in the prompt.
+
+    Raises:
+        ChatTemplateError: Another capability, or an infilling prompt without exactly one `<FILL>`.
+    """
+
+    suffix_first: bool = False
+    """Whether an infilling prompt names what follows the gap before what precedes it."""
+
+    infilling_tokens: ClassVar[tuple[str, ...]] = ("<PRE>", "<SUF>", "<MID>", "<EOT>")
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        capability = str(self.capability)
+        if capability not in _SAMPLING:
+            raise ChatTemplateError(
+                f"{type(self).__name__}: capability {capability!r} is not one of {', '.join(sorted(_SAMPLING))}"
+            )
+        top_p, temperature = _SAMPLING[capability]
+        self.top_p = fields.get("top_p", top_p)
+        self.temperature = fields.get("temperature", temperature)
+        if capability == "infilling" and self.stop_words is None:
+            self.stop_words = ("<EOT>",)
+
+    @property
+    def control_tokens(self) -> tuple[str, ...]:
+        """The markers of the chat, and the tokens of an infilling prompt."""
+        return tuple(dict.fromkeys((*super().control_tokens, *self.infilling_tokens)))
+
+    def decorate_prompt(self, prompt: str, sequence_start: bool = True) -> str:
+        """Return the prompt in the form of the capability."""
+        if self.capability == "python":
+            return prompt
+        if self.capability != "infilling":
+            return super().decorate_prompt(prompt, sequence_start)
+        if prompt.count(_GAP) != 1:
+            raise ChatTemplateError(
+                f"{type(self).__name__}: an infilling prompt marks the gap with one {_GAP}, got {prompt.count(_GAP)}"
+            )
+        before, after = prompt.split(_GAP)
+        return f"<PRE> <SUF>{after} <MID> {before}" if self.suffix_first else f"<PRE> {before} <SUF>{after} <MID>"

@@ -1,0 +1,66 @@
+"""Qwen2.5, QwQ and Qwen3: tools are listed in the system message, results come as blocks of a user message."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import ClassVar
+
+from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task
+from agentkit_prompts.chat_templates.turns import Turn, calls_of, json_text
+
+__all__ = ["Qwen25Template"]
+
+
+class Qwen25Template(RoleMarkerTemplate):
+    """Every message ends with `eosys`. A reply is always opened anew: no message is left open.
+
+    Neighbouring tool messages share one user message. Without tools, LMDeploy leaves out a leading system message
+    that does not open a sequence, and so does `messages2prompt`.
+    """
+
+    tools: str = ""
+    eotools: str = ""
+
+    says_tools: ClassVar[bool] = True
+    block_tokens: ClassVar[tuple[str, ...]] = (
+        *("<tools>", "</tools>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"),
+    )
+
+    @property
+    def control_tokens(self) -> tuple[str, ...]:
+        """The markers, and the tags around tools, calls and results."""
+        return tuple(dict.fromkeys((*super().control_tokens, *self.block_tokens)))
+
+    def write(self, turns: list[Turn], task: Task) -> str:
+        """Return the text of the turns."""
+        leads = bool(turns) and turns[0]["role"] == "system"
+        parts = [self.bos] if task.sequence_start or self.bos_always else []
+        system = turns[0]["content"] if leads else self.meta_instruction
+        if task.tools:
+            said = [f'{self.separator}{{"type": "function", "function": {json_text(tool)}}}' for tool in task.tools]
+            parts += (self.system, system or "", self.tools, *said, self.eotools, self.eosys)
+        elif system is not None and task.sequence_start:
+            parts += (self.system, system, self.eosys)
+        for is_tool, group in groupby(turns[leads:], lambda turn: turn["role"] == "tool"):
+            if is_tool:
+                parts += self._results(list(group))
+            else:
+                for turn in group:
+                    parts += (getattr(self, turn["role"]), turn["content"], *self._calls(turn, task), self.eosys)
+        if task.add_generation_prompt:
+            parts += (self.assistant, self._reply_start(task))
+        return "".join(parts)
+
+    def _results(self, turns: list[Turn]) -> list[str]:
+        line = self.separator
+        blocks = [f"{line}<tool_response>{line}{turn['content']}{line}</tool_response>" for turn in turns]
+        return [self.user.strip(), *blocks, self.eosys]
+
+    def _calls(self, turn: Turn, task: Task) -> list[str]:
+        line = self.separator
+        first = "" if task.strict and not turn["content"] else line  # the model was trained on one line break here
+        return [
+            f"{line if index else first}<tool_call>{line}"
+            f"{json_text({'name': name, 'arguments': arguments})}{line}</tool_call>"
+            for index, (name, arguments) in enumerate(calls_of(turn))
+        ]

@@ -1,0 +1,248 @@
+"""The chat template of most models: a marker before and one after each message, as LMDeploy describes its models.
+
+`messages2prompt` writes what LMDeploy writes, also where that leaves something out. `render` leaves nothing out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+from agentkit_prompts.chat_templates.base_template import BaseTemplate
+from agentkit_prompts.chat_templates.markers import control_tokens
+from agentkit_prompts.chat_templates.turns import Messages, Tools, Turn, read_tools, read_turns
+from agentkit_prompts.errors import ChatTemplateError
+
+__all__ = ["RoleMarkerTemplate", "Task"]
+
+
+class Task:
+    """What is asked of a template beside the messages."""
+
+    __slots__ = ("add_generation_prompt", "enable_thinking", "sequence_start", "strict", "tools")
+
+    def __init__(
+        self,
+        tools: list[dict[str, Any]] | None,
+        *,
+        sequence_start: bool = True,
+        add_generation_prompt: bool = True,
+        enable_thinking: bool | None = None,
+        strict: bool,
+    ) -> None:
+        self.tools = tools
+        self.sequence_start = sequence_start
+        self.add_generation_prompt = add_generation_prompt
+        self.enable_thinking = enable_thinking
+        self.strict = strict
+        """Whether nothing may be left out; otherwise what LMDeploy leaves out is left out."""
+
+
+class RoleMarkerTemplate(BaseTemplate):
+    """A template that is fields only. The built-in models are subclasses made of rows of data.
+
+    A message is written as the marker of its role, its text, and the end of its role: `system` and `eosys`, `user`
+    and `eoh`, `assistant` and `eoa` with `separator` behind it, `tool` and `eotool`. A conversation without a system
+    message starts with `meta_instruction` as one, if there is any. When the last message is the assistant's, the
+    model goes on with it: it is left open.
+    """
+
+    session_len: int | None = None
+    system: str = ""
+    meta_instruction: str | None = ""
+    """The system message of a conversation that has none; None for no system message, "" for an empty one."""
+    eosys: str = ""
+    user: str = ""
+    eoh: str = ""
+    assistant: str = ""
+    eoa: str = ""
+    separator: str = ""
+    """Stands behind a turn of the assistant, before the next turn."""
+    tool: str = ""
+    eotool: str = ""
+    bos: str = ""
+    """Opens a sequence."""
+    bos_always: bool = False
+    """Whether a list of messages starts with `bos` also when it does not open a sequence."""
+    trim_opening: Literal["", "chat", "always"] = ""
+    """Whether the marker that opens the reply is written without its last character: in `get_prompt` with the
+    capability `chat`, or with any."""
+    reply_start: str = ""
+    """Stands behind the marker that opens the reply to a list of messages, such as `<think>`."""
+    reply_start_when: Literal["always", "sequence_start", "thinking", "not thinking"] = "always"
+    special_tokens: Sequence[str] = ()
+    """Tokens that mean something to the model beside stop words and markers, such as bos and eos."""
+
+    roles: ClassVar[tuple[str, ...]] = ("system", "user", "assistant", "tool")
+    says_tools: ClassVar[bool] = False
+    """Whether there is a place for tools and tool calls."""
+
+    @property
+    def control_tokens(self) -> tuple[str, ...]:
+        """What only the template may write: stop words, special tokens, and the markers around messages."""
+        tokens = [*(self.stop_words or ()), self.bos, *self.special_tokens]
+        return control_tokens(tokens, [getattr(self, name) for name in (*self.marker_fields, "bos", "reply_start")])
+
+    def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
+        """Return what is sent for one prompt of the user: as it is when the model only completes, else decorated."""
+        if self.capability == "completion":
+            return f"{self.bos if sequence_start else ''}{prompt}"
+        return self.decorate_prompt(prompt, sequence_start)
+
+    def decorate_prompt(self, prompt: str, sequence_start: bool = True) -> str:
+        """Return the prompt as a turn of the user and the marker that opens the reply.
+
+        Before it stands the system message when it opens a sequence, and the separator of turns when it does not.
+        """
+        trims = self.trim_opening == "always" or (self.trim_opening == "chat" and self.capability == "chat")
+        turn = f"{self.user}{prompt}{self.eoh}{self.assistant[:-1] if trims else self.assistant}"
+        if not sequence_start:
+            return f"{self.separator}{turn}"
+        if self.meta_instruction is None:
+            return f"{self.bos}{turn}"
+        return f"{self.bos}{self.system}{self.meta_instruction}{self.eosys}{turn}"
+
+    def messages2prompt(
+        self,
+        messages: str | Messages,
+        sequence_start: bool = True,
+        tools: Tools | None = None,
+        enable_thinking: bool | None = None,
+        **kwargs: Any,
+    ) -> str:
+        """Return the text of a conversation, byte for byte as LMDeploy writes it.
+
+        That leaves out what its templates have no place for: tools where `says_tools` is false, and of a list of
+        content parts all but the first text. `render` says all of it or raises.
+
+        Raises:
+            ChatTemplateError: A role is unknown, or a message cannot be read.
+        """
+        if isinstance(messages, str):
+            return self.get_prompt(messages, sequence_start)
+        name = type(self).__name__
+        turns = read_turns(messages, name, self.roles, first_text=True)
+        task = Task(
+            None if tools is None else read_tools(tools, name),
+            sequence_start=sequence_start,
+            enable_thinking=enable_thinking,
+            strict=False,
+        )
+        return self.write(turns, task)
+
+    def render(
+        self,
+        messages: Messages,
+        tools: Tools | None = None,
+        add_generation_prompt: bool = True,
+        enable_thinking: bool | None = None,
+        **kwargs: Any,
+    ) -> str:
+        """Return the text of the whole conversation; with `add_generation_prompt` it ends where the reply begins.
+
+        Without it the text ends where the last message does. Keywords it does not know are for other templates.
+
+        Raises:
+            ChatTemplateError: The template has no way to say this; names every message or tool at fault.
+        """
+        if type(self).messages2prompt is not RoleMarkerTemplate.messages2prompt:  # a subclass has its own
+            return super().render(messages, tools, add_generation_prompt, enable_thinking=enable_thinking, **kwargs)
+        name = type(self).__name__
+        turns = read_turns(messages, name, self.roles)
+        if not turns:
+            raise ChatTemplateError(f"{name}: there are no messages; a conversation needs at least one")
+        task = Task(
+            read_tools(tools, name) if tools else None,
+            add_generation_prompt=add_generation_prompt,
+            enable_thinking=enable_thinking,
+            strict=True,
+        )
+        if problems := self.unsayable(turns, task):
+            raise ChatTemplateError(f"{name}: {'; '.join(problems)}")
+        return self.write(turns, task)
+
+    def unsayable(self, turns: list[Turn], task: Task) -> list[str]:
+        """Return what of this the template has no place for."""
+        problems = []
+        if not self.says_tools:
+            if task.tools:
+                problems.append(f"has no way to say tools; {_sayers()} can, or put them in the prompt with ToolPrompt")
+            problems += [
+                f"messages[{index}]: has no way to say tool calls; {_sayers()} can"
+                for index, turn in enumerate(turns)
+                if "tool_calls" in turn
+            ]
+            if not self.tool and not self.eotool:
+                problems += [
+                    f"messages[{index}]: has no marker for what a tool returned; {_sayers()} have one, or set `tool`"
+                    for index, turn in enumerate(turns)
+                    if turn["role"] == "tool"
+                ]
+        return problems
+
+    def markers(self) -> dict[str, tuple[str, str]]:
+        """Return what stands before and behind a message of each role."""
+        return {
+            "system": (self.system, self.eosys),
+            "user": (self.user, self.eoh),
+            "assistant": (self.assistant, self.eoa + self.separator),
+            "tool": (self.tool, self.eotool),
+        }
+
+    def opening(self, turns: list[Turn], task: Task) -> str:
+        """Return what stands before the messages."""
+        bos = self.bos if task.sequence_start or self.bos_always else ""
+        if self.meta_instruction is None or not task.sequence_start or not turns or turns[0]["role"] == "system":
+            return bos
+        return f"{bos}{self.system}{self.meta_instruction}{self.eosys}"
+
+    def pieces(self, turns: list[Turn], task: Task) -> list[str]:
+        """Return three pieces of text for each message: what stands before it, itself, and what stands behind."""
+        markers = self.markers()
+        pieces: list[str] = []
+        for turn in turns:
+            begin, end = markers[turn["role"]]
+            pieces += (begin, turn["content"], end)
+        return pieces
+
+    def write(self, turns: list[Turn], task: Task) -> str:
+        """Return the text of the turns."""
+        pieces = [self.opening(turns, task), *self.pieces(turns, task)]
+        if task.strict:
+            _set_apart(pieces, said_first=self.meta_instruction or "", end=self.eosys)
+        if turns and turns[-1]["role"] == "assistant":
+            if not task.add_generation_prompt:
+                pieces[-1] = pieces[-1].removesuffix(self.separator)
+            elif pieces[-1] or task.strict:
+                pieces[-1] = ""
+                if not task.strict and self.reply_start_when == "sequence_start":
+                    pieces.append(self._reply_start(task))
+                return "".join(pieces)
+        if task.add_generation_prompt:
+            pieces += (self.assistant[:-1] if self.trim_opening else self.assistant, self._reply_start(task))
+        return "".join(pieces)
+
+    def _reply_start(self, task: Task) -> str:
+        when = self.reply_start_when
+        if when == "always" or (when == "sequence_start" and task.sequence_start):
+            return self.reply_start
+        thinks = task.enable_thinking is not False
+        return self.reply_start if when == ("thinking" if thinks else "not thinking") else ""
+
+
+def _set_apart(pieces: list[str], said_first: str, end: str) -> None:
+    """Put a line break between two messages that have no marker between them.
+
+    `pieces` is the opening, then three for each message. `said_first` is the default system message, `end` its end.
+    """
+    if said_first and not end and not pieces[1] and pieces[0].endswith(said_first):
+        pieces[0] += "\n"
+    for index in range(3, len(pieces) - 1, 3):
+        if not pieces[index] and not pieces[index + 1]:
+            pieces[index] = "\n"
+
+
+def _sayers() -> str:
+    from agentkit_prompts.chat_templates.builtin import builtin_templates
+
+    return ", ".join(name for name, template in builtin_templates().items() if template.says_tools)

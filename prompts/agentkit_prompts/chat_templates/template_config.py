@@ -1,0 +1,101 @@
+"""A chat template in a file: fields that override those of a registered template, or make a new one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from agentkit_prompts.chat_templates.base import Capability, ChatTemplate
+from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES, ChatTemplateRegistry
+from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
+from agentkit_prompts.engine.values import nearest
+from agentkit_prompts.errors import ChatTemplateError
+
+__all__ = ["ChatTemplateConfig"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTemplateConfig:
+    """The JSON file that LMDeploy takes for a chat template.
+
+    `model_name` is a registered template, whose fields the given ones (all that are not None) override, or a name of
+    your own for a template of role markers; that one is not registered, and needs `user` or `assistant`.
+    """
+
+    model_name: str | None = None
+    system: str | None = None
+    meta_instruction: str | None = None
+    eosys: str | None = None
+    user: str | None = None
+    eoh: str | None = None
+    assistant: str | None = None
+    eoa: str | None = None
+    tool: str | None = None
+    eotool: str | None = None
+    separator: str | None = None
+    capability: Capability | str | None = None
+    stop_words: list[str] | None = None
+
+    @classmethod
+    def from_json(cls, source: str | PathLike[str]) -> ChatTemplateConfig:
+        """Read a file, or JSON text.
+
+        Raises:
+            ChatTemplateError: There is no such file, or it holds no JSON object of these fields.
+        """
+        text, where = _read(source)
+        try:
+            data: Any = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ChatTemplateError(f"{where}: is not JSON ({error})") from error
+        if not isinstance(data, dict):
+            raise ChatTemplateError(f"{where}: expected a JSON object, got {type(data).__name__}")
+        known = [field.name for field in fields(cls)]
+        unknown = [f"unknown field {name!r}{nearest(name, known)}" for name in data if name not in known]
+        wrong = [
+            f"{name}: expected text, got {type(value).__name__}"
+            for name, value in data.items()
+            if name in known and name != "stop_words" and value is not None and not isinstance(value, str)
+        ]
+        if unknown or wrong:
+            raise ChatTemplateError(f"{where}: {'; '.join(unknown + wrong)}")
+        return cls(**data)
+
+    def to_json(self, path: str | PathLike[str] | None = None) -> str:
+        """Return the fields as JSON text, None as null; with `path` also write it there."""
+        text = json.dumps(asdict(self), ensure_ascii=False, indent=4)
+        if path is not None:
+            Path(path).write_text(text, "utf-8")
+        return text
+
+    def chat_template(self, registry: ChatTemplateRegistry = CHAT_TEMPLATES) -> ChatTemplate:
+        """Make the template.
+
+        Raises:
+            ChatTemplateError: The name is unknown and neither `user` nor `assistant` is given, or the template has no
+                such field.
+        """
+        given = {name: value for name, value in asdict(self).items() if value is not None and name != "model_name"}
+        if self.model_name is not None and self.model_name in registry:
+            return registry.get(self.model_name)(**given)
+        if self.user is None and self.assistant is None:
+            raise ChatTemplateError(
+                f"model_name {self.model_name!r} is no registered template{nearest(str(self.model_name), registry)}. "
+                f"A new template needs the markers `user` and `assistant`"
+            )
+        return RoleMarkerTemplate(**given)
+
+
+def _read(source: str | PathLike[str]) -> tuple[str, str]:
+    """Return the text, and what to call it in an error. Text that opens a brace is JSON, other text is a path."""
+    if isinstance(source, str) and source.lstrip().startswith("{"):
+        return source, "the JSON text"
+    try:
+        return Path(source).read_text("utf-8-sig"), str(source)
+    except (OSError, ValueError, TypeError) as error:
+        raise ChatTemplateError(
+            f"{str(source)[:200]!r}: cannot be read ({error}); give a path or a JSON object as text"
+        ) from error
