@@ -1,15 +1,18 @@
-"""Columns of a row put where a template names them in braces, in one pass: what a column says is never read again."""
+"""Columns of a row put where a text names them in braces, in one pass: what a column says is never read again."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentkit_prompts.errors import InContextError
 
-__all__ = ["pieces_of", "safe_format", "text_of"]
+__all__ = ["Slots", "Tokens", "safe_format", "slots"]
+
+Tokens = tuple[tuple[str, str], ...]
+"""Other spellings of a column: (token in the text, name of the column)."""
 
 
 def safe_format(text: str, row: Mapping[str, Any] | None = None, /, **columns: Any) -> str:
@@ -26,45 +29,60 @@ def safe_format(text: str, row: Mapping[str, Any] | None = None, /, **columns: A
     Raises:
         InContextError: A column has no name that could stand in braces, or its value cannot become text.
     """
-    values = {**(row or {}), **columns} if columns else row or {}
-    pieces = pieces_of(text, tuple(values))
-    if len(pieces) == 1:
-        return pieces[0]
-    filled = list(pieces)
-    for place in range(1, len(filled), 2):
-        value = values[filled[place]]
-        filled[place] = value if type(value) is str else text_of(filled[place], value)
-    return "".join(filled)
+    values = {**(row or {}), **columns}
+    return slots(text, tuple(values)).fill(values)
+
+
+class Slots(NamedTuple):
+    """A text cut open where columns go."""
+
+    text: str
+    """As a `%` format; the text itself when no column goes into it."""
+    names: tuple[str, ...]
+    """The columns, in order, as often as they are used."""
+
+    def fill(self, row: Mapping[str, Any]) -> str:
+        """Return the text with the columns of `row`.
+
+        Raises:
+            InContextError: A value cannot become text.
+        """
+        if not self.names:
+            return self.text
+        try:
+            return self.text % tuple([row[name] for name in self.names])
+        except Exception as error:
+            raise _no_text(row, self.names, error) from error
 
 
 @lru_cache(1024)
-def pieces_of(text: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Cut `text` at the placeholders of these names: text, name, text, name, ..., text."""
-    pattern = _pattern(names)
-    return tuple(pattern.split(text)) if pattern is not None else (text,)
-
-
-def text_of(name: str, value: object) -> str:
-    """Return the text of a column's value.
-
-    Raises:
-        InContextError: It has none.
-    """
-    try:
-        return str(value)
-    except Exception as error:
-        raise InContextError(
-            f"column {name!r}: a {type(value).__name__} that cannot become text ({type(error).__name__}: {error}); "
-            "give a string, or a value whose str() works"
-        ) from error
+def slots(text: str, names: tuple[str, ...], tokens: Tokens = ()) -> Slots:
+    """Cut `text` where it says `{name}` for one of these names, or a token that stands for one."""
+    pattern, columns = _pattern(names, tokens)
+    pieces = pattern.split(text) if pattern is not None else [text]
+    if len(pieces) == 1:
+        return Slots(text, ())
+    format_ = "%s".join([piece.replace("%", "%%") for piece in pieces[::2]])
+    return Slots(format_, tuple([columns[piece] for piece in pieces[1::2]]))
 
 
 @lru_cache(256)
-def _pattern(names: tuple[str, ...]) -> re.Pattern[str] | None:
+def _pattern(names: tuple[str, ...], tokens: Tokens) -> tuple[re.Pattern[str] | None, Mapping[str, str]]:
     odd = [repr(name)[:80] for name in names if not isinstance(name, str)]
     if odd:
         raise InContextError(f"names of columns must be strings, got {', '.join(odd)}")
-    if not names:
-        return None
-    longest_first = sorted(names, key=len, reverse=True)
-    return re.compile(r"\{(" + "|".join(map(re.escape, longest_first)) + r")\}")
+    columns = {f"{{{name}}}": name for name in names}
+    columns.update({token: name for token, name in tokens if name in names})
+    longest_first = sorted(columns, key=len, reverse=True)
+    return re.compile(f"({'|'.join(map(re.escape, longest_first))})") if columns else None, columns
+
+
+def _no_text(row: Mapping[str, Any], names: tuple[str, ...], error: Exception) -> InContextError:
+    found = []
+    for name in dict.fromkeys(names):
+        try:
+            str(row[name])
+        except Exception as reason:
+            found.append(f"{name!r} holds a {type(row[name]).__name__} ({type(reason).__name__}: {reason})")
+    listed = "; ".join(found) or f"{type(error).__name__}: {error}"
+    return InContextError(f"columns that cannot become text: {listed}; give strings, or values whose str() works")
