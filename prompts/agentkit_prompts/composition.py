@@ -10,7 +10,7 @@ from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.budget import Budget
 from agentkit_prompts.context import PromptContext, ToolSpec
 from agentkit_prompts.conversation import Conversation
-from agentkit_prompts.errors import BudgetError
+from agentkit_prompts.errors import BudgetError, ChatTemplateError
 from agentkit_prompts.messages import Message
 from agentkit_prompts.origins import Join
 from agentkit_prompts.parts import Media, Part, Text, neutralise_markers
@@ -23,6 +23,8 @@ from agentkit_prompts.template import MediaTable, media_table
 from agentkit_prompts.tokens import MESSAGE_OVERHEAD, TokenCounter, message_tokens, schema_tokens, tool_tokens
 
 if TYPE_CHECKING:
+    from agentkit_prompts.chat_templates.base import ChatTemplate
+    from agentkit_prompts.chat_templates.taint import Policy
     from agentkit_prompts.explain import Breakpoint, Diff, LayerTable, Trim, Why
     from agentkit_prompts.layers import Layers
 
@@ -339,9 +341,40 @@ class Composition:
 
         return sample(self, reply)
 
-    def to_text(self) -> str:
-        """Return everything as one string with plain roles."""
-        return plain_text(self)
+    def to_text(
+        self,
+        chat_template: ChatTemplate | None = None,
+        *,
+        control_tokens: Policy = "escape",
+        add_generation_prompt: bool = True,
+        **kwargs: Any,
+    ) -> str:
+        """Return everything as one string: with plain roles, or as the chat template of a local model writes it.
+
+        Args:
+            chat_template: How the model wants to hear a conversation. Without one the other arguments say nothing.
+            control_tokens: What happens where untrusted text would form one of the template's control tokens: `escape`
+                puts a zero-width space behind its first character, `reject` raises, `allow` lets it through.
+            add_generation_prompt: Whether the text ends where the model's reply begins.
+            kwargs: Anything else the template reads, such as `enable_thinking`. `documents` are untrusted.
+
+        Raises:
+            ChatTemplateError: The template cannot say this conversation.
+            ControlTokenError: What is rejected: names every token, and where it is from.
+        """
+        if chat_template is None:
+            if kwargs:
+                raise ChatTemplateError(f"to_text: {', '.join(kwargs)}: only a chat template reads these, pass one")
+            return plain_text(self)
+        from agentkit_prompts.targets.chat_text import chat_text
+
+        return chat_text(
+            self,
+            chat_template,
+            control_tokens=control_tokens,
+            add_generation_prompt=add_generation_prompt,
+            **kwargs,
+        )
 
     def __repr__(self) -> str:
         return f"Composition({len(self.messages)} messages, {self.tokens} tokens by {self.counter.name})"
