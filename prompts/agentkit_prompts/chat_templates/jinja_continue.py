@@ -1,0 +1,57 @@
+"""A conversation whose last message is left open, for the model to go on with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agentkit_prompts.chat_templates.normalise import REASONING
+from agentkit_prompts.errors import ChatTemplateError
+
+__all__ = ["render_open"]
+
+_TAG = "THE-FINAL-MESSAGE-GOES-ON-HERE"
+_SPACE = " "
+"""Behind the tag, to see whether the template strips what it prints."""
+
+
+def render_open(
+    messages: Sequence[dict[str, Any]], field: str, render: Callable[[Sequence[dict[str, Any]]], str]
+) -> str:
+    """Return the text up to the end of the last message's `field`, without what the template writes behind it.
+
+    Raises:
+        ChatTemplateError: The last message has no such text, or the template does not print it.
+    """
+    if not messages:
+        raise ChatTemplateError("continue_final_message: there is no message to continue")
+    final = dict(messages[-1])
+    text = final.get(field)
+    if isinstance(text, list | tuple):
+        text, final[field] = _open_parts(text)
+    elif isinstance(text, str):
+        names = [name for name in REASONING if final.get(name) == text] if field in REASONING else [field]
+        final |= dict.fromkeys(names, text + _TAG + _SPACE)
+    if not isinstance(text, str):
+        raise ChatTemplateError(
+            f"continue_final_message: messages[{len(messages) - 1}] has no text in {field!r} to continue"
+        )
+    rendered = render([*messages[:-1], final])
+    end = rendered.rfind(_TAG)
+    if end < 0 or text.strip() not in rendered:
+        raise ChatTemplateError(
+            f"continue_final_message: the template does not print {field!r} of messages[{len(messages) - 1}] as it is, "
+            "so there is nothing to continue from"
+        )
+    open_text = rendered[:end]
+    return open_text if rendered.startswith(_SPACE, end + len(_TAG)) else open_text.rstrip()
+
+
+def _open_parts(parts: Sequence[Any]) -> tuple[str | None, list[Any]]:
+    opened = list(parts)
+    for index in reversed(range(len(opened))):
+        part = opened[index]
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            opened[index] = {**part, "text": part["text"] + _TAG + _SPACE}
+            return part["text"], opened
+    return None, opened

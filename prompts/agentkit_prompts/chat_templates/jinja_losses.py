@@ -1,0 +1,88 @@
+"""What a rendered conversation does not hold of what it was made from: nothing is lost without a word."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agentkit_prompts.errors import ChatTemplateError
+
+__all__ = ["losses"]
+
+_THOUGHT = "</think>"
+
+
+def losses(
+    messages: Sequence[dict[str, Any]],
+    tools: Sequence[dict[str, Any]] | None,
+    text: str,
+    again: Callable[[Sequence[dict[str, Any]]], str],
+) -> list[str]:
+    """Return what the text lacks: messages, tool calls, tools, media; what models thought may be left out.
+
+    A message that is not in the text word for word may have been rewritten by the template, so the conversation is
+    rendered `again` with one plain word in its place: a message is lost when that word does not come out either.
+    """
+    absent: list[int] = []
+    found: list[str] = []
+    at = 0
+    media = False
+    for index, message in enumerate(messages):
+        content = message.get("content")
+        if type(content) is list:
+            media = media or any(part.get("type", "text") != "text" for part in content)
+        for said in _texts(message, content):
+            place = text.find(said, at)
+            if place >= 0:
+                at = place + len(said)
+            elif said not in text and json.dumps(said, ensure_ascii=False)[1:-1] not in text:
+                absent.append(index)
+        for call in message.get("tool_calls") or ():
+            name = str(call["function"]["name"])
+            if name not in text:
+                found.append(f"messages[{index}]: the tool call {name!r}")
+    for tool in tools or ():
+        name = str(tool.get("function", tool).get("name", ""))
+        if name and name not in text:
+            found.append(f"the tool {name!r}")
+    if absent:
+        found += _dropped(messages, absent, again)
+    if media and again([_without_media(message) for message in messages]) == text:
+        found.append("the media of the messages")
+    return found
+
+
+def _texts(message: dict[str, Any], content: Any) -> list[str]:
+    if type(content) is str:
+        said = content.rpartition(_THOUGHT)[2] if message["role"] == "assistant" else content
+        said = said.strip()
+        return [said] if said else []
+    return [part["text"].strip() for part in content if part.get("text")]
+
+
+def _dropped(
+    messages: Sequence[dict[str, Any]], absent: list[int], again: Callable[[Sequence[dict[str, Any]]], str]
+) -> list[str]:
+    replaced = list(messages)
+    for index in absent:
+        word: Any = f"probeword{index}probeword"
+        if type(messages[index]["content"]) is list:
+            word = [{"type": "text", "text": word}]
+        replaced[index] = {**messages[index], "content": word}
+    try:
+        text = again(replaced)
+    except ChatTemplateError:
+        return []  # the template reads the content, or it would not mind the word
+    return [
+        f"messages[{index}]: what the {messages[index]['role']} says"
+        for index in dict.fromkeys(absent)
+        if f"probeword{index}probeword" not in text
+    ]
+
+
+def _without_media(message: dict[str, Any]) -> dict[str, Any]:
+    content = message["content"]
+    if type(content) is not list:
+        return message
+    return {**message, "content": [part for part in content if part.get("type", "text") == "text"]}

@@ -1,0 +1,272 @@
+"""What a chat template is given: plain JSON data, in the shapes that this template understands.
+
+`plain` is what `transformers` does to its inputs; `Normaliser` brings what people send into the form a template wants.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, Literal
+
+from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.items import ToolSpec
+from agentkit_prompts.messages import Message
+from agentkit_prompts.parts import Part, Text
+
+__all__ = ["REASONING", "Form", "as_mappings", "as_tools", "normalised", "plain", "with_reasoning"]
+
+REASONING = ("reasoning_content", "thinking", "reasoning")
+"""Names of what a model thought before it answered; a template reads one of them, senders use any."""
+
+Form = Literal["text", "parts", "any", "object"]
+"""What a template wants: content as text or parts, arguments as text or an object; `any` takes both."""
+
+
+def plain(value: Any) -> Any:
+    """Return `value` rebuilt from plain JSON types; what is none of them becomes a placeholder with its type's name."""
+    kind = type(value)
+    if kind is str or value is None or kind is bool or kind is int or kind is float:
+        return value
+    if isinstance(value, Mapping):
+        return {plain(key): plain(item) for key, item in value.items()}
+    if kind is list:
+        return [plain(item) for item in value]
+    for base in (str, int, float):
+        if isinstance(value, base):
+            return getattr(base, f"__{base.__name__}__")(value)
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(plain(item) for item in value)
+    if isinstance(value, Message):
+        return plain(_message(value))
+    if isinstance(value, ToolSpec):
+        return plain(_tool(value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if callable(dump := getattr(value, "model_dump", None)) and not isinstance(value, type):
+        return plain(dump())
+    if kind.__module__ == "numpy" and callable(item := getattr(value, "item", None)) and not hasattr(value, "__len__"):
+        return plain(item())
+    return f"<{kind.__name__}>"
+
+
+def with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message whose reasoning has every name that templates read it under."""
+    found = next((message[name] for name in REASONING if message.get(name) is not None), None)
+    if found is None:
+        return message
+    return {"thinking": found, **message, "reasoning_content": found}
+
+
+def as_mappings(messages: object) -> list[dict[str, Any]]:
+    """Return messages as plain dictionaries of their own.
+
+    Raises:
+        ChatTemplateError: They are not a list of messages; names every entry that is none.
+    """
+    given = _entries(messages, "messages")
+    made = [plain(message) for message in given]
+    _refuse(
+        f"messages[{index}] is a {type(given[index]).__name__}, expected a Message or a mapping with role and content"
+        for index, message in enumerate(made)
+        if type(message) is not dict
+    )
+    return [with_reasoning(message) for message in made]
+
+
+def as_tools(tools: object) -> list[dict[str, Any]] | None:
+    """Return tools as plain dictionaries of their own, in the form of a chat-completions request.
+
+    Raises:
+        ChatTemplateError: One is neither a tool spec nor a mapping that JSON can say.
+    """
+    if tools is None:
+        return None
+    given = _entries(tools, "tools")
+    problems: list[str] = []
+    for index, tool in enumerate(given):
+        if not isinstance(tool, Mapping | ToolSpec):
+            problems.append(f"tools[{index}] is a {type(tool).__name__}, expected a ToolSpec or a JSON Schema mapping")
+        elif isinstance(tool, Mapping):
+            problems += _not_json(tool, f"tools[{index}]")
+    _refuse(problems)
+    return [plain(tool) for tool in given]
+
+
+def _entries(value: object, what: str) -> Sequence[Any]:
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise ChatTemplateError(f"{what}: expected a list, got {type(value).__name__}")
+    return value if isinstance(value, list | tuple) else list(value)
+
+
+def _refuse(problems: Iterable[str]) -> None:
+    if found := list(problems):
+        raise ChatTemplateError("; ".join(found))
+
+
+def _not_json(value: Any, where: str) -> list[str]:
+    if value is None or isinstance(value, str | int | float):
+        return []
+    if isinstance(value, Mapping):
+        wrong = [f"{where} has the key {key!r}, which is not text" for key in value if not isinstance(key, str)]
+        return wrong + [one for key, item in value.items() for one in _not_json(item, f"{where}.{key}")]
+    if isinstance(value, list | tuple):
+        return [one for index, item in enumerate(value) for one in _not_json(item, f"{where}[{index}]")]
+    return [f"{where} is a {type(value).__name__}, which JSON cannot say"]
+
+
+def _message(message: Message) -> dict[str, Any]:
+    made: dict[str, Any] = {"role": message.role, "content": message.content}
+    if type(message.content) is tuple:
+        made["content"] = [_part(part) for part in message.content]
+    if message.tool_calls:
+        made["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        made["tool_call_id"] = message.tool_call_id
+    if message.name:
+        made["name"] = message.name
+    return made
+
+
+def _part(part: Part) -> dict[str, str]:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    if part.kind == "file":
+        return {"type": "text", "text": part.alt}  # no template has a place for files
+    return {"type": part.kind, "alt": part.alt}
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    made = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": {**made, "strict": True} if tool.strict else made}
+
+
+def normalised(
+    messages: list[dict[str, Any]], content: Callable[[str, str], Form], arguments: Callable[[], Form]
+) -> list[dict[str, Any]]:
+    """Return messages in the shapes that a template understands; the ones given are its own to change.
+
+    Null content becomes empty text, other null fields and empty lists of calls go, tool calls get the type and id
+    they lack, and the results of tools the id and name of the call they answer.
+
+    Args:
+        messages: What `as_mappings` made.
+        content: Given a role and the form at hand (`text` or `parts`), tells the form the template wants there.
+        arguments: Tells the form the template wants the arguments of tool calls in.
+
+    Raises:
+        ChatTemplateError: A message has no role, or content that is neither text nor parts. Names all of them.
+    """
+    problems: list[str] = []
+    made: list[dict[str, Any]] = []
+    open_calls: list[tuple[str, str]] = []
+    count = 0
+    for index, message in enumerate(messages):
+        role, text = message.get("role"), message.get("content")
+        if not isinstance(role, str) or not role:
+            problems.append(f"messages[{index}] has no role")
+            continue
+        if None in message.values():
+            message = {key: value for key, value in message.items() if value is not None}
+        if text is None:
+            message = {"role": role, "content": "", **message}
+        elif type(text) is str:
+            if content(role, "text") == "parts":
+                message["content"] = [{"type": "text", "text": text}]
+        elif isinstance(text, list | tuple):
+            problems += _content(message, text, index, content)
+        else:
+            problems.append(f"messages[{index}].content is a {type(text).__name__}, expected text or a list of parts")
+        if "tool_calls" in message:
+            if not message["tool_calls"]:
+                del message["tool_calls"]
+            else:
+                found = _calls(message["tool_calls"], index, count, arguments())
+                problems += found if isinstance(found, list) else []
+                if isinstance(found, tuple):
+                    message["tool_calls"], open_calls = list(found), [_answerable(call) for call in found]
+                    count += len(found)
+        elif role == "tool" and open_calls:
+            _answer(message, open_calls)
+        made.append(message)
+    _refuse(problems)
+    return made
+
+
+def _content(
+    message: dict[str, Any], parts: Sequence[Any], index: int, content: Callable[[str, str], Form]
+) -> list[str]:
+    listed = [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]
+    wrong = [
+        f"messages[{index}].content[{at}] is a {type(part).__name__}, expected text or a part"
+        for at, part in enumerate(listed)
+        if not isinstance(part, dict)
+    ]
+    if not wrong:
+        wants_text = content(message["role"], "parts") == "text"
+        message["content"] = "".join(map(_said, listed)) if wants_text else listed
+    return wrong
+
+
+def _said(part: dict[str, Any]) -> str:
+    for name in ("text", "alt"):
+        if isinstance(part.get(name), str):
+            return str(part[name])
+    return f"[{part.get('type', 'part')}]"
+
+
+def _calls(calls: Any, index: int, count: int, form: Form) -> tuple[dict[str, Any], ...] | list[str]:
+    """Return the calls of a message made whole, or what is wrong with them."""
+    if not isinstance(calls, list | tuple):
+        return [f"messages[{index}].tool_calls is a {type(calls).__name__}, expected a list"]
+    made: list[dict[str, Any]] = []
+    problems: list[str] = []
+    for at, call in enumerate(calls):
+        flat = isinstance(call, dict) and "function" not in call and "name" in call
+        function = call if flat else call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            problems.append(f"messages[{index}].tool_calls[{at}] names no function")
+            continue
+        around = {} if flat else {key: value for key, value in call.items() if value is not None}
+        inside = {key: value for key, value in function.items() if not flat or key in ("name", "arguments")}
+        inside["arguments"] = _arguments(function.get("arguments"), form)
+        name = call.get("id") if flat else around.get("id")
+        # Nine digits: the one form of id that every family of templates accepts.
+        made.append({"id": f"{count + at:09d}", "type": "function", **around, "function": inside})
+        if flat and name is not None:
+            made[-1]["id"] = name
+    return problems or tuple(made)
+
+
+def _arguments(arguments: Any, form: Form) -> Any:
+    if arguments is None or arguments == "":
+        arguments = {}
+    if form == "text" and not isinstance(arguments, str):
+        return json.dumps(arguments, ensure_ascii=False)
+    if form == "object" and isinstance(arguments, str):
+        try:
+            parsed = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return arguments  # as the model wrote it: the template says it, or says why it cannot
+        return parsed if isinstance(parsed, dict) else arguments
+    return arguments
+
+
+def _answerable(call: dict[str, Any]) -> tuple[str, str]:
+    return str(call["id"]), str(call["function"]["name"])
+
+
+def _answer(message: dict[str, Any], calls: list[tuple[str, str]]) -> None:
+    """Say which call a result is of: the one with its id, else the first that is not answered yet."""
+    given = message.get("tool_call_id")
+    found = calls[0] if given is None else next((call for call in calls if call[0] == given), None)
+    if found is not None:
+        calls.remove(found)
+        message.setdefault("tool_call_id", found[0])
+        message.setdefault("name", found[1])
