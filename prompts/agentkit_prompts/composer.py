@@ -14,11 +14,10 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.budget import Budget
-from agentkit_prompts.composition import Composition, Fragment, Section
+from agentkit_prompts.composition import AtOnce, Composition, Fragment, Section
 from agentkit_prompts.context import PromptContext
 from agentkit_prompts.errors import KwargsError, PromptError
 from agentkit_prompts.layers import Layers
-from agentkit_prompts.origins import Later
 from agentkit_prompts.rendered import Rendered
 from agentkit_prompts.schema import JsonSchema
 from agentkit_prompts.tokens import ESTIMATE, TokenCounter
@@ -187,7 +186,7 @@ def _render(block: _Block, ctx: PromptContext, view: Mapping[str, Any], before: 
         else:
             text = prompt.at_once(ctx)
         if text is not None:
-            rendered = Rendered(text, (), Later(prompt, ctx))
+            rendered: Rendered = AtOnce(text, prompt, ctx)
         else:
             try:
                 rendered = prompt.rendered(ctx)

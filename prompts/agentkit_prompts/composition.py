@@ -48,6 +48,25 @@ class Fragment(NamedTuple):
     inputs: tuple[Any, ...] | None
 
 
+class AtOnce(Rendered):
+    """Text that a prompt knew without rendering; rendered when somebody asks where it is from."""
+
+    __slots__ = ("_ctx", "_prompt")
+
+    def __init__(self, text: str, prompt: BasePrompt, ctx: PromptContext) -> None:
+        self.text = text
+        self.media = ()
+        self._prompt = prompt
+        self._ctx = ctx
+        self._count = self.wire = self.roleless = None
+
+    is_vouched_for = False
+
+    def segments(self, prompt: str = "") -> Iterator[Segment]:
+        """Yield the text in order, cut where its origin changes."""
+        return self._prompt.rendered(self._ctx).segments(prompt)
+
+
 class Section(Rendered):
     """The rendering of one message: its fragments, with blank lines between those that say something."""
 
@@ -56,12 +75,15 @@ class Section(Rendered):
     def __init__(self, fragments: Sequence[Fragment], label: str) -> None:
         self.fragments = fragments
         self.label = label
-        shown = [fragment.rendered for fragment in fragments if fragment.rendered.text]
-        self.text = SEPARATOR.join([rendered.text for rendered in shown])
-        self.media = ()
-        for rendered in shown:
-            if rendered.media:
-                self.media += rendered.media
+        texts: list[str] = []
+        media: tuple[Media, ...] = ()
+        for _, _, rendered, _ in fragments:
+            if rendered.text:
+                texts.append(rendered.text)
+                if rendered.media:
+                    media += rendered.media
+        self.text = SEPARATOR.join(texts)
+        self.media = media
         self._count = self.wire = self.roleless = None
 
     def segments(self, prompt: str = "") -> Iterator[Segment]:

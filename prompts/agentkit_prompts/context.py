@@ -148,19 +148,26 @@ class UserInput(BaseModel):
     )
     """Structured data that came with the input, such as a project root; read-only. See `additional_kwargs_schema`."""
 
-    def __init__(self, input: str | Iterable[str | Part] = "", /, **data: Any) -> None:
-        text = data.get("input", input)
-        kwargs = data.get("additional_kwargs")
-        usual = type(text) is str and len(data) == ("input" in data) + (type(kwargs) is dict)
+    def __init__(
+        self,
+        input: str | Iterable[str | Part] = "",
+        /,
+        additional_kwargs: Mapping[str, Any] = _NO_KWARGS,
+        **data: Any,
+    ) -> None:
+        if "input" in data:
+            input = data.pop("input")
+        elif type(input) is not str and isinstance(input, Iterable) and not isinstance(input, str | Mapping):
+            input = list(input)
+        given = additional_kwargs is not _NO_KWARGS
+        usual = not data and type(input) is str and (not given or type(additional_kwargs) is dict)
         if usual and type(self) is UserInput:  # no validator needed
-            fields = {"input": text, "additional_kwargs": _NO_KWARGS if kwargs is None else _kwargs(kwargs)}
+            fields = {"input": input, "additional_kwargs": _kwargs(additional_kwargs) if given else _NO_KWARGS}
             _set_fields(self, fields, {*fields})
             return
-        if "input" not in data:
-            data["input"] = (
-                list(input) if isinstance(input, Iterable) and not isinstance(input, str | Mapping) else input
-            )
-        super().__init__(**data)
+        if given:
+            data["additional_kwargs"] = additional_kwargs
+        super().__init__(input=input, **data)
 
     @property
     def parts(self) -> tuple[Part, ...]:

@@ -13,11 +13,9 @@ from agentkit_prompts.parts import MARKER, Media
 from agentkit_prompts.spans import MEDIA_OPENING, Segment
 
 if TYPE_CHECKING:
-    from agentkit_prompts.base import BasePrompt
-    from agentkit_prompts.context import PromptContext
     from agentkit_prompts.rendered import Rendered
 
-__all__ = ["Around", "FromTemplate", "Join", "Later", "Origin", "Plain", "Segments"]
+__all__ = ["Around", "FromTemplate", "Join", "Origin", "Plain", "Segments"]
 
 _TRUSTED_ROOTS = frozenset({"tools", "examples", "locale", "now", "extra"})
 _VOUCHED_ROOTS = _TRUSTED_ROOTS - {"examples"}  # an example may be marked as untrusted
@@ -56,22 +54,6 @@ class Plain:
     def segments(self, prompt: str) -> Iterator[Segment]:
         """Yield the text in order, paths below `prompt`."""
         yield Segment(self.text, prompt, None, self.pointer, self.trust)
-
-
-class Later:
-    """Text of a prompt that was known without rendering it: rendered when somebody asks."""
-
-    __slots__ = ("_ctx", "_prompt")
-
-    def __init__(self, prompt: BasePrompt, ctx: PromptContext) -> None:
-        self._prompt = prompt
-        self._ctx = ctx
-
-    is_vouched_for = False
-
-    def segments(self, prompt: str) -> Iterator[Segment]:
-        """Yield the text in order, paths below `prompt`."""
-        return self._prompt.rendered(self._ctx).segments(prompt)
 
 
 class Around:
