@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from agentkit_prompts.errors import (
         BudgetError,
         ChatTemplateError,
+        InContextError,
+        InContextWarning,
         KwargsError,
         MediaError,
         MessageError,
@@ -41,6 +43,11 @@ if TYPE_CHECKING:
     from agentkit_prompts.files import PromptFolder, Reload
     from agentkit_prompts.icl.columns import safe_format
     from agentkit_prompts.icl.in_context import InContext, RowPrompt
+    from agentkit_prompts.icl.meta_api import ApiMetaTemplate
+    from agentkit_prompts.icl.meta_template import MetaTemplate
+    from agentkit_prompts.icl.meta_wire import chat_messages, to_messages
+    from agentkit_prompts.icl.multi_turn import MultiTurnPromptTemplate
+    from agentkit_prompts.icl.multimodal import MMPromptTemplate
     from agentkit_prompts.icl.prompt_list import PromptList
     from agentkit_prompts.icl.raw_template import RawPromptTemplate
     from agentkit_prompts.icl.reader import DatasetReader
@@ -70,6 +77,7 @@ __all__ = [
     "CHAT_TEMPLATES",
     "AdditionalInfoPrompt",
     "AlpacaPrompter",
+    "ApiMetaTemplate",
     "Audio",
     "BasePrompt",
     "BaseTemplate",
@@ -99,6 +107,8 @@ __all__ = [
     "File",
     "Image",
     "InContext",
+    "InContextError",
+    "InContextWarning",
     "JsonSchema",
     "KeywordSelector",
     "KnowledgePrompt",
@@ -107,6 +117,7 @@ __all__ = [
     "LayerTable",
     "Layers",
     "LengthSelector",
+    "MMPromptTemplate",
     "MMRSelector",
     "Media",
     "MediaError",
@@ -114,6 +125,8 @@ __all__ = [
     "MemoPrompt",
     "Message",
     "MessageError",
+    "MetaTemplate",
+    "MultiTurnPromptTemplate",
     "ParamsSchema",
     "Part",
     "PromptContext",
@@ -158,12 +171,14 @@ __all__ = [
     "Why",
     "WindowSelector",
     "WrapPrompt",
+    "chat_messages",
     "compose",
     "merge_schemas",
     "mmr",
     "prepare",
     "replace_markers",
     "safe_format",
+    "to_messages",
 ]
 
 __getattr__ = lazy_exports(
@@ -187,14 +202,19 @@ __getattr__ = lazy_exports(
         "agentkit_prompts.embedder": "Embedder",
         "agentkit_prompts.engine": "Trusted",
         "agentkit_prompts.errors": (
-            "BudgetError ChatTemplateError KwargsError MediaError MessageError PromptError PromptFilesError "
-            "PrompterError SchemaConflict TemplateError"
+            "BudgetError ChatTemplateError InContextError InContextWarning KwargsError MediaError MessageError PromptError "
+            "PromptFilesError PrompterError SchemaConflict TemplateError"
         ),
         "agentkit_prompts.examples": "ExampleSelector ExamplesPrompt StaticSelector prepare",
         "agentkit_prompts.explain": "Breakpoint Diff LayerRow LayerTable Why",
         "agentkit_prompts.files": "PromptFolder Reload",
         "agentkit_prompts.icl.columns": "safe_format",
         "agentkit_prompts.icl.in_context": "InContext RowPrompt",
+        "agentkit_prompts.icl.meta_api": "ApiMetaTemplate",
+        "agentkit_prompts.icl.meta_template": "MetaTemplate",
+        "agentkit_prompts.icl.meta_wire": "chat_messages to_messages",
+        "agentkit_prompts.icl.multi_turn": "MultiTurnPromptTemplate",
+        "agentkit_prompts.icl.multimodal": "MMPromptTemplate",
         "agentkit_prompts.icl.prompt_list": "PromptList",
         "agentkit_prompts.icl.raw_template": "RawPromptTemplate",
         "agentkit_prompts.icl.reader": "DatasetReader",

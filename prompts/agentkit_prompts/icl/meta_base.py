@@ -1,0 +1,114 @@
+"""What both flavours of a meta template share: which prompts there are, and how one without a template is joined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, get_args
+
+from agentkit_prompts.engine.values import nearest
+from agentkit_prompts.errors import InContextError, MediaError
+from agentkit_prompts.icl.meta_roles import pieces, refuse
+from agentkit_prompts.icl.prompt_list import PromptList, is_marker
+from agentkit_prompts.parts import Audio, File, Image, Video
+
+__all__ = ["MEDIA", "Mode", "Prompt", "as_prompt", "check_mode", "is_conversation", "media_text", "said_without_roles"]
+
+Mode: TypeAlias = Literal["gen", "ppl"]
+"""`gen`: the model goes on where its reply begins. `ppl`: the whole prompt is scored, reply included."""
+
+Prompt: TypeAlias = "str | PromptList | Sequence[str | PromptList | Mapping[str, Any] | Sequence[Any]]"
+"""One prompt (text, `PromptList`, list of messages), or a list or tuple of prompts."""
+
+MEDIA: dict[str, type[Image | Audio | Video | File]] = {"image": Image, "video": Video, "audio": Audio}
+"""The kinds of content that a multimodal prompt can hold beside text."""
+
+
+def check_mode(mode: str) -> None:
+    """Refuse a mode that is neither `gen` nor `ppl`."""
+    if mode not in get_args(Mode):
+        raise InContextError(f"mode: expected 'gen' or 'ppl', got {mode!r}{nearest(str(mode), get_args(Mode))}")
+
+
+def as_prompt(prompt: object) -> str | PromptList | tuple[Any, ...]:
+    """Tell prompts apart: text, a prompt list, or a plain list of either."""
+    if isinstance(prompt, str | PromptList):
+        return prompt
+    if isinstance(prompt, list | tuple):
+        return tuple(prompt)
+    raise InContextError(
+        f"prompt: expected text, a PromptList or a list of prompts, got {type(prompt).__name__}"
+        + ("; wrap role items as PromptList([...])" if isinstance(prompt, Mapping) else "")
+    )
+
+
+def is_conversation(prompt: Sequence[object]) -> bool:
+    """Whether a plain list is one conversation: messages with a role and content."""
+    return bool(prompt) and all(isinstance(item, Mapping) and "role" in item and "content" in item for item in prompt)
+
+
+def said_without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
+    """Return what a prompt list says when no template says how: texts joined by newlines, and content parts.
+
+    A role item says its own `begin`, its prompt and its own `end` (OpenCompass document); a newline that ends its
+    `end` is the one that joins. Section markers say nothing, and what comes after an empty item is on a new line.
+
+    Raises:
+        InContextError: An item is neither text nor dict, or what it says is no text; names all of them.
+    """
+    found: list[str | Mapping[str, Any]] = []
+    text, separator = "", ""
+    problems: list[str] = []
+    for position, item in enumerate(items):
+        if is_marker(item):
+            continue
+        if isinstance(item, str):
+            said, media = item, ()
+        elif isinstance(item, Mapping):
+            said, media = _own_text(position, item, problems), item.get("prompt_mm") or ()
+        else:
+            problems.append(f"item {position} must be text or a dict with a role, got {type(item).__name__}")
+            continue
+        if said:
+            text += separator + said
+        separator = "\n"
+        if media:
+            found += [text, *media] if text else [*media]
+            text, separator = "", ""
+    if problems:
+        raise refuse("prompt", problems)
+    return [*found, text] if text else found
+
+
+def _own_text(position: int, item: Mapping[str, Any], problems: list[str]) -> str:
+    """Return what an item says by itself."""
+    said: list[str] = []
+    for key in ("begin", "prompt", "end"):
+        marker = pieces(item.get(key))
+        if marker is None or not all(isinstance(piece, str) for piece in marker):
+            problems.append(f"item {position}: {key} must be text, got {item[key]!r}"[:200])
+        else:
+            said.append("".join(map(str, marker)))
+    return "".join(said).removesuffix("\n" if said and said[-1].endswith("\n") and item.get("end") else "")
+
+
+def media_text(part: Mapping[str, Any]) -> str:
+    """Return a content part as plain text: its text, or a bracketed name of the media.
+
+    Raises:
+        InContextError: It is no content part of a kind that is known.
+    """
+    kind = str(part.get("type", "")).removesuffix("_url")
+    if kind == "text" and isinstance(part.get("text"), str):
+        return str(part["text"])
+    address = part.get(f"{kind}_url")
+    if isinstance(address, Mapping):
+        address = address.get("url")
+    if kind not in MEDIA or not isinstance(address, str):
+        raise InContextError(
+            f"content part {dict(part)!r}"[:200] + ": expected type 'text' with a text, or one of "
+            f"{', '.join(f'{kind}_url' for kind in MEDIA)} with a url"
+        )
+    try:
+        return MEDIA[kind](address).alt  # type: ignore[arg-type]
+    except MediaError as error:
+        raise InContextError(f"content part of type {part['type']!r}: {error}") from error
