@@ -202,8 +202,8 @@ __getattr__ = lazy_exports(
         "agentkit_prompts.embedder": "Embedder",
         "agentkit_prompts.engine": "Trusted",
         "agentkit_prompts.errors": (
-            "BudgetError ChatTemplateError InContextError InContextWarning KwargsError MediaError MessageError PromptError "
-            "PromptFilesError PrompterError SchemaConflict TemplateError"
+            "BudgetError ChatTemplateError InContextError InContextWarning KwargsError MediaError MessageError "
+            "PromptError PromptFilesError PrompterError SchemaConflict TemplateError"
         ),
         "agentkit_prompts.examples": "ExampleSelector ExamplesPrompt StaticSelector prepare",
         "agentkit_prompts.explain": "Breakpoint Diff LayerRow LayerTable Why",
