@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from agentkit.agent import Agent
-from agentkit.cli.tools import calculate, current_time
 from agentkit.models.base import Model
 from agentkit.models.errors import ModelAuthError
 from agentkit.models.offline import OfflineModel
@@ -15,6 +14,8 @@ from agentkit_prompts.layers import Layers
 from agentkit_prompts.leaves import MemoPrompt
 from agentkit_prompts.text import TextPrompt
 from agentkit_prompts.wrap import WrapPrompt
+from agentkit_tools.ready.arithmetic import calculate
+from agentkit_tools.ready.clock import time_tool
 
 __all__ = ["DEFAULT_MODEL", "choose_model", "default_agent", "default_layers"]
 
@@ -56,7 +57,7 @@ def default_layers() -> Layers:
 
 def default_agent(model: Model, memory: Memory | None = None) -> Agent:
     """Return the agent that `agentkit chat` and the demo talk to."""
-    return Agent(model, default_layers(), tools=[calculate, current_time], memory=memory)
+    return Agent(model, default_layers(), tools=[calculate, time_tool()], memory=memory)
 
 
 def choose_model(name: str | None = None) -> Model:

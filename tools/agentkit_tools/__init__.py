@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from agentkit_tools.export import to_anthropic, to_mcp, to_openai, to_text
     from agentkit_tools.names import wire_name
     from agentkit_tools.policy import Approval, PolicyOptions, ToolPolicy
+    from agentkit_tools.ready.arithmetic import calculate
+    from agentkit_tools.ready.clock import time_tool
+    from agentkit_tools.ready.files import file_tools
+    from agentkit_tools.ready.http import http_tool
     from agentkit_tools.result import Content, ToolResult, ToolStatus
     from agentkit_tools.signature import Arguments
     from agentkit_tools.threads import abandoned_threads
@@ -51,6 +55,10 @@ __all__ = [
     "WrappedTool",
     "abandoned_threads",
     "by_name",
+    "calculate",
+    "file_tools",
+    "http_tool",
+    "time_tool",
     "to_anthropic",
     "to_mcp",
     "to_openai",
@@ -69,6 +77,10 @@ __getattr__ = lazy_exports(
         "agentkit_tools.export": "to_anthropic to_mcp to_openai to_text",
         "agentkit_tools.names": "wire_name",
         "agentkit_tools.policy": "Approval PolicyOptions ToolPolicy",
+        "agentkit_tools.ready.arithmetic": "calculate",
+        "agentkit_tools.ready.clock": "time_tool",
+        "agentkit_tools.ready.files": "file_tools",
+        "agentkit_tools.ready.http": "http_tool",
         "agentkit_tools.result": "Content ToolResult ToolStatus",
         "agentkit_tools.signature": "Arguments",
         "agentkit_tools.threads": "abandoned_threads",

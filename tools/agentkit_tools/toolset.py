@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from inspect import isawaitable
+from types import ModuleType
 from typing import Any, TypeAlias, Unpack, overload
 
 from pydantic_core import from_json, to_json
@@ -54,6 +55,44 @@ class Toolset(Sequence[Tool]):
 
     def __init__(self, tools: Iterable[ToolLike] = ()) -> None:
         self._tools = by_name(tools)
+
+    @classmethod
+    def from_object(cls, thing: object, *, only: Iterable[str] | None = None, without: Iterable[str] = ()) -> Toolset:
+        """Return the public methods of an object as tools, bound to it.
+
+        Names that begin with `_` are never offered, properties are not read, and methods of base classes from other
+        packages (pydantic's, say) are left out unless `only` names them.
+
+        Args:
+            thing: Any object; a class or module is refused.
+            only: Names of the methods to offer, in this order.
+            without: Names of methods to leave out.
+
+        Raises:
+            ToolDefinitionError: A name is unknown, or methods cannot be offered to a model; all are named.
+        """
+        from agentkit_tools.from_object import methods_of
+
+        return cls(methods_of(thing, only, without))
+
+    @classmethod
+    def from_module(
+        cls, module: ModuleType, *, only: Iterable[str] | None = None, without: Iterable[str] = ()
+    ) -> Toolset:
+        """Return the public functions of a module as tools: those in its `__all__`, else those written in it.
+
+        Args:
+            module: Any module.
+            only: Names of the functions to offer, in this order; imported ones may be among them.
+            without: Names of functions to leave out.
+
+        Raises:
+            ToolDefinitionError: A name is unknown, functions cannot be offered to a model, or tools in it have the same
+                name; all are named.
+        """
+        from agentkit_tools.from_object import functions_of
+
+        return cls(functions_of(module, only, without))
 
     async def at(self, context: PromptContext) -> Toolset:
         """Return the tools of one turn: the same in every turn. See `TurnTools`."""

@@ -1,0 +1,129 @@
+"""`calculate`: right, bounded, and never more than arithmetic."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkit.tools import ToolError, calculate
+
+NUMBERS = st.integers(-10_000, 10_000)
+
+
+@given(NUMBERS, NUMBERS, NUMBERS, st.sampled_from("+-*"), st.sampled_from("+-*"))
+def test_whole_numbers_are_worked_out_exactly(a: int, b: int, c: int, first: str, second: str) -> None:
+    expression = f"({a} {first} ({b})) {second} ({c})"
+    apply = {"+": Fraction.__add__, "-": Fraction.__sub__, "*": Fraction.__mul__}
+    assert calculate(expression) == str(apply[second](apply[first](Fraction(a), Fraction(b)), Fraction(c)))
+
+
+@given(st.decimals(-1000, 1000, places=3), st.decimals(-1000, 1000, places=3))
+def test_decimals_are_worked_out_as_they_are_written(a: object, b: object) -> None:
+    assert Fraction(calculate(f"({a}) * ({b})")) == Fraction(str(a)) * Fraction(str(b))
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("0.1 + 0.2", "0.3"),
+        ("7 / 2", "3.5"),
+        ("1 / 3", "about 0." + "3" * 30),
+        ("7 // 2", "3"),
+        ("5 // -2", "-3"),
+        ("7 % 4", "3"),
+        ("-7.5 % 2", "0.5"),
+        ("2^10", "1024"),
+        ("2 ** 0.5", "about 1.41421356237309504880168872421"),
+        ("0.25 ** 0.5", "0.5"),
+        ("-(-3)", "3"),
+        ("+3", "3"),
+        ("6 × 7 − 84 ÷ 2", "0"),
+        (" 1 ", "1"),
+        ("2 ** -1", "0.5"),
+        ("1_000 * 2", "2000"),
+        ("1_0.5 * 2", "21"),
+        ("0x10", "16"),
+        ("1e3", "1000"),
+        ("1 ** 99999999999 + (-1) ** -99999999999", "0"),
+        ("1 / 7e200", "about 1.42857142857142857142857142857E-201"),
+        ("sqrt(16 / 9) * 3", "4"),
+        ("sqrt(2)", "about 1.41421356237309504880168872421"),
+        ("round(2.5) + round(-2.345, 2)", "0.65"),
+        ("round(1234, -2)", "1200"),
+        ("max(1, 2.5, 2) - min(3, 1)", "1.5"),
+        ("floor(-1.5) + ceil(1.2) + abs(-4)", "4"),
+        ("ln(exp(1))", "1"),
+        ("log10(1000)", "3"),
+        ("round(pi, 4) + round(e, 4)", "5.8599"),
+    ],
+)
+def test_the_usual_spellings_are_understood(expression: str, value: str) -> None:
+    assert calculate(expression) == value
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("", "no arithmetic expression"),
+        ("2 +", "no arithmetic expression"),
+        ("\0", "no arithmetic expression"),
+        ("1; 2", "no arithmetic expression"),
+        ("(" * 150, "no arithmetic expression"),
+        ("1 / 0", "divides by zero"),
+        ("0 ** -1", "divides by zero"),
+        ("5 % 0", "divides by zero"),
+        ("9 ** 9 ** 9 ** 9", "too large"),
+        ("9**9**9", "too large"),
+        ("2 ** 99999999999", "too large"),
+        ("2 ** -99999999999", "too large"),
+        ("9" * 100 + " * " + "9" * 90 + "** 60", "too large"),
+        ("(2 ** 4000) * (2 ** 4000)", "too large"),
+        ("1e999999999", "too large or too small"),
+        ("1e-999999999", "too large or too small"),
+        ("exp(10 ** 9)", "too large or too small"),
+        ("exp(-10 ** 9)", "too large or too small"),
+        ("1.5 ** (10 ** 300 + 0.5)", "too large or too small"),
+        ("(-8) ** 0.5", "no real number"),
+        ("sqrt(-1)", "no real number"),
+        ("ln(-1)", "no real number"),
+        ("ln(0)", "no real number"),
+        ("round(1, 0.5)", "whole number of decimals"),
+        ("round(1, 9999999)", "whole number of decimals"),
+        ("sqrt(1, 2)", "sqrt takes 1 numbers"),
+        ("round()", "round takes 1 to 2 numbers"),
+        ("max()", "max takes 1 or more numbers"),
+        ("max(1, key=2)", "max takes"),
+        ("max(*[1, 2])", "not arithmetic"),
+        ("sin(1)", "not arithmetic"),
+        ("x + 1", "'x' is not arithmetic"),
+        ("True + 1", "'True' is not arithmetic"),
+        ("'a' * 9", "not arithmetic"),
+        ("1j * 1j", "not arithmetic"),
+        ("__import__('os').system('true')", "not arithmetic"),
+        ("().__class__", "not arithmetic"),
+        ("[1 for _ in iter(int, 1)]", "not arithmetic"),
+        ("1 << 99", "not arithmetic"),
+        ("~1", "not arithmetic"),
+        ("1 if 1 else 2", "not arithmetic"),
+        ("1" * 201, "at most 200 are read"),
+    ],
+)
+def test_everything_else_is_refused_at_once_in_words_a_model_can_read(expression: str, said: str) -> None:
+    start = time.process_time()
+    with pytest.raises(ToolError, match=said):
+        calculate(expression)
+    assert time.process_time() - start < 0.5
+
+
+WORDS = st.sampled_from([*"0123456789.+-*/%()^ ,ej_~<", "**", "sqrt(", "exp(", "round(", "pi", "e9"])
+
+
+@given(st.lists(WORDS, max_size=60).map("".join))
+def test_no_expression_ends_in_anything_but_a_value_or_an_error_of_ours(expression: str) -> None:
+    with suppress(ToolError):
+        assert len(calculate(expression)) < 1300

@@ -1,0 +1,104 @@
+"""Tools from the public methods of an object, or the public functions of a module."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
+from types import FunctionType, ModuleType
+from typing import Any
+
+from agentkit_tools.errors import ToolDefinitionError
+from agentkit_tools.functions import inner_function
+from agentkit_tools.tool import Tool
+
+__all__ = ["functions_of", "methods_of"]
+
+
+def methods_of(thing: object, only: Iterable[str] | None, without: Iterable[str]) -> list[Tool]:
+    """Return a tool for each public method of an object, base classes first, in the order of the class bodies.
+
+    Raises:
+        ToolDefinitionError: It is a class or a module, a name is not one of a public method, or methods cannot be
+            offered to a model; all are named.
+    """
+    if isinstance(thing, type | ModuleType):
+        advice = "a class: give an object of it" if isinstance(thing, type) else "a module: use Toolset.from_module"
+        raise ToolDefinitionError(f"Toolset.from_object: {thing.__name__} is {advice}")
+    kind = type(thing)
+    where = f"Toolset.from_object({kind.__name__})"
+    home = _package(kind.__module__)
+    offered: dict[str, bool] = {}
+    for body in reversed(kind.__mro__):
+        for name in vars(body):
+            if not name.startswith("_") and _is_method(inspect.getattr_static(kind, name, None)):
+                offered[name] = offered.get(name, False) or _package(body.__module__) == home
+    names = _chosen(where, offered, [name for name, own in offered.items() if own], only, without)
+    return _made(where, {name: getattr(thing, name) for name in names})
+
+
+def functions_of(module: ModuleType, only: Iterable[str] | None, without: Iterable[str]) -> list[Tool]:
+    """Return a tool for each public function of a module, in the order they are defined.
+
+    Raises:
+        ToolDefinitionError: It is no module, a name is not one of a public function, or functions cannot be offered
+            to a model; all are named.
+    """
+    if not isinstance(module, ModuleType):
+        raise ToolDefinitionError(f"Toolset.from_module: expected a module, got {type(module).__name__}")
+    where = f"Toolset.from_module({module.__name__})"
+    listed: Collection[str] | None = getattr(module, "__all__", None)
+    offered = {
+        name: value
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and (listed is None or name in listed)
+        and (inspect.isroutine(value) or isinstance(value, Tool))
+    }
+    usual = [name for name, value in offered.items() if listed is not None or _home(value) == module.__name__]
+    names = _chosen(where, offered, usual, only, without)
+    return _made(where, {name: offered[name] for name in names})
+
+
+def _is_method(value: object) -> bool:
+    """Whether something in a class body is code of its own: no property, no nested class, no callable value."""
+    return isinstance(value, FunctionType | classmethod | staticmethod | Tool)
+
+
+def _home(value: Any) -> str | None:
+    """The module a function was written in."""
+    home: str | None = getattr(inner_function(value.function if isinstance(value, Tool) else value), "__module__", None)
+    return home
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def _chosen(
+    where: str, offered: Collection[str], usual: list[str], only: Iterable[str] | None, without: Iterable[str]
+) -> list[str]:
+    wanted, unwanted = None if only is None else list(only), list(without)
+    unknown = [name for name in [*(wanted or ()), *unwanted] if name not in offered]
+    if unknown:
+        near = [_suggested(name, offered) for name in unknown]
+        raise ToolDefinitionError(f"{where}: not among what is public there: {', '.join(near)}")
+    return [name for name in (usual if wanted is None else wanted) if name not in unwanted]
+
+
+def _suggested(name: str, offered: Collection[str]) -> str:
+    near = get_close_matches(name, offered, n=1)
+    return f"{name} (did you mean {near[0]}?)" if near else name
+
+
+def _made(where: str, found: dict[str, Any]) -> list[Tool]:
+    tools: list[Tool] = []
+    problems: list[str] = []
+    for name, value in found.items():
+        try:
+            tools.append(value if isinstance(value, Tool) else Tool.from_function(value, name=name))
+        except ToolDefinitionError as error:
+            problems.append(f"{name}: {error}")
+    if problems:
+        raise ToolDefinitionError(f"{where}: {'; '.join(problems)}; leave them out with without=[...]")
+    return tools

@@ -1,0 +1,166 @@
+"""Which web addresses a tool may open: how they are written, and which network they lead to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import NamedTuple, TypeAlias
+from urllib.parse import quote
+
+from agentkit_tools.errors import ToolDefinitionError, ToolError
+
+__all__ = ["Guard", "Resolver", "WebAddress", "is_public", "read_address"]
+
+Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Returns the IP addresses of a host name and a port."""
+
+_LONGEST = 4096
+_ADDRESS = re.compile(r"(https?)://([^/?#]*)([^#]*)(?:#.*)?", re.IGNORECASE)
+_AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]@%]+))(?::([0-9]{1,5}))?", re.IGNORECASE | re.ASCII)
+_NAME = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_PORTS = {"http": 80, "https": 443}
+
+_NOT_PUBLIC_4 = """
+0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 168.63.129.16/32 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24
+192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/3"""
+"""This network, private, shared, loopback, a cloud's own services, link-local, documentation, 6to4 relays, benchmarks,
+multicast, reserved: IANA's registry of special addresses, and one address that a large cloud keeps for itself."""
+_NOT_PUBLIC_6 = "2001::/23 2001:db8::/32 2002::/16 3fff::/20"
+"""Inside of what is public: Teredo and other protocols, documentation, 6to4 (an IPv4 address in disguise)."""
+_PUBLIC_6 = IPv6Network("2000::/3")
+_CLOSED = [ip_network(network) for network in f"{_NOT_PUBLIC_4} {_NOT_PUBLIC_6}".split()]
+_NAT64 = IPv6Network("64:ff9b::/96")
+"""How a network without IPv4 reaches it: the last 32 bits are the address that is meant."""
+
+
+class WebAddress(NamedTuple):
+    """An http address, taken apart and written in ASCII."""
+
+    scheme: str
+    host: str
+    port: int
+    target: str
+    """Path and query."""
+
+    @property
+    def origin(self) -> str:
+        """Host and, where it is not the usual one, port."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.origin}{self.target}"
+
+
+def read_address(text: str) -> WebAddress:
+    """Take an address apart, in the one way it will be used.
+
+    Raises:
+        ToolError: It is no http address, has a user or a password, or its host is written so that two programs could
+            read it as two places.
+    """
+
+    def refused(why: str) -> ToolError:
+        return ToolError(f"{text[:200]!r} cannot be opened: {why}")
+
+    if len(text) > _LONGEST:
+        raise refused(f"it is longer than {_LONGEST} characters")
+    if not text.isprintable() or "\\" in text:
+        raise refused("it has control characters or a backslash")
+    found = _ADDRESS.fullmatch(text.strip())
+    if found is None:
+        raise refused("it must begin with http:// or https://")
+    scheme, authority, target = found[1].lower(), found[2], found[3]
+    if "@" in authority:
+        raise refused("a user or a password is not sent")
+    parts = _AUTHORITY.fullmatch(authority)
+    if parts is None:
+        raise refused("its host is none")
+    try:
+        host = str(IPv6Address(parts[1])) if parts[1] else _host(parts[2])
+    except ValueError as error:
+        raise refused("its host is none, or a number that is not written as four plain ones") from error
+    port = int(parts[3]) if parts[3] else _PORTS[scheme]
+    target = quote(target if target.startswith("/") else f"/{target}", safe="%/:=&?~+!$,;'@()*[]|")
+    return WebAddress(scheme, host, port, target)
+
+
+def _host(text: str) -> str:
+    host = text.encode("idna").decode().lower().removesuffix(".")  # full-width digits and dots become plain ones
+    if not _NAME.fullmatch(host):
+        raise ValueError(host)
+    if _NUMBER.fullmatch(host.rpartition(".")[2]):
+        return str(IPv4Address(host))  # octal, hexadecimal, and shorter forms are refused
+    return host
+
+
+def is_public(address: IPv4Address | IPv6Address) -> bool:
+    """Return whether an address is one of the public internet."""
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _CLOSED)
+    if address in _NAT64:
+        return is_public(IPv4Address(int(address) & 0xFFFFFFFF))
+    return address in _PUBLIC_6 and not any(address in network for network in _CLOSED)
+
+
+class Guard:
+    """Which hosts, networks and ports may be reached.
+
+    Raises:
+        ToolDefinitionError: A network or a port is none; all are named.
+    """
+
+    def __init__(
+        self, *, hosts: Collection[str] | None, networks: Iterable[str], ports: Collection[int] | None
+    ) -> None:
+        self.hosts = None if hosts is None else [host.lower() for host in hosts]
+        self.networks: list[IPv4Network | IPv6Network] = []
+        self.ports = ports
+        wrong = [f"port {port!r}" for port in ports or () if not 0 < port < 65536]
+        for network in networks:
+            try:
+                self.networks.append(ip_network(network))
+            except ValueError as error:
+                wrong.append(f"network {error}")
+        if wrong:
+            raise ToolDefinitionError(f"http tool: {'; '.join(wrong)}")
+
+    def check(self, address: WebAddress) -> None:
+        """Refuse an address by its host and port.
+
+        Raises:
+            ToolError: It may not be opened.
+        """
+        if self.ports is not None and address.port not in self.ports:
+            raise ToolError(f"{address} cannot be opened: only the ports {_listed(map(str, self.ports))} are")
+        if self.hosts is not None and not any(_matches(address.host, host) for host in self.hosts):
+            raise ToolError(f"{address} cannot be opened: only the hosts {_listed(self.hosts)} are")
+
+    async def addresses(self, host: str, port: int, resolve: Resolver) -> list[str]:
+        """Return the IP addresses of a host, to connect to and to no others.
+
+        Raises:
+            ToolError: There is none, or one of them may not be reached.
+        """
+        try:
+            found = [ip_address(host)]
+        except ValueError:
+            try:
+                found = [ip_address(one) for one in await resolve(host, port)]
+            except (OSError, ValueError, UnicodeError) as error:
+                raise ToolError(f"{host} is not known: the name has no address") from error
+        if not found:
+            raise ToolError(f"{host} is not known: the name has no address")
+        if not all(is_public(one) or any(one in network for network in self.networks) for one in found):
+            raise ToolError(f"{host} cannot be opened: it is not on the public internet")
+        return [str(one) for one in found]
+
+
+def _matches(host: str, allowed: str) -> bool:
+    return host == allowed or (allowed.startswith("*.") and host.endswith(allowed[1:]))
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "of an empty list"

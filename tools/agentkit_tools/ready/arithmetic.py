@@ -1,0 +1,174 @@
+"""`calculate`: arithmetic on exact fractions, bounded in size, so that it always ends at once."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable
+from decimal import Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow, Underflow
+from fractions import Fraction
+from math import ceil, floor, isqrt
+
+from agentkit_tools.errors import ToolError
+from agentkit_tools.tool import tool
+
+__all__ = ["calculate"]
+
+_LONGEST = 200
+"""Characters of an expression."""
+_BITS = 4096
+"""Size of numerator and denominator, in bits: about 1,200 digits."""
+_DIGITS = 30
+"""Digits of a value that is shown rounded."""
+
+_TRAPS = [DivisionByZero, InvalidOperation, Overflow, Underflow]
+_EXACT_ENOUGH = Context(prec=_DIGITS + 20, Emax=1200, Emin=-1200, traps=_TRAPS)
+_SHOWN = Context(prec=_DIGITS, Emax=9999, Emin=-9999)
+_SPELLINGS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "^": "**"})
+_EXPONENT = re.compile(r"e([+-]?\d+)", re.IGNORECASE)
+_CONSTANTS = {
+    "pi": Fraction("3.14159265358979323846264338327950288419716939937510"),
+    "e": Fraction("2.71828182845904523536028747135266249775724709369996"),
+}
+
+
+@tool
+def calculate(expression: str) -> str:
+    """Work out an arithmetic expression: exactly where that is possible, else rounded to 30 digits ("about").
+
+    Knows + - * / // % ** and parentheses, pi, e, and abs, ceil, exp, floor, ln, log10, max, min, round, sqrt. `%` is
+    the remainder, `round` takes a number of decimals and rounds halves away from zero. Cannot use variables, units,
+    trigonometry or complex numbers, and refuses numbers of more than about 1,200 digits.
+
+    Args:
+        expression: Such as (3 + 4) * 2.5, or round(2 / 3, 2).
+    """
+    if len(expression) > _LONGEST:
+        raise ToolError(f"the expression has {len(expression)} characters, at most {_LONGEST} are read: split it")
+    source = expression.strip().translate(_SPELLINGS)
+    try:
+        body = ast.parse(source, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ToolError(f"{expression!r} is no arithmetic expression: write it like (3 + 4) * 2.5") from error
+    try:
+        return _shown(_value(body, source))
+    except (ArithmeticError, ValueError) as error:
+        why = "it is too large or too small" if isinstance(error, Overflow | Underflow) else _why(error)
+        raise ToolError(f"{expression!r} has no value: {why}") from error
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ZeroDivisionError):
+        return "it divides by zero"
+    return "it is no real number" if isinstance(error, ArithmeticError) else str(error)
+
+
+def _value(node: ast.expr, source: str) -> Fraction:
+    """Return the value of a node; what is not arithmetic is refused, and so is what would not end."""
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        return _checked(_literal(node, source))
+    if isinstance(node, ast.Name) and node.id in _CONSTANTS:
+        return _CONSTANTS[node.id]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd | ast.USub):
+        value = _value(node.operand, source)
+        return -value if isinstance(node.op, ast.USub) else value
+    if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+        left, right = _value(node.left, source), _value(node.right, source)
+        return _checked(_BINARY[type(node.op)](left, right))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS:
+        return _called(node, node.func.id, source)
+    raise ToolError(f"{ast.unparse(node)!r} is not arithmetic: only numbers, + - * / // % **, pi, e and {_NAMES}")
+
+
+def _literal(node: ast.Constant, source: str) -> Fraction:
+    """Return a number as it is written: 0.1 is a tenth, not the nearest float."""
+    if isinstance(node.value, int):
+        return Fraction(node.value)
+    text = ast.get_source_segment(source, node) or repr(node.value)
+    exponent = _EXPONENT.search(text)
+    if exponent is not None and abs(int(exponent[1])) > 1200:
+        raise ToolError(f"{text} is too large or too small")
+    return Fraction(text.replace("_", ""))
+
+
+def _called(node: ast.Call, name: str, source: str) -> Fraction:
+    function, least, most = _FUNCTIONS[name]
+    if node.keywords or not least <= len(node.args) <= most:
+        wanted = f"{least} or more" if most > 2 else f"{least}" if least == most else f"{least} to {most}"
+        raise ToolError(f"{name} takes {wanted} numbers, got {ast.unparse(node)!r}")
+    return _checked(function(*[_value(argument, source) for argument in node.args]))
+
+
+def _checked(value: Fraction) -> Fraction:
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _BITS:
+        raise ToolError("a number on the way is too large")
+    return value
+
+
+def _power(base: Fraction, exponent: Fraction) -> Fraction:
+    if exponent.denominator != 1:
+        if base < 0:
+            raise ValueError("it is no real number")
+        return _decimal(_EXACT_ENOUGH.power, base, exponent)
+    whole = exponent.numerator
+    if abs(base) == 1:
+        whole %= 2
+    elif base and max(base.numerator.bit_length(), base.denominator.bit_length()) * abs(whole) > 2 * _BITS:
+        raise ToolError("a power is too large")
+    return Fraction(base**whole)
+
+
+def _decimal(function: Callable[..., Decimal], *values: Fraction) -> Fraction:
+    """Apply a function that has no exact value."""
+    found = function(*[_EXACT_ENOUGH.divide(Decimal(one.numerator), Decimal(one.denominator)) for one in values])
+    return Fraction(found)
+
+
+def _sqrt(value: Fraction) -> Fraction:
+    if value < 0:
+        raise ValueError("it is no real number")
+    root = Fraction(isqrt(value.numerator), isqrt(value.denominator))
+    return root if root * root == value else _decimal(_EXACT_ENOUGH.sqrt, value)
+
+
+def _round(value: Fraction, places: Fraction = Fraction(0)) -> Fraction:
+    if places.denominator != 1 or abs(places) > 300:
+        raise ValueError("round takes a whole number of decimals, at most 300")
+    scale = Fraction(10) ** places.numerator
+    return Fraction(floor(abs(value) * scale + Fraction(1, 2))) / scale * (1 if value >= 0 else -1)
+
+
+_BINARY: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: lambda left, right: Fraction(left // right),
+    ast.Mod: operator.mod,
+    ast.Pow: _power,
+}
+_MANY = 100
+_FUNCTIONS: dict[str, tuple[Callable[..., Fraction], int, int]] = {
+    "abs": (lambda value: Fraction(abs(value)), 1, 1),
+    "ceil": (lambda value: Fraction(ceil(value)), 1, 1),
+    "exp": (lambda value: _decimal(_EXACT_ENOUGH.exp, value), 1, 1),
+    "floor": (lambda value: Fraction(floor(value)), 1, 1),
+    "ln": (lambda value: _decimal(_EXACT_ENOUGH.ln, value), 1, 1),
+    "log10": (lambda value: _decimal(_EXACT_ENOUGH.log10, value), 1, 1),
+    "max": (lambda *values: Fraction(max(values)), 1, _MANY),
+    "min": (lambda *values: Fraction(min(values)), 1, _MANY),
+    "round": (_round, 1, 2),
+    "sqrt": (_sqrt, 1, 1),
+}
+"""Function, and the least and most arguments."""
+_NAMES = ", ".join(_FUNCTIONS)
+
+
+def _shown(value: Fraction) -> str:
+    if value.denominator == 1:
+        return str(value.numerator)
+    context = _SHOWN.copy()
+    found = context.divide(Decimal(value.numerator), Decimal(value.denominator)).normalize(context)
+    text = format(found, "f") if -20 < found.adjusted() < _DIGITS else str(found)
+    return f"about {text}" if context.flags[Inexact] else text

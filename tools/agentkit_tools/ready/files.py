@@ -1,0 +1,175 @@
+"""`file_tools`: read, list, search and write text files below one folder."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+
+from agentkit_tools.errors import ToolError
+from agentkit_tools.ready.folder import Entry, Folder, as_text
+from agentkit_tools.tool import Tool
+from agentkit_tools.toolset import Toolset
+
+__all__ = ["file_tools"]
+
+_MOST_LINES = 2_000
+_MOST_ENTRIES = 1_000
+_MOST_HITS = 200
+_MOST_FILES = 20_000
+_LONGEST_LINE = 500
+_LONGEST_PATTERN = 200
+
+
+def file_tools(
+    root: str | os.PathLike[str],
+    *,
+    write: bool = False,
+    hidden: bool = False,
+    max_bytes: int = 1_000_000,
+    timeout: float = 30.0,
+) -> Toolset:
+    """Return tools for the text files below `root`: `read_file`, `list_files`, `search_files`, and `write_file` too.
+
+    No path leads out: `..`, absolute and Windows paths are refused, symbolic links are not followed, files with a
+    second name (hard links) and special files are not opened, and what is exchanged while a tool runs is not followed
+    either. The tools cannot delete, rename, run or change the mode of a file, and there is no limit on how many files
+    `write_file` makes. Works on Linux and macOS.
+
+    Args:
+        root: The folder; what its own path goes through is trusted.
+        write: Whether `write_file` is among the tools.
+        hidden: Whether names that begin with "." (`.env`, `.git`) are there for the tools.
+        max_bytes: Size of the largest file that is read, searched or written.
+        timeout: Seconds a call may take.
+
+    Raises:
+        ToolDefinitionError: `root` is no folder, or the operating system cannot do this safely.
+    """
+    folder = Folder(root, hidden=hidden, max_bytes=max_bytes)
+    tools = [_reader(folder), _lister(folder), _searcher(folder)]
+    if write:
+        tools.append(_writer(folder))
+    return Toolset(tools).governed(timeout=timeout)
+
+
+def _reader(folder: Folder) -> Tool:
+    def read_file(path: str, first_line: int = 1, lines: int = _MOST_LINES) -> str:
+        """Read a text file, at most 2,000 lines at once. Cannot read binary files, links, or what is outside.
+
+        Args:
+            path: Path of the file from the root folder, such as docs/notes.md.
+            first_line: Number of the line to begin with, counted from 1.
+            lines: How many lines.
+        """
+        if first_line < 1 or lines < 1:
+            raise ToolError("first_line and lines are 1 or more")
+        text = as_text(folder.read(path))
+        if text is None:
+            raise ToolError(f"{path} is no text in UTF-8, and cannot be shown")
+        found = text.splitlines(keepends=True)
+        end = first_line - 1 + min(lines, _MOST_LINES)
+        shown = "".join(found[first_line - 1 : end])
+        if first_line == 1 and end >= len(found):
+            return shown
+        if first_line > len(found):
+            raise ToolError(f"{path} has {len(found)} lines")
+        note = f"[lines {first_line} to {min(end, len(found))} of {len(found)}]"
+        return f"{shown}\n{note}" if not shown.endswith("\n") else shown + note
+
+    return Tool.from_function(read_file)
+
+
+def _lister(folder: Folder) -> Tool:
+    def list_files(path: str = ".", pattern: str = "*", recursive: bool = False) -> str:
+        """List a folder: its files with their sizes, its folders with a "/". Cannot look inside of links.
+
+        Args:
+            path: Path of the folder from the root folder; "." is the root folder.
+            pattern: Only names that match, such as *.md; * stands for any characters, ? for one.
+            recursive: Whether to list the folders inside too.
+        """
+        _check(pattern)
+        listed: list[str] = []
+        for seen, entry in enumerate(folder.entries(path, deep=recursive)):
+            if len(listed) == _MOST_ENTRIES or seen == _MOST_FILES:
+                listed.append(f"[there is more: only the first {len(listed):,} are listed, name a folder inside]")
+                break
+            if fnmatch.fnmatchcase(entry.path.rpartition("/")[2], pattern):
+                listed.append(_line(entry))
+        return "\n".join(listed) or "nothing"
+
+    return Tool.from_function(list_files)
+
+
+def _searcher(folder: Folder) -> Tool:
+    def search_files(text: str, path: str = ".", pattern: str = "*", match_case: bool = False) -> str:
+        """Find the lines that contain a text, in all files below a folder. Cannot search with regular expressions.
+
+        Args:
+            text: What to look for, literally, in one line.
+            path: Path of the folder from the root folder; "." is the root folder.
+            pattern: Only files whose name matches, such as *.py.
+            match_case: Whether capital and small letters differ.
+        """
+        _check(pattern)
+        if not text or "\n" in text:
+            raise ToolError("text is what to look for in one line: not empty, and without line breaks")
+        wanted = text if match_case else text.casefold()
+        hits: list[str] = []
+        unread = 0
+        for number, (name, content) in enumerate(folder.texts(path, pattern)):
+            if number == _MOST_FILES:
+                hits.append(f"[only the first {_MOST_FILES:,} files were searched: name a folder inside]")
+                break
+            if content is None:
+                unread += 1
+                continue
+            if wanted not in (content if match_case else content.casefold()):
+                continue
+            hits += [
+                f"{_name(name)}:{at}: {line.strip()[:_LONGEST_LINE]}"
+                for at, line in enumerate(content.splitlines(), 1)
+                if wanted in (line if match_case else line.casefold())
+            ]
+            if len(hits) > _MOST_HITS:
+                hits[_MOST_HITS:] = [f"[there is more: only the first {_MOST_HITS} lines are shown]"]
+                break
+        if unread:
+            hits.append(f"[{unread} files were not searched: not text, or too large]")
+        return "\n".join(hits) or "no line contains it"
+
+    return Tool.from_function(search_files)
+
+
+def _writer(folder: Folder) -> Tool:
+    def write_file(path: str, content: str, overwrite: bool = False) -> str:
+        """Write a text file as a whole, making the folders it is in. Cannot append, delete, rename or follow links.
+
+        Args:
+            path: Path of the file from the root folder, such as docs/notes.md.
+            content: The whole new text of the file.
+            overwrite: Whether a file of that name may be replaced.
+        """
+        data = content.encode()
+        folder.write(path, data, overwrite=overwrite)
+        return f"wrote {len(data):,} bytes to {path}"
+
+    return Tool.from_function(write_file, sequential=True)
+
+
+def _check(pattern: str) -> None:
+    if len(pattern) > _LONGEST_PATTERN:
+        raise ToolError(f"a pattern has at most {_LONGEST_PATTERN} characters")
+
+
+def _line(entry: Entry) -> str:
+    name = _name(entry.path)
+    if entry.kind == "file":
+        return f"{name} ({entry.size:,} bytes)"
+    return f"{name}/" if entry.kind == "folder" else f"{name} ({entry.kind}, cannot be opened)"
+
+
+def _name(path: str) -> str:
+    """A name that could be taken for another line is quoted."""
+    return path if path.isprintable() else json.dumps(path)

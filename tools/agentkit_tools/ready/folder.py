@@ -1,0 +1,223 @@
+"""`Folder`: files below one folder, opened so that no name and no link leads out of it.
+
+Every step of a path is opened by its name relative to the folder before it, and never through a link: what is swapped
+for a link between a check and its use is not followed either.
+"""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from agentkit_tools.errors import ToolDefinitionError, ToolError
+
+__all__ = ["Entry", "Folder", "as_text"]
+
+_LONGEST_PATH = 1024
+_DEEPEST = 32
+"""Folders inside folders that are walked."""
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+_NEEDED = {os.open, os.stat, os.mkdir, os.unlink, os.rename}
+
+
+class Entry(NamedTuple):
+    """Something in a folder."""
+
+    path: str
+    """From the root, with `/` between the steps."""
+    kind: str
+    """`file`, `folder`, or what else it is: `link`, `special`."""
+    size: int
+    """Bytes of a file."""
+
+
+class Folder:
+    """The regular files below `root`, of at most `max_bytes` each.
+
+    Raises:
+        ToolDefinitionError: `root` is no folder, `max_bytes` is no positive number, or the operating system cannot
+            open files relative to a folder (Windows).
+    """
+
+    def __init__(self, root: str | os.PathLike[str], *, hidden: bool = False, max_bytes: int = 1_000_000) -> None:
+        if not os.supports_dir_fd >= _NEEDED or os.scandir not in os.supports_fd:
+            raise ToolDefinitionError("file tools need an operating system that opens files relative to a folder")
+        if max_bytes < 1:
+            raise ToolDefinitionError(f"file tools: max_bytes={max_bytes!r} must be 1 or more")
+        try:
+            self.root = Path(root).resolve(strict=True)
+            os.close(os.open(self.root, _FOLDER))
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ToolDefinitionError(f"file tools: {os.fspath(root)!r} is no folder that can be read") from error
+        self.hidden = hidden
+        self.max_bytes = max_bytes
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes of a file.
+
+        Raises:
+            ToolError: The path leads out, or to no regular file, or to one that is too large.
+        """
+        *folders, name = self._steps(path, "a file")
+        with self._said(path), self._inside(folders) as parent:
+            self._check(path, os.stat(name, dir_fd=parent, follow_symlinks=False))  # opening a device may do something
+            with os.fdopen(os.open(name, os.O_RDONLY | _FILE, dir_fd=parent), "rb") as file:
+                self._check(path, os.fstat(file.fileno()))  # what was opened, whatever had that name a moment ago
+                data = file.read(self.max_bytes + 1)
+        if len(data) > self.max_bytes:
+            raise ToolError(f"{path} has more than {self.max_bytes:,} bytes: too large to be read")
+        return data
+
+    def write(self, path: str, data: bytes, *, overwrite: bool = False) -> None:
+        """Write a file as a whole, making the folders it is in. A file that is replaced is exchanged at once.
+
+        Raises:
+            ToolError: As for `read`, or there is something of that name and `overwrite` is false.
+        """
+        if len(data) > self.max_bytes:
+            raise ToolError(f"the content has {len(data):,} bytes, at most {self.max_bytes:,} are written")
+        *folders, name = self._steps(path, "a file")
+        with self._said(path), self._inside(folders, make=True) as parent:
+            try:
+                found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            except FileNotFoundError:
+                _write(name, data, parent)
+                return
+            if not overwrite:
+                raise ToolError(f"{path} exists: say overwrite, or choose another name")
+            self._check(path, found)
+            beside = f".{secrets.token_hex(8)}.part"
+            _write(beside, data, parent, mode=found.st_mode & 0o777)
+            os.rename(beside, name, src_dir_fd=parent, dst_dir_fd=parent)
+
+    def entries(self, path: str, *, deep: bool = False) -> Iterator[Entry]:
+        """Yield what is in a folder, sorted by name; with `deep` also what is in the folders inside, 32 levels down.
+
+        Raises:
+            ToolError: The path leads out, or to no folder.
+        """
+        steps = self._steps(path, "a folder")
+        with self._said(path), self._inside(steps) as folder:
+            yield from self._listed(folder, "".join(f"{step}/" for step in steps), _DEEPEST if deep else 0)
+
+    def texts(self, path: str, pattern: str) -> Iterator[tuple[str, str | None]]:
+        """Yield path and text of every file below a folder whose name matches; None where it is not text, or too large.
+
+        Raises:
+            ToolError: The path leads out, or to no folder.
+        """
+        for entry in self.entries(path, deep=True):
+            if entry.kind == "file" and fnmatch.fnmatchcase(entry.path.rpartition("/")[2], pattern):
+                try:
+                    yield entry.path, as_text(self.read(entry.path))
+                except ToolError:
+                    yield entry.path, None
+
+    def _steps(self, path: str, what: str) -> list[str]:
+        """Return the names a path goes through.
+
+        Whatever a platform could read as another place is refused by what it looks like, before anything is opened.
+        """
+        steps = [step for step in path.split("/") if step not in ("", ".")]
+        if len(path) > _LONGEST_PATH:
+            wrong = f"it is longer than {_LONGEST_PATH} characters"
+        elif path.startswith("/") or "\\" in path or path[1:2] == ":":
+            wrong = "give it relative to the folder, with / between the names"
+        elif not path.isprintable():
+            wrong = "it has control characters"
+        elif ".." in steps:
+            wrong = "'..' leads out of the folder"
+        elif not self.hidden and any(step.startswith(".") for step in steps):
+            wrong = "names that begin with '.' are hidden"
+        elif what == "a file" and (not steps or path.endswith(("/", "/."))):
+            wrong = "it names a folder"
+        else:
+            return steps
+        raise ToolError(f"{path[:100]!r} is not {what} of this folder: {wrong}")
+
+    @contextmanager
+    def _inside(self, folders: list[str], *, make: bool = False) -> Iterator[int]:
+        """Open the folder that is reached by these names, one after the other."""
+        at = os.open(self.root, _FOLDER)
+        try:
+            for name in folders:
+                if make:
+                    with suppress(FileExistsError):
+                        os.mkdir(name, dir_fd=at)
+                deeper = os.open(name, _FOLDER, dir_fd=at)
+                os.close(at)
+                at = deeper
+            yield at
+        finally:
+            os.close(at)
+
+    def _check(self, path: str, found: os.stat_result) -> None:
+        if not stat.S_ISREG(found.st_mode):
+            raise ToolError(f"{path} is no file but a {_kind(found)}")
+        if found.st_nlink > 1:
+            raise ToolError(f"{path} has a second name (a hard link), maybe outside of this folder: it is not used")
+
+    def _listed(self, folder: int, prefix: str, levels: int) -> Iterator[Entry]:
+        with os.scandir(folder) as found:
+            names = sorted(item.name for item in found if self.hidden or not item.name.startswith("."))
+        for name in names:
+            with suppress(OSError):  # gone meanwhile, or not ours to open
+                entry = _entry(prefix + name, os.stat(name, dir_fd=folder, follow_symlinks=False))
+                yield entry
+                if entry.kind == "folder" and levels:
+                    inside = os.open(name, _FOLDER, dir_fd=folder)
+                    try:
+                        yield from self._listed(inside, f"{entry.path}/", levels - 1)
+                    finally:
+                        os.close(inside)
+
+    @contextmanager
+    def _said(self, path: str) -> Iterator[None]:
+        """Turn what the system says into words about the path that was asked for: no other path leaves the tool."""
+        try:
+            yield
+        except OSError as error:
+            link = error.errno in (errno.ELOOP, errno.ENOTDIR)
+            why = "links are not followed, and files are no folders" if link else error.strerror
+            raise ToolError(f"{path}: {why or type(error).__name__}") from error
+
+
+def as_text(data: bytes) -> str | None:
+    """Return the text of a file, or None where it is none: not UTF-8, or with a NUL."""
+    try:
+        return None if b"\0" in data else data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+
+
+def _entry(path: str, found: os.stat_result) -> Entry:
+    kind = _kind(found)
+    return Entry(path, kind, found.st_size if kind == "file" else 0)
+
+
+def _kind(found: os.stat_result) -> str:
+    mode = found.st_mode
+    if stat.S_ISREG(mode):
+        return "file"
+    return "folder" if stat.S_ISDIR(mode) else "link" if stat.S_ISLNK(mode) else "special"
+
+
+def _write(name: str, data: bytes, parent: int, *, mode: int | None = None) -> None:
+    """Write a file that must not exist yet; leave nothing behind when that fails."""
+    file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, 0o666 if mode is None else mode, dir_fd=parent)
+    try:
+        with os.fdopen(file, "wb") as out:
+            if mode is not None:
+                os.fchmod(file, mode)
+            out.write(data)
+    except BaseException:
+        os.unlink(name, dir_fd=parent)
+        raise
