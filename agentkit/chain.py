@@ -86,8 +86,10 @@ class Chain(Generic[Output]):
             self.layers = layers
         elif isinstance(layers, TextPrompt | str):
             self.layers = _layers(layers)
-        else:
+        elif isinstance(getattr(layers, "layers", None), Layers):
             self.prompter, self.layers = layers, layers.layers
+        else:
+            raise AgentDefinitionError(f"layers: expected Layers, a prompter or text, got {_type_name(type(layers))}")
         self.output: type[Output] = output
         self.tokenizer = tokenizer
         self.budget = budget

@@ -9,7 +9,7 @@ import copy
 import logging
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 
 from agentkit_prompts.composer import compose
@@ -117,12 +117,12 @@ class Prompter:
         self.system = system
         instruction, user = self._words
         lead = system if "system" in places else None
-        has_system = bool(places & {"system", "instruction"})
+        has_system, name = bool(places & {"system", "instruction"}), type(self).__name__
         with warnings.catch_warnings():  # where its slots stand is what a prompter is
             warnings.simplefilter("ignore", VolatilityWarning)
             self.layers = Layers(
-                system=[SlotPrompt.of(instruction, self.slots, lead=lead)] if has_system else (),
-                input=SlotPrompt.of(user, self.slots, input="input" in places),
+                system=[SlotPrompt.of(instruction, self.slots, lead=lead, name=name)] if has_system else (),
+                input=SlotPrompt.of(user, self.slots, input="input" in places, name=name),
                 conversation="history" in places,
                 empty_messages=True,
             )
@@ -274,7 +274,7 @@ class Prompter:
         missing = [slot for slot in self.slots if slot not in given]
         others = [key for key in given if key not in self.slots]
         shows_input = self.layers.input[0].input  # type: ignore[attr-defined]
-        wrong = [f"{slot!r} is missing{nearest(slot, map(str, others))}" for slot in missing]
+        wrong = [f"{slot!r} is missing{_near(slot, map(str, others))}" for slot in missing]
         if others and (missing or len(others) > 1 or (not shows_input and given[others[0]])):
             slots = f"the slots are {', '.join(map(repr, self.slots))}" if self.slots else "there are no slots"
             own = ", and one key more may hold the user's own text" if shows_input else ""
@@ -286,6 +286,13 @@ class Prompter:
             raise PrompterError(f"input: {'; '.join(wrong)}")
         values = {slot: _text(given[slot]) for slot in self.slots}
         return UserInput(_text(given[others[0]]) if others else "", additional_kwargs=values)
+
+
+def _near(slot: str, others: Iterable[str]) -> str:
+    from difflib import get_close_matches  # only errors need it
+
+    close = get_close_matches(slot[:64], [other[:64] for other in others], 1)
+    return f" (is it {close[0]!r}?)" if close else ""
 
 
 def _keys(given: Any) -> tuple[str, ...]:

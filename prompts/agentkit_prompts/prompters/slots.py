@@ -12,7 +12,8 @@ from typing import Any
 
 from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.context import CONTEXT_NAMES, PromptContext
-from agentkit_prompts.errors import KwargsError, PrompterError
+from agentkit_prompts.engine.objects import GLOBALS
+from agentkit_prompts.errors import PrompterError
 from agentkit_prompts.rendered import Rendered
 from agentkit_prompts.schema import JsonSchema
 from agentkit_prompts.template import Template
@@ -20,6 +21,7 @@ from agentkit_prompts.template import Template
 __all__ = ["SlotPrompt", "slots_of"]
 
 _SLOT = re.compile(r"\{(\w+)\}")
+_LONGEST = 64
 _TEXT = ["string", "number", "boolean"]
 
 
@@ -44,16 +46,14 @@ class SlotPrompt(BasePrompt):
     """Whether the user's input follows the text; False refuses input that no slot shows, None leaves it to others."""
 
     @classmethod
-    def of(
-        cls, text: str, slots: Sequence[str], *, lead: str | None = None, input: bool | None = None
-    ) -> SlotPrompt:  # `input` is the name of the thing in every prompter
+    def of(cls, text: str, slots: Sequence[str], *, input: bool | None = None, **data: Any) -> SlotPrompt:
         """Make the prompt of a text that may hold some of the `slots`."""
         source = [
             f"{{{_field(part, slots.index(part))}}}" if number % 2 else part.replace("{", "{{").replace("}", "}}")
             for number, part in enumerate(_SLOT.split(text))
         ]
         template = Template("".join(source) + ("{user_input}" if input else ""), engine="fstring")
-        return cls(template, slots=tuple(slots), own=slots_of(text), lead=lead, input=input)
+        return cls(template, slots=tuple(slots), own=slots_of(text), input=input, **data)
 
     def _declared(self) -> frozenset[str]:
         return frozenset(self._fields)
@@ -84,14 +84,14 @@ class SlotPrompt(BasePrompt):
         """The value of every slot, and the input where no slot shows it.
 
         Raises:
-            KwargsError: Names every slot that has no value.
+            PrompterError: Names every slot that has no value; `compose` makes a KwargsError of it, for all prompts.
         """
         given, taken = ctx.user_input.additional_kwargs, self._takes_input(ctx)
         if taken:
             return {"user_input": "", **dict.fromkeys(self._fields, ctx.user_input.input)}
-        missing = {slot: ("is missing", (self.label,)) for slot in self.own if slot not in given}
+        missing = [slot for slot in self.own if slot not in given]
         if missing:
-            raise KwargsError(missing)
+            raise PrompterError(f"additional_kwargs lack the slots {', '.join(map(repr, missing))}")
         return {"user_input": ctx.user_input, **{field: given[slot] for field, slot in self._fields.items()}}
 
     def render(self, ctx: PromptContext) -> Rendered:
@@ -115,5 +115,6 @@ class SlotPrompt(BasePrompt):
 
 
 def _field(slot: str, index: int) -> str:
-    """Return the name of a slot in the template: its own, unless that means something else there."""
-    return slot if slot.isidentifier() and slot[0] != "_" and slot not in CONTEXT_NAMES else f"slot_{index}"
+    """Return the name of a slot in the template: its own, unless that cannot be one or means something else there."""
+    own = slot.isidentifier() and not slot.startswith(("_", "slot_")) and len(slot) <= _LONGEST
+    return slot if own and slot not in CONTEXT_NAMES and slot not in GLOBALS else f"slot_{index}"
