@@ -57,6 +57,7 @@ class InContext:
         instead: What stands where the answer would.
         separator: Between two worked examples that are text.
         end: After the last one.
+        settings: What else was said about how the model is run; kept for whoever runs it.
 
     Raises:
         InContextError: The parts do not fit together; names everything at once.
@@ -74,6 +75,7 @@ class InContext:
         instead: str = "",
         separator: str = "\n",
         end: str | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.reader = reader
         self.ice_template = ice_template
@@ -81,6 +83,7 @@ class InContext:
         self.train = train
         self.mode: Literal["gen", "ppl"] = mode
         self.instead = instead
+        self.settings = dict(settings or {})
         shows = not (type(retriever) is StaticSelector and (retriever.k == 0 or retriever.ids == ()))
         after = "\n" if shows or getattr(retriever, "ids", None) is not None else ""
         self.shots = Shots(
@@ -98,8 +101,12 @@ class InContext:
             odd = [name for name in retriever.ids if not name.isdecimal() or int(name) >= len(train)]
             if odd:
                 problems.append(
-                    f"the retriever shows row {', '.join(odd)}, and the training rows are 0 to {len(train) - 1}"
+                    f"the retriever shows row {', '.join(odd)}, of {len(train)} training rows, counted from 0"
                 )
+        try:
+            reader.check(train, ())
+        except InContextError as error:
+            problems.append(str(error))
         if mode not in ("gen", "ppl"):
             problems.append(f"mode must be 'gen' or 'ppl', got {mode!r}")
         if problems:
@@ -205,7 +212,7 @@ class InContext:
         Raises:
             InContextError: As `final`, or a declared column is in no row.
         """
-        self.reader.check(self.train, rows)
+        self.reader.check((), rows)
         labels = self.labels(rows) if self.mode == "ppl" else [None]
         for number, (row, ids) in enumerate(zip(rows, self.ids(rows), strict=True)):
             for label in labels:

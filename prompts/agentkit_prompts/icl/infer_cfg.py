@@ -166,7 +166,9 @@ def _inferencer(cfg: Any, problems: list[str]) -> dict[str, Any]:
     instead = cfg.get("gen_field_replace_token", "")
     if not isinstance(instead, str):
         problems.append(f"infer_cfg['inferencer']: gen_field_replace_token must be text, got {instead!r}"[:200])
-    return {"mode": "ppl" if _name(cfg["type"]) in _SCORING else "gen", "instead": instead}
+    settings = {key: value for key, value in cfg.items() if key not in ("type", "gen_field_replace_token")}
+    mode = "ppl" if _name(cfg["type"]) in _SCORING else "gen"
+    return {"mode": mode, "instead": instead, "settings": settings}
 
 
 def _name(kind: object) -> str:

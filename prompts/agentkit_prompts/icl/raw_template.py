@@ -22,7 +22,7 @@ class RawPromptTemplate:
 
     Args:
         messages: `{"role", "content"}`, `{"expand_column": name}` for a column that holds messages, or `ice_token`.
-        format_variables: Whether `{column}` in a content that is text is filled.
+        format_variables: Whether `{column}` in the text of a content, or of its parts, is filled.
         ice_token: The item in whose place worked examples go.
 
     Raises:
@@ -79,10 +79,21 @@ class RawPromptTemplate:
                 found += _expanded(row, message["expand_column"])
             else:
                 made = deepcopy(dict(message))
-                if self.format_variables and isinstance(made["content"], str):
-                    made["content"] = safe_format(made["content"], row)
+                if self.format_variables:
+                    made["content"] = _filled(made["content"], row)
                 found.append(made)
         return found
+
+
+def _filled(content: Any, row: Mapping[str, Any]) -> Any:
+    """Return a content with the columns in its text, or in the texts of its parts."""
+    if isinstance(content, str):
+        return safe_format(content, row)
+    if isinstance(content, list):
+        return [_filled(part, row) for part in content]
+    if isinstance(content, dict) and isinstance(content.get("text"), str):
+        return {**content, "text": safe_format(content["text"], row)}
+    return content
 
 
 def _problems(position: int, message: object, ice_token: object) -> list[str]:

@@ -97,11 +97,14 @@ class DatasetReader:
         Raises:
             InContextError: Columns are missing; names all of them.
         """
-        problems = []
+        problems: list[str] = []
         answers = (self.output_column,) if self.output_column is not None else ()
         for split, rows, wanted in (("train", train, answers), ("test", test, ())):
-            known = {str(name) for row in rows for name in row} if len(rows) else None
-            if known is not None:
+            odd = [str(number) for number, row in enumerate(rows) if not isinstance(row, Mapping)]
+            if odd:
+                problems.append(f"rows {', '.join(odd[:5])} of {split} are no dicts of column to value")
+            elif len(rows):
+                known = {str(name) for row in rows for name in row}
                 problems += [
                     f"no row of {split} has a column {name!r}{nearest(name, known)}"
                     for name in (*self.input_columns, *wanted)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from agentkit_prompts.engine.values import nearest
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.icl.columns import Slots, Tokens, slots
+from agentkit_prompts.icl.dialogue import SECTIONS, items_of, problems_of
 from agentkit_prompts.icl.prompt_list import Item, PromptList, section
 
 __all__ = ["PromptTemplate", "Shown"]
@@ -16,7 +17,6 @@ __all__ = ["PromptTemplate", "Shown"]
 Shown: TypeAlias = str | PromptList
 """Worked examples, rendered: text, or items with roles."""
 
-_SECTIONS = ("begin", "round", "end")
 _MOST_PLANS = 64
 
 
@@ -89,8 +89,8 @@ class PromptTemplate:
             return "text" if self.ice_token in chosen else ""
         found = {
             "items" if isinstance(item, str) else "text"
-            for name in _SECTIONS
-            for item in _items(chosen.get(name, ()))
+            for name in SECTIONS
+            for item in items_of(chosen.get(name, ()))
             if self.ice_token in (item if isinstance(item, str) else item.get("prompt", ""))
         }
         return min(found, default="", key=["text", "items"].index)  # within a role's text, only text can go
@@ -162,9 +162,9 @@ class PromptTemplate:
             return _Plan(True, (_Entry(None, self._parts(chosen, form, names)),))
         ice = form.endswith("ice")
         listed: list[Item] = []
-        for name in ("round",) if ice else _SECTIONS:
+        for name in ("round",) if ice else SECTIONS:
             if name == "round" or chosen.get(name):
-                listed += section("ice" if ice else name, _items(chosen.get(name, ())))
+                listed += section("ice" if ice else name, items_of(chosen.get(name, ())))
         entries = []
         for item in listed:
             if isinstance(item, str):
@@ -218,11 +218,7 @@ def _splice(found: PromptList, parts: Sequence[Slots], row: Mapping[str, Any], i
 
 
 def _is_labelled(template: object) -> bool:
-    return isinstance(template, Mapping) and not set(template) <= set(_SECTIONS)
-
-
-def _items(value: Any) -> Sequence[Item]:
-    return value if isinstance(value, list | tuple) else [value]
+    return isinstance(template, Mapping) and not set(template) <= set(SECTIONS)
 
 
 def _problems_of_tokens(tokens: object) -> list[str]:
@@ -245,49 +241,18 @@ def _problems(template: object, ice_token: str | None) -> list[str]:
     if not isinstance(template, Mapping):
         return [f"template must be text or a dict, got {type(template).__name__}"]
     if not _is_labelled(template):
-        return _problems_of_dialogue(template, "template")
+        return problems_of(template)
     found = []
     for label, chosen in template.items():
         where = f"template[{label!r}]"
         if isinstance(chosen, str):
             if _lacks(chosen, ice_token):
                 found.append(f"ice_token {ice_token!r} is not in {where} {chosen[:80]!r}")
-        elif isinstance(chosen, list):
-            found += _problems_of_items(chosen, where)
-        elif isinstance(chosen, Mapping) and set(chosen) <= set(_SECTIONS):
-            found += _problems_of_dialogue(chosen, where)
+        elif isinstance(chosen, list | Mapping):
+            dialogue = {"round": chosen} if isinstance(chosen, list) else chosen
+            found += [f"{where}: {problem}" for problem in problems_of(dialogue)]
         else:
-            got = type(chosen).__name__
-            if isinstance(chosen, Mapping):
-                got = f"a dict with {', '.join(repr(key) for key in chosen if key not in _SECTIONS)[:80]}"
-            found.append(f"{where} must be text, a list or a dialogue of begin, round and end, got {got}")
-    return found
-
-
-def _problems_of_dialogue(dialogue: Mapping[str, Any], where: str) -> list[str]:
-    if "round" not in dialogue:
-        return [f"{where} has no 'round': a dialogue needs the list of its turns, which may be empty"]
-    return [
-        problem
-        for name in _SECTIONS
-        if name in dialogue
-        for problem in _problems_of_items(dialogue[name], f"{where}[{name!r}]")
-    ]
-
-
-def _problems_of_items(value: object, where: str) -> list[str]:
-    if not isinstance(value, str | list | tuple | Mapping):
-        return [f"{where} must be text, a list or a role item, got {type(value).__name__}"]
-    found = []
-    for position, item in enumerate(_items(value)):
-        at = f"{where}[{position}]"
-        if isinstance(item, Mapping):
-            if not isinstance(item.get("role"), str):
-                found.append(f"{at} has no 'role' that is text: {dict(item)!r}"[:200])
-            if not isinstance(item.get("prompt", ""), str):
-                found.append(f"{at}: the prompt must be text, got {type(item['prompt']).__name__}")
-        elif not isinstance(item, str):
-            found.append(f"{at} must be text or a role item, got {type(item).__name__}")
+            found.append(f"{where} must be text, a list of turns or a dialogue, got {type(chosen).__name__}")
     return found
 
 

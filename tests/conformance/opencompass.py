@@ -1,0 +1,114 @@
+"""Cases of OpenCompass: templates, retrievers, readers, and what completion models and APIs are sent."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from conformance.icl_cases import decoded, difference, parser_of, read_case, without_markers
+
+from agentkit_prompts.errors import InContextWarning
+from agentkit_prompts.icl.columns import safe_format
+from agentkit_prompts.icl.prompt_list import PromptList
+from agentkit_prompts.icl.raw_template import RawPromptTemplate
+from agentkit_prompts.icl.template import PromptTemplate
+
+
+def check(case: dict[str, Any], folder: Path) -> Iterator[tuple[str, str | None]]:
+    """Yield the id of a required case, and how ours differs."""
+    if case.get("required"):
+        try:
+            with warnings.catch_warnings(action="ignore", category=InContextWarning):  # of what is said otherwise
+                got = RUN[case["op"]](case)
+        except Exception as error:
+            yield case["id"], f"{type(error).__name__}: {error}"
+            return
+        wanted = decoded(case["expect"]["output"])
+        if case["stage"] in ("promptlist", "ice"):
+            kind = case.get("output_type")
+            problem = difference(type(got).__name__, kind, None) if kind else None
+            got, wanted = without_markers(got), without_markers(wanted)
+            yield case["id"], problem or difference(got, wanted, None)
+        else:
+            yield case["id"], difference(got, wanted, case.get("output_type"))
+
+
+def template_of(case: Mapping[str, Any]) -> PromptTemplate | RawPromptTemplate:
+    """Make the template of a case that has one alone."""
+    settings = dict(decoded(case["template"]))
+    kind = settings.pop("type", "PromptTemplate")
+    return RawPromptTemplate(**settings) if kind == "RawPromptTemplate" else PromptTemplate(**settings)
+
+
+def pipeline(case: Mapping[str, Any]) -> Any:
+    """From a row to its prompt, to its examples alone, or to what a model is sent."""
+    rows = decoded(case["test_examples"]) if "test_examples" in case else [decoded(case["example"])]
+    number = case.get("index", 0)
+    # Examples by themselves need no prompt that has a place for them.
+    anywhere = {"template": {"round": ["</E>"]}, "ice_token": "</E>"}
+    icl = read_case({**case, "template": anywhere} if case["stage"] == "ice" else case)
+    ids = case["ice_ids"] if "ice_ids" in case else icl.ids(rows)[number]
+    if case["stage"] == "ice":
+        return icl.shots.show(ids)
+    label = case.get("label")
+    if case["stage"] == "final":
+        return icl.final(rows[number], parser_of(case["parser"], decoded(case["meta_template"])), ids, label)
+    if case.get("remain_sep"):
+        return icl.prompt_template.label_item(rows[number], label, ice=icl.shots.show(ids), keep_separator=True)
+    return icl.prompt(rows[number], ids, label)
+
+
+def item(case: Mapping[str, Any]) -> Any:
+    """A template alone asks a row. Here what is put in the place of examples is template text: it is filled first."""
+    row, hide = decoded(case["example"]), case.get("output_field")
+    instead = case.get("output_field_replace_token", "")
+    shown = row if hide is None else {**row, hide: instead}
+    ice = decoded(case.get("ice_field_replace_token", ""))
+    ice = ice.format(shown) if isinstance(ice, PromptList) else safe_format(ice, shown)
+    return template_of(case).item(row, ice=ice, hide=hide, instead=instead)
+
+
+def ice_item(case: Mapping[str, Any]) -> Any:
+    """A template alone shows a row as an example."""
+    return template_of(case).ice_item(decoded(case["example"]), case.get("label"))
+
+
+def label_item(case: Mapping[str, Any]) -> Any:
+    """A template alone makes what is scored for a label."""
+    return template_of(case).label_item(
+        decoded(case["example"]),
+        case.get("label"),
+        ice=decoded(case.get("ice", "")),
+        keep_separator=case.get("remain_sep", False),
+    )
+
+
+def parse(case: Mapping[str, Any]) -> Any:
+    """A meta template alone reads a prompt."""
+    return parser_of(case["parser"], decoded(case["meta_template"])).parse(decoded(case["prompt"]), case["mode"])
+
+
+def labels(case: Mapping[str, Any]) -> list[Any]:
+    """What is scored."""
+    return read_case(case).labels([decoded(case["example"])])
+
+
+def retrieved(case: Mapping[str, Any]) -> list[list[int]]:
+    """Which rows are shown to each row."""
+    anywhere = {"template": {"round": ["</E>"]}, "ice_token": "</E>"}
+    icl = read_case({**case, "template": anywhere, "ice_template": {"template": "x"}})
+    return [list(ids) for ids in icl.ids(decoded(case["test_examples"]))]
+
+
+RUN = {
+    "pipeline": pipeline,
+    "item": item,
+    "ice_item": ice_item,
+    "label_item": label_item,
+    "parse": parse,
+    "labels": labels,
+    "retrieve": retrieved,
+    "safe_format": lambda case: safe_format(case["text"], decoded(case["example"])),
+}
