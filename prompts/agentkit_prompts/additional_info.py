@@ -10,8 +10,9 @@ from pydantic import Field
 from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.context import CONTEXT_NAMES, PromptContext
 from agentkit_prompts.errors import KwargsError, PromptError
+from agentkit_prompts.json_check import Problem
 from agentkit_prompts.rendered import Rendered
-from agentkit_prompts.schema import JsonSchema, Problem, to_json_schema
+from agentkit_prompts.schema import JsonSchema, to_json_schema
 from agentkit_prompts.template import Template
 from agentkit_prompts.text import default_template
 

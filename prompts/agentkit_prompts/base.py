@@ -17,8 +17,9 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from agentkit_prompts.budget import Size
 from agentkit_prompts.context import CONTEXT_NAMES, PromptContext
 from agentkit_prompts.errors import KwargsError, PromptError, TemplateError
+from agentkit_prompts.json_check import Problem
 from agentkit_prompts.rendered import Rendered
-from agentkit_prompts.schema import JsonSchema, Problem, check_params_schema, params_checker
+from agentkit_prompts.schema import JsonSchema, check_params_schema, params_checker
 from agentkit_prompts.template import MediaTable, Template, media_table
 
 __all__ = ["BasePrompt", "Volatility"]

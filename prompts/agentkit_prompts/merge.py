@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agentkit_prompts.errors import PromptError, SchemaConflict
-from agentkit_prompts.schema import JsonSchema, resolve, shape_faults
+from agentkit_prompts.json_check import resolve
+from agentkit_prompts.schema import JsonSchema, shape_faults
 
 __all__ = ["REQUIRED_BY", "merge_schemas"]
 

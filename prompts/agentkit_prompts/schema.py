@@ -11,14 +11,13 @@ from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
 
 from agentkit_prompts.errors import PromptError
+from agentkit_prompts.json_check import Problem, bound_faults, json_problems, resolve
 
 __all__ = [
     "JsonSchema",
     "ParamsSchema",
-    "Problem",
     "check_params_schema",
     "params_checker",
-    "resolve",
     "shape_faults",
     "to_json_schema",
 ]
@@ -26,8 +25,6 @@ __all__ = [
 JsonSchema: TypeAlias = dict[str, Any]
 ParamsSchema: TypeAlias = TypeAdapter[Any] | type | Mapping[str, Any]
 """A TypeAdapter, a model, dataclass or TypedDict class, or a JSON Schema object."""
-Problem: TypeAlias = tuple[str, str]
-"""Name of the value (dotted) and what is wrong with it."""
 
 
 def as_adapter(schema: ParamsSchema) -> TypeAdapter[Any] | None:
@@ -160,6 +157,7 @@ def shape_faults(schema: object, where: str, depth: int) -> Iterator[str]:
     for keyword in _IS_SCHEMA:
         if keyword in schema:
             yield from shape_faults(schema[keyword], f"{where}.{keyword}", depth + 1)
+    yield from bound_faults(schema, where)
     for keyword in ("required", "enum"):
         if not isinstance(schema.get(keyword, ()), list | tuple):
             yield f"{where}.{keyword} must be a list, got {type(schema[keyword]).__name__}"
@@ -191,7 +189,7 @@ def params_checker(schema: ParamsSchema) -> Callable[[Mapping[str, Any]], tuple[
     adapter = as_adapter(schema)
     if adapter is None:
         document = to_json_schema(schema)
-        return lambda values: (_with_defaults(document, values), list(_json_problems(document, values, document, "")))
+        return lambda values: (_with_defaults(document, values), list(json_problems(document, values, document, "")))
     validate = adapter.validate_python
 
     def check(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Problem]]:
@@ -215,17 +213,6 @@ def _fields(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-_JSON_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list, tuple),
-    "object": (Mapping, BaseModel),
-    "null": (type(None),),
-}
-
-
 def _with_defaults(schema: Mapping[str, Any], values: Mapping[str, Any]) -> Mapping[str, Any]:
     defaults = {
         name: item["default"]
@@ -233,59 +220,3 @@ def _with_defaults(schema: Mapping[str, Any], values: Mapping[str, Any]) -> Mapp
         if name not in values and isinstance(item, Mapping) and "default" in item
     }
     return {**values, **defaults} if defaults else values
-
-
-def _json_problems(
-    schema: Mapping[str, Any], value: Any, root: Mapping[str, Any], where: str, depth: int = 0
-) -> Iterator[Problem]:
-    """Check the keywords that matter for kwargs: type, enum, const, required, properties, items, anyOf, $ref."""
-    if isinstance(schema, bool):
-        if not schema:
-            yield where or "(value)", "is not allowed"
-        return
-    if depth > 64:
-        yield where, "is nested more than 64 levels deep"
-        return
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#/"):
-        yield from _json_problems(resolve(reference, root), value, root, where, depth + 1)
-        return
-    options = schema.get("anyOf") or schema.get("oneOf")
-    if options and not any(not list(_json_problems(option, value, root, where, depth + 1)) for option in options):
-        yield where, "matches none of the allowed schemas"
-        return
-    expected = schema.get("type")
-    names = [expected] if isinstance(expected, str) else list(expected or ())
-    if names and not any(_is_json(value, name) for name in names):
-        yield where or "(value)", f"should be {' or '.join(names)}, got {type(value).__name__}"
-        return
-    if "enum" in schema and value not in schema["enum"]:
-        yield where, f"should be one of {schema['enum']!r}"
-    if "const" in schema and value != schema["const"]:
-        yield where, f"should be {schema['const']!r}"
-    if isinstance(value, Mapping):
-        prefix = f"{where}." if where else ""
-        for name in schema.get("required", ()):
-            if name not in value:
-                yield f"{prefix}{name}", "Field required"
-        for name, item in schema.get("properties", {}).items():
-            if name in value:
-                yield from _json_problems(item, value[name], root, f"{prefix}{name}", depth + 1)
-    items = schema.get("items")
-    if isinstance(items, Mapping) and isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from _json_problems(items, item, root, f"{where}[{index}]", depth + 1)
-
-
-def _is_json(value: Any, name: str) -> bool:
-    if isinstance(value, bool):
-        return name == "boolean"
-    return isinstance(value, _JSON_TYPES.get(name, (object,)))
-
-
-def resolve(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Follow a `#/...` reference inside a schema; {} where it leads nowhere."""
-    found: Any = root
-    for step in reference[2:].split("/"):
-        found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
-    return found if isinstance(found, Mapping) else {}

@@ -13,12 +13,12 @@ from pydantic_core import CoreSchema, core_schema
 
 from agentkit_prompts.engine import Program, compile_program
 from agentkit_prompts.errors import PromptError, TemplateError
+from agentkit_prompts.json_check import Problem
 from agentkit_prompts.parts import Media, Source
 from agentkit_prompts.rendered import Rendered
 from agentkit_prompts.schema import (
     JsonSchema,
     ParamsSchema,
-    Problem,
     check_params_schema,
     params_checker,
     to_json_schema,
