@@ -117,12 +117,12 @@ def _call(template: Any, call: Mapping[str, Any]) -> Any:
     special = _SPECIAL.get(method)
     if special is not None:
         return special(template, *call["args"])
-    made = template.chat_template() if isinstance(template, ChatTemplateConfig) else template
+    made = template.chat_template if isinstance(template, ChatTemplateConfig) else template
     return getattr(made, method)(*call["args"], **call["kwargs"])
 
 
 def _attribute(template: Any, name: str) -> Any:
-    made = template.chat_template() if isinstance(template, ChatTemplateConfig) else template
+    made = template.chat_template if isinstance(template, ChatTemplateConfig) else template
     value = getattr(made, name)
     return list(value) if isinstance(value, tuple) else value
 

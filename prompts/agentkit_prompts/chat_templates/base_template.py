@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from agentkit_prompts.chat_templates.base import Capability
 from agentkit_prompts.chat_templates.markers import control_tokens
-from agentkit_prompts.chat_templates.turns import Messages, Tools, read_tools, read_turns
+from agentkit_prompts.chat_templates.turns import Messages, Tools, read_prompt, read_tools, read_turns
 from agentkit_prompts.engine.values import nearest
 from agentkit_prompts.errors import ChatTemplateError
 
@@ -35,7 +35,7 @@ class BaseTemplate:
     stop_words: Sequence[str] | None = None
     """What ends a reply."""
 
-    marker_fields: tuple[str, ...] = (
+    marker_fields: ClassVar[tuple[str, ...]] = (
         "system",
         "eosys",
         "user",
@@ -66,9 +66,8 @@ class BaseTemplate:
         """Return the fields of this class and the ones it derives from, each with its type."""
         found: dict[str, str] = {}
         for home in reversed(cls.__mro__):
-            found |= {name: str(kind) for name, kind in inspect.get_annotations(home).items() if name[0] != "_"}
-        found.pop("marker_fields")
-        return found
+            found |= {name: str(kind) for name, kind in inspect.get_annotations(home).items()}
+        return {name: kind for name, kind in found.items() if not kind.startswith("ClassVar")}
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
@@ -82,9 +81,8 @@ class BaseTemplate:
         `sequence_start` says whether it opens a conversation; a later one is sent to a server that has the earlier
         turns in its cache.
         """
-        if self.capability == "completion":
-            return prompt
-        return self.decorate_prompt(prompt, sequence_start)
+        prompt = read_prompt(prompt, type(self).__name__)
+        return prompt if self.capability == "completion" else self.decorate_prompt(prompt, sequence_start)
 
     def decorate_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """Return the prompt with the markers of the model around it. To override; here the prompt itself."""
@@ -161,6 +159,8 @@ def _fits(value: object, kind: str) -> bool:
     """Say whether a value is of the type that a field is annotated with."""
     if value is None:
         return "None" in kind
+    if kind.startswith("Literal"):
+        return isinstance(value, str) and f'"{value}"' in kind
     if "Sequence[str]" in kind:
         return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
     if isinstance(value, bool) or "bool" in kind:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task
-from agentkit_prompts.chat_templates.turns import Turn
+from agentkit_prompts.chat_templates.turns import Turn, read_prompt
 
 __all__ = ["ChatGLM2Template"]
 
@@ -22,31 +22,29 @@ class ChatGLM2Template(RoleMarkerTemplate):
 
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """Return the prompt as the first round, whatever the capability."""
-        return self.decorate_prompt(prompt, sequence_start)
+        return self.decorate_prompt(read_prompt(prompt, type(self).__name__), sequence_start)
 
     def decorate_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """Return the prompt as the first round."""
-        return f"{self._question(prompt, 1)}{self.assistant}"
+        return f"[Round 1]\n\n{self.user}{prompt}{self.eoh}{self.assistant}"
 
     def write(self, turns: list[Turn], task: Task) -> str:
         """Return the rounds."""
         parts: list[str] = []
+        user, eoh, assistant = self.user, self.eoh, self.assistant
         number, is_open = 0, False
         for turn in turns:
             role, text = turn["role"], turn["content"]
             if role == "user":
-                if is_open:
-                    parts.append(self.assistant)
                 number += 1
-                parts.append(self._question(text, number))
+                parts += (assistant if is_open else "", f"[Round {number}]\n\n{user}{text}{eoh}")
+                is_open = True
             elif role == "assistant":
-                parts += (self.assistant if is_open or task.strict else "", text)
+                parts += (assistant if is_open or task.strict else "", text)
+                is_open = False
             elif task.strict:
-                parts += (self.assistant if is_open else "", text, self.eoh)
-            is_open = role == "user" or (is_open and role != "assistant" and not task.strict)
+                parts += (assistant if is_open else "", text, eoh)
+                is_open = False
         if is_open and task.add_generation_prompt:
-            parts.append(self.assistant)
+            parts.append(assistant)
         return "".join(parts)
-
-    def _question(self, text: str, number: int) -> str:
-        return f"[Round {number}]\n\n{self.user}{text}{self.eoh}"

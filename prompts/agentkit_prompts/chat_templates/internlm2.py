@@ -21,7 +21,7 @@ class InternLM2Template(RoleMarkerTemplate):
     environment: str = "<|im_start|>environment\n"
     eoenv: str = "<|im_end|>\n"
 
-    marker_fields: tuple[str, ...] = (
+    marker_fields: ClassVar[tuple[str, ...]] = (
         *("system", "eosys", "user", "eoh", "assistant", "eoa", "separator"),
         *("environment", "eoenv", "plugin", "interpreter"),
     )
@@ -42,9 +42,11 @@ class InternLM2Template(RoleMarkerTemplate):
 
     def pieces(self, turns: list[Turn], task: Task) -> list[str]:
         """Return three pieces of text for each message."""
+        if task.is_plain and not task.tools:
+            return super().pieces(turns, task)
         names = {"plugin": self.plugin, "interpreter": self.interpreter}
         markers = self.markers()
-        asked = max((index for index, turn in enumerate(turns) if turn["role"] == "user"), default=len(turns))
+        asked: int | None = None
         pieces: list[str] = []
         for index, turn in enumerate(turns):
             begin, end = markers[turn["role"]]
@@ -54,6 +56,8 @@ class InternLM2Template(RoleMarkerTemplate):
             name = turn.get("name")
             if name in names:
                 begin = f"{begin.strip()} name={names[name]}\n"
+            if asked is None:
+                asked = max((at for at, other in enumerate(turns) if other["role"] == "user"), default=len(turns))
             pieces += (begin, self.text_of(turn, recent=index > asked), end)
         return self.with_tools(turns, pieces, task) if task.tools else pieces
 

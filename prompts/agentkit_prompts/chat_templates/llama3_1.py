@@ -22,7 +22,7 @@ class Llama31Template(RoleMarkerTemplate):
     eoi: str = "<|eot_id|>"
     eom: str = "<|eom_id|>"
 
-    marker_fields: tuple[str, ...] = (
+    marker_fields: ClassVar[tuple[str, ...]] = (
         *("system", "eosys", "user", "eoh", "assistant", "eoa", "separator", "ipython", "eoi", "eom"),
     )
     roles: ClassVar[tuple[str, ...]] = ("system", "user", "assistant", "tool", "ipython")
@@ -51,15 +51,19 @@ class Llama31Template(RoleMarkerTemplate):
 
     def pieces(self, turns: list[Turn], task: Task) -> list[str]:
         """Return three pieces of text for each message."""
-        pieces = super().pieces(turns, task)
-        for index, turn in enumerate(turns):
-            if turn["role"] != "assistant":
-                continue
-            if task.strict and "tool_calls" in turn:
-                calls = [f"<function={name}>{json_text(said)}</function>" for name, said in calls_of(turn)]
-                pieces[3 * index + 1] += "".join(calls)
-            if any(sign in pieces[3 * index + 1] for sign in self.call_signs):
-                pieces[3 * index + 2] = self.eom
+        markers = self.markers()
+        tag, end_of_call = self.call_signs
+        pieces: list[str] = []
+        for turn in turns:
+            role, text = turn["role"], turn["content"]
+            begin, end = markers[role]
+            if role == "assistant":
+                if task.strict and "tool_calls" in turn:
+                    calls = [f"<function={name}>{json_text(said)}{end_of_call}" for name, said in calls_of(turn)]
+                    text += "".join(calls)
+                if tag in text or end_of_call in text:
+                    end = self.eom
+            pieces += (begin, text, end)
         if turns and turns[0]["role"] == "system":
             pieces[1] = f"{self._tools(task)}{pieces[1]}"
         return pieces

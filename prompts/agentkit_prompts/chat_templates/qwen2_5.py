@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import ClassVar
 
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task
@@ -41,26 +40,35 @@ class Qwen25Template(RoleMarkerTemplate):
             parts += (self.system, system or "", self.tools, *said, self.eotools, self.eosys)
         elif system is not None and task.sequence_start:
             parts += (self.system, system, self.eosys)
-        for is_tool, group in groupby(turns[leads:], lambda turn: turn["role"] == "tool"):
-            if is_tool:
-                parts += self._results(list(group))
+        begins = {"system": self.system, "user": self.user, "assistant": self.assistant}
+        end, results = self.eosys, False
+        for turn in turns[1:] if leads else turns:
+            role = turn["role"]
+            if role == "tool":
+                parts += ("" if results else self.user.strip(), self._result(turn))
+                results = True
+                continue
+            if results:
+                parts.append(end)
+                results = False
+            if len(turn) == 2:
+                parts += (begins[role], turn["content"], end)
             else:
-                for turn in group:
-                    parts += (getattr(self, turn["role"]), turn["content"], *self._calls(turn, task), self.eosys)
+                parts += (begins[role], turn["content"], *self._calls(turn), end)
+        if results:
+            parts.append(end)
         if task.add_generation_prompt:
             parts += (self.assistant, self._reply_start(task))
         return "".join(parts)
 
-    def _results(self, turns: list[Turn]) -> list[str]:
+    def _result(self, turn: Turn) -> str:
         line = self.separator
-        blocks = [f"{line}<tool_response>{line}{turn['content']}{line}</tool_response>" for turn in turns]
-        return [self.user.strip(), *blocks, self.eosys]
+        return f"{line}<tool_response>{line}{turn['content']}{line}</tool_response>"
 
-    def _calls(self, turn: Turn, task: Task) -> list[str]:
+    def _calls(self, turn: Turn) -> list[str]:
         line = self.separator
-        first = "" if task.strict and not turn["content"] else line  # the model was trained on one line break here
-        return [
-            f"{line if index else first}<tool_call>{line}"
-            f"{json_text({'name': name, 'arguments': arguments})}{line}</tool_call>"
-            for index, (name, arguments) in enumerate(calls_of(turn))
-        ]
+        calls = [json_text({"name": name, "arguments": arguments}) for name, arguments in calls_of(turn)]
+        said = [f"{line}<tool_call>{line}{call}{line}</tool_call>" for call in calls]
+        if said and not turn["content"]:
+            said[0] = said[0].removeprefix(line)  # the marker of the assistant ends in a line break already
+        return said

@@ -16,7 +16,7 @@ TemplateMaker: TypeAlias = Callable[..., ChatTemplate]
 """A class or function that makes a template; its keywords override fields."""
 
 Maker = TypeVar("Maker", bound=Callable[..., object])
-_PLACES = re.compile(r"[/\\]+|--")
+_SEPARATOR = re.compile(r"[/\\]+")
 
 
 class ChatTemplateRegistry:
@@ -73,20 +73,20 @@ class ChatTemplateRegistry:
     def best_match(self, model: str) -> str:
         """Return the name of the template that fits a model's name or path, such as `Qwen/Qwen2.5-7B-Instruct`.
 
-        The last part of the path that any template knows decides, not the organisation in front of it; in it, the
-        template that recognises most of the name.
+        The name of the model decides, never the organisation in front of it; of a path on disk, the last part that
+        any template knows. The template that recognises most of it fits.
 
         Raises:
             ChatTemplateError: No template knows the model.
         """
         known = self._known()
-        for part in reversed(_PLACES.split(str(model).lower())):
+        parts = _parts(str(model))
+        for part in parts:
             found = {name: length for name in known if (length := self._fit(name, part))}
             if found:
                 return max(found, key=lambda name: found[name])
-        last = _PLACES.split(str(model).strip("/\\"))[-1]
         raise ChatTemplateError(
-            f"no chat template is known to fit the model {str(model)!r}{nearest(last.lower(), known)}. "
+            f"no chat template is known to fit the model {str(model)!r}{nearest(parts[0] if parts else '', known)}. "
             f"Take one by name, or the Jinja template that the model ships"
         )
 
@@ -115,6 +115,17 @@ class ChatTemplateRegistry:
             self._matches = {**matches, **self._matches}
             self._load = None
         return self._makers
+
+
+def _parts(model: str) -> list[str]:
+    """Return what may be the name of the model, in lower case and the likeliest first."""
+    parts = [part for part in _SEPARATOR.split(model.lower()) if part]
+    for part in parts:
+        if part.startswith("models--"):  # a folder of the Hugging Face cache
+            return [part.rsplit("--", 1)[1]]
+    if len(parts) == 2 and model[0] not in "/\\.~":  # organisation/name
+        return parts[1:]
+    return parts[::-1]
 
 
 def _whose(maker: object) -> str:

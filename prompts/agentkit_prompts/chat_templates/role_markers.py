@@ -6,36 +6,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from agentkit_prompts.chat_templates.base_template import BaseTemplate
 from agentkit_prompts.chat_templates.markers import control_tokens
-from agentkit_prompts.chat_templates.turns import Messages, Tools, Turn, read_tools, read_turns
+from agentkit_prompts.chat_templates.turns import (
+    Messages,
+    Tools,
+    Turn,
+    plain_turns,
+    read_prompt,
+    read_tools,
+    read_turns,
+)
 from agentkit_prompts.errors import ChatTemplateError
 
 __all__ = ["RoleMarkerTemplate", "Task"]
 
 
+_SPEAKERS = frozenset(("system", "user", "assistant"))
+"""The roles that every template can say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """What is asked of a template beside the messages."""
 
-    __slots__ = ("add_generation_prompt", "enable_thinking", "sequence_start", "strict", "tools")
-
-    def __init__(
-        self,
-        tools: list[dict[str, Any]] | None,
-        *,
-        sequence_start: bool = True,
-        add_generation_prompt: bool = True,
-        enable_thinking: bool | None = None,
-        strict: bool,
-    ) -> None:
-        self.tools = tools
-        self.sequence_start = sequence_start
-        self.add_generation_prompt = add_generation_prompt
-        self.enable_thinking = enable_thinking
-        self.strict = strict
-        """Whether nothing may be left out; otherwise what LMDeploy leaves out is left out."""
+    tools: list[dict[str, Any]] | None = None
+    sequence_start: bool = True
+    add_generation_prompt: bool = True
+    enable_thinking: bool | None = None
+    strict: bool = True
+    """Whether nothing may be left out; otherwise what LMDeploy leaves out is left out."""
+    is_plain: bool = False
+    """Whether the messages are nothing but roles and text."""
 
 
 class RoleMarkerTemplate(BaseTemplate):
@@ -85,6 +90,7 @@ class RoleMarkerTemplate(BaseTemplate):
 
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """Return what is sent for one prompt of the user: as it is when the model only completes, else decorated."""
+        prompt = read_prompt(prompt, type(self).__name__)
         if self.capability == "completion":
             return f"{self.bos if sequence_start else ''}{prompt}"
         return self.decorate_prompt(prompt, sequence_start)
@@ -121,9 +127,11 @@ class RoleMarkerTemplate(BaseTemplate):
         if isinstance(messages, str):
             return self.get_prompt(messages, sequence_start)
         name = type(self).__name__
-        turns = read_turns(messages, name, self.roles, first_text=True)
+        turns = plain_turns(messages, self.roles)
+        if turns is None:
+            turns = read_turns(messages, name, self.roles, first_text=True)
         task = Task(
-            None if tools is None else read_tools(tools, name),
+            tools=None if tools is None else read_tools(tools, name),
             sequence_start=sequence_start,
             enable_thinking=enable_thinking,
             strict=False,
@@ -148,16 +156,18 @@ class RoleMarkerTemplate(BaseTemplate):
         if type(self).messages2prompt is not RoleMarkerTemplate.messages2prompt:  # a subclass has its own
             return super().render(messages, tools, add_generation_prompt, enable_thinking=enable_thinking, **kwargs)
         name = type(self).__name__
-        turns = read_turns(messages, name, self.roles)
-        if not turns:
-            raise ChatTemplateError(f"{name}: there are no messages; a conversation needs at least one")
+        turns = plain_turns(messages, _SPEAKERS)
         task = Task(
-            read_tools(tools, name) if tools else None,
+            tools=read_tools(tools, name) if tools else None,
             add_generation_prompt=add_generation_prompt,
             enable_thinking=enable_thinking,
-            strict=True,
+            is_plain=turns is not None,
         )
-        if problems := self.unsayable(turns, task):
+        if turns is None:
+            turns = read_turns(messages, name, self.roles)
+        if not turns:
+            raise ChatTemplateError(f"{name}: there are no messages; a conversation needs at least one")
+        if (task.tools or not task.is_plain) and (problems := self.unsayable(turns, task)):
             raise ChatTemplateError(f"{name}: {'; '.join(problems)}")
         return self.write(turns, task)
 
@@ -237,6 +247,8 @@ def _set_apart(pieces: list[str], said_first: str, end: str) -> None:
     """
     if said_first and not end and not pieces[1] and pieces[0].endswith(said_first):
         pieces[0] += "\n"
+    if all(pieces[1::3]) or all(pieces[3::3]):
+        return
     for index in range(3, len(pieces) - 1, 3):
         if not pieces[index] and not pieces[index + 1]:
             pieces[index] = "\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agentkit_prompts.chat_templates.base import Capability, ChatTemplate
-from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES, ChatTemplateRegistry
+from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
 from agentkit_prompts.engine.values import nearest
 from agentkit_prompts.errors import ChatTemplateError
@@ -71,27 +71,28 @@ class ChatTemplateConfig:
             Path(path).write_text(text, "utf-8")
         return text
 
-    def chat_template(self, registry: ChatTemplateRegistry = CHAT_TEMPLATES) -> ChatTemplate:
-        """Make the template.
+    @property
+    def chat_template(self) -> ChatTemplate:
+        """A new template of these fields.
 
         Raises:
             ChatTemplateError: The name is unknown and neither `user` nor `assistant` is given, or the template has no
                 such field.
         """
         given = {name: value for name, value in asdict(self).items() if value is not None and name != "model_name"}
-        if self.model_name is not None and self.model_name in registry:
-            return registry.get(self.model_name)(**given)
+        if self.model_name is not None and self.model_name in CHAT_TEMPLATES:
+            return CHAT_TEMPLATES.get(self.model_name)(**given)
         if self.user is None and self.assistant is None:
             raise ChatTemplateError(
-                f"model_name {self.model_name!r} is no registered template{nearest(str(self.model_name), registry)}. "
+                f"model_name {self.model_name!r} is no registered template{nearest(str(self.model_name), CHAT_TEMPLATES)}. "
                 f"A new template needs the markers `user` and `assistant`"
             )
         return RoleMarkerTemplate(**given)
 
 
 def _read(source: str | PathLike[str]) -> tuple[str, str]:
-    """Return the text, and what to call it in an error. Text that opens a brace is JSON, other text is a path."""
-    if isinstance(source, str) and source.lstrip().startswith("{"):
+    """Return the text, and what to call it in an error. Text that opens a brace or bracket is JSON, other text is a path."""
+    if isinstance(source, str) and source.lstrip().startswith(("{", "[")):
         return source, "the JSON text"
     try:
         return Path(source).read_text("utf-8-sig"), str(source)

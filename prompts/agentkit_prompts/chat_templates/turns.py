@@ -15,7 +15,17 @@ from agentkit_prompts.items import ToolSpec
 from agentkit_prompts.messages import Message, ToolCall
 from agentkit_prompts.parts import Media, Text
 
-__all__ = ["Messages", "Tools", "Turn", "calls_of", "json_text", "read_tools", "read_turns"]
+__all__ = [
+    "Messages",
+    "Tools",
+    "Turn",
+    "calls_of",
+    "json_text",
+    "plain_turns",
+    "read_prompt",
+    "read_tools",
+    "read_turns",
+]
 
 Messages: TypeAlias = Sequence[Message | Mapping[str, Any]]
 Tools: TypeAlias = Sequence[ToolSpec | Mapping[str, Any]]
@@ -33,6 +43,7 @@ _MEDIA: dict[str, Literal["image", "audio", "video", "file"]] = {
     "video_url": "video",
 }
 """Types of content parts that are not text -> what they hold."""
+_SPEAKERS = frozenset(("system", "user", "assistant"))
 _SOURCES = ("url", "file_url", "path", "filename")
 """Where a part in wire form names what it holds."""
 
@@ -52,10 +63,40 @@ class _Problem(Exception):
     """What is wrong with one message or tool; the caller knows which."""
 
 
+def plain_turns(messages: Messages, roles: Collection[str]) -> list[Turn] | None:
+    """Return the messages when each is a plain dict of one of `roles` and text, and nothing else; else None."""
+    if type(messages) not in (list, tuple):
+        return None
+    try:
+        turns = [
+            message
+            for message in messages
+            if type(message) is dict
+            and len(message) == 2
+            and type(message["content"]) is str
+            and message["role"] in roles
+        ]
+    except (KeyError, TypeError):
+        return None
+    return cast("list[Turn]", turns) if len(turns) == len(messages) else None
+
+
+def read_prompt(prompt: object, template: str) -> str:
+    """Return a prompt that is text.
+
+    Raises:
+        ChatTemplateError: It is something else.
+    """
+    if not isinstance(prompt, str):
+        kind = type(prompt).__name__
+        raise ChatTemplateError(f"{template}: expected a prompt as text, got {kind}; messages go to messages2prompt")
+    return prompt
+
+
 def read_turns(
     messages: Messages, template: str, roles: Collection[str] | None = None, *, first_text: bool = False
 ) -> list[Turn]:
-    """Return the messages as turns. A plain dict of role and text is passed on as it is; any other becomes a new dict.
+    """Return the messages as turns, each a new dict.
 
     Args:
         messages: Messages, or mappings in the form of the chat-completions API.
@@ -73,11 +114,14 @@ def read_turns(
     turns: list[Turn] = []
     problems: list[str] = []
     for index, message in enumerate(messages):
-        if type(message) is dict and len(message) == 2:
-            role = message.get("role")
-            if type(role) is str and (roles is None or role in roles) and type(message.get("content")) is str:
-                turns.append(cast("Turn", message))
-                continue
+        if type(message) is Message and message.role in _SPEAKERS and type(message.content) is str:
+            turn: Turn = {"role": message.role, "content": message.content}
+            if message.tool_calls:
+                turn["tool_calls"] = [_wire(call.id, call.name, call.arguments) for call in message.tool_calls]
+            if message.name is not None:
+                turn["name"] = message.name
+            turns.append(turn)
+            continue
         try:
             turns.append(_turn(message, roles, first_text))
         except _Problem as problem:
