@@ -349,11 +349,13 @@ def prompts(*, sized: bool = False, maximum: bool = False, max_leaves: int = 5) 
 
 
 def layers(*, sized: bool = False, maximum: bool = False) -> SearchStrategy[Layers]:
-    """Random layers: up to two prompt trees in every place, and the history with or without a size of its own."""
+    """Random layers: up to two prompt trees in every place, the history with or without a size of its own, and
+    messages that may or may not be empty.
+    """
     trees = st.lists(prompts(sized=sized, maximum=maximum, max_leaves=3), max_size=2).map(tuple)
     history = sizes(maximum=maximum).map(lambda size: replace(size, cut="items")) if sized else st.just(_HISTORY)
     return st.builds(
-        lambda system, before, after, closing, conversation, size, block: Layers(
+        lambda system, before, after, closing, conversation, size, block, empty: Layers(
             system,
             before_input=before,
             after_input=after,
@@ -361,6 +363,7 @@ def layers(*, sized: bool = False, maximum: bool = False) -> SearchStrategy[Laye
             conversation=conversation,
             history=size,
             history_block=block,
+            empty_messages=empty,
         ),
         trees,
         trees,
@@ -369,4 +372,5 @@ def layers(*, sized: bool = False, maximum: bool = False) -> SearchStrategy[Laye
         st.booleans(),
         history,
         st.sampled_from([0, 16, 512]),
+        st.booleans(),
     )

@@ -59,7 +59,10 @@ def test_the_messages_are_those_of_the_places_and_of_the_conversation(layers: La
     roles = [message.role for message in composition.messages]
     history = [message.role for message in ctx.conversation] if layers.conversation else []
     between = [message.role for message in ctx.intermediate]
-    expected = ["system"] * bool(composition.system.text) + history + ["user"] * bool(composition.user.text)
+    placed = [bool(layers.system), bool(layers.before_input or layers.input or layers.after_input)]
+    system, user = (here and layers.empty_messages for here in placed)
+    expected = ["system"] * bool(composition.system.text or system) + history
+    expected += ["user"] * bool(composition.user.text or user)
     expected += between + ["user"] * bool(between and composition.closing.text)
     assert roles == expected
     tiles(composition)

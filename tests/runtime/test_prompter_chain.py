@@ -100,9 +100,10 @@ async def test_what_is_wrong_is_said_before_anything_is_sent() -> None:
 
 
 async def test_history_and_tools_are_for_a_chain_with_a_prompter() -> None:
-    for given_too in ({"history": [["a", "b"]]}, {"tools": [TOOL]}):
-        with pytest.raises(PrompterError, match="PromptContext"):
-            await Chain(ScriptedModel([]), "Hi").run("x", **given_too)
+    with pytest.raises(PrompterError, match="PromptContext"):
+        await Chain(ScriptedModel([]), "Hi").run("x", history=[["a", "b"]])
+    with pytest.raises(PrompterError, match="PromptContext"):
+        await Chain(ScriptedModel([]), "Hi").run("x", tools=[TOOL])
     with pytest.raises(AgentDefinitionError, match="expected Layers, a prompter or text, got list"):
         Chain(ScriptedModel([]), ["Hi"])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert Chain(ScriptedModel([]), TextPrompt("Hi")).prompter is None
