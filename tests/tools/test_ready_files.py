@@ -284,25 +284,23 @@ async def test_links_that_are_swapped_in_while_a_tool_runs_are_not_followed(root
     (root / "race.txt.link").symlink_to(root.parent / "secret.txt")
     swaps = 0
 
+    def put(what: Path, here: Path) -> None:
+        while True:
+            try:
+                what.rename(here)
+                return
+            except OSError:  # the tool made a folder of that name in the gap
+                shutil.rmtree(here, ignore_errors=True)
+
     def swap() -> None:
         nonlocal swaps
         while not done.is_set():
             for name in ("race", "race.txt"):
                 here, real, link = (root / f"{name}{end}" for end in ("", ".real", ".link"))
                 here.rename(real)
-                while True:
-                    try:
-                        link.rename(here)
-                        break
-                    except OSError:  # the tool made a folder of that name in the gap
-                        shutil.rmtree(here)
+                put(link, here)
                 here.rename(link)
-                while True:
-                    try:
-                        real.rename(here)
-                        break
-                    except OSError:
-                        shutil.rmtree(here)
+                put(real, here)
             swaps += 1
 
     swapper = threading.Thread(target=swap)
