@@ -37,10 +37,10 @@ _INITIALS = frozenset("sSuUaAtT\u017f")
 def plain_text(composition: Composition) -> str:
     """Return the messages headed by their roles, blank lines between, media as alt text."""
     system, user, closing = composition.sections
-    pieces = [BLANK, "system: ", _said_whole(system)] if system.text else []
+    pieces = [BLANK, "system: ", _said_whole(system)] if composition.sends_system else []
     if len(composition.conversation):
         pieces += (BLANK, composition.conversation.joined(plain_line, BLANK))
-    if user.text:
+    if composition.sends_user:
         pieces += (BLANK, "user: ", *_said(user))
     if len(composition.intermediate):
         pieces += (BLANK, composition.intermediate.joined(plain_line, BLANK))
@@ -52,9 +52,10 @@ def plain_text(composition: Composition) -> str:
 def said_lines(composition: Composition) -> list[tuple[str, bool]]:
     """Return the lines that `plain_text` joins, each with whether it is a message that the assistant wrote."""
     heads = ("system: ", "user: ", "user: ")
+    sent = (composition.sends_system, composition.sends_user, bool(composition.sections[2].text))
     system, user, closing = (
-        [(head + _said_whole(section), False)] if section.text else []
-        for head, section in zip(heads, composition.sections, strict=True)
+        [(head + _said_whole(section), False)] if is_sent else []
+        for head, section, is_sent in zip(heads, composition.sections, sent, strict=True)
     )
     history, traffic = (
         [(plain_line(message), message.role == "assistant") for message in messages]
