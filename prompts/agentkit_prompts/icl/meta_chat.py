@@ -13,7 +13,7 @@ from agentkit_prompts.icl.meta_roles import MetaFormat, Pieces, RoleFormat
 from agentkit_prompts.icl.prompt_list import Item, PromptList, section
 from agentkit_prompts.messages import Message
 
-__all__ = ["CHAT_ROLES", "as_prompt_list", "chat_role", "control_tokens"]
+__all__ = ["CHAT_ROLES", "as_prompt_list", "bracketed", "chat_role", "control_tokens"]
 
 CHAT_ROLES: dict[str, tuple[str, ...]] = {
     "system": ("SYSTEM",),
@@ -46,7 +46,7 @@ def as_prompt_list(
         if read is None:
             continue
         role, name, text = read
-        if role == "system" and not said:
+        if role == "system" and not said and (meta is None or name not in meta.order or name == roles.get("user")):
             begin.append({"role": name, "prompt": text})
         elif said and said[-1][0] == name:
             said[-1] = (name, f"{said[-1][1]}\n{text}")
@@ -76,6 +76,12 @@ def control_tokens(
     markers = [text(marker) if text else "".join(p for p in marker if isinstance(p, str)) for marker in held]
     instructions = [marker for marker in markers[:2] if not any(character.isspace() for character in marker.strip())]
     return tokens_of(stop_words, [*instructions, *markers[2:], *(e for e in meta.round if isinstance(e, str))])
+
+
+def bracketed(marker: Pieces) -> list[str]:
+    """Return the tokens in brackets that a marker holds."""
+    tokens = tokens_of((), ["".join(piece for piece in marker if isinstance(piece, str))])
+    return [token for token in tokens if token[0] in "<[" and token[-1] in ">]"]
 
 
 def _roles(meta: MetaFormat | None) -> dict[str, str]:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from agentkit_prompts.chat_templates.base import Capability
 from agentkit_prompts.errors import ChatTemplateError, InContextError
 from agentkit_prompts.icl.meta_base import Mode, Prompt, as_prompt, check_mode, is_conversation, media_text
 from agentkit_prompts.icl.meta_base import said_without_roles as said
-from agentkit_prompts.icl.meta_chat import as_prompt_list, control_tokens
+from agentkit_prompts.icl.meta_chat import as_prompt_list, bracketed, control_tokens
 from agentkit_prompts.icl.meta_roles import MetaFormat, Pieces, read_meta
 from agentkit_prompts.icl.meta_walk import read_prompt
 from agentkit_prompts.icl.prompt_list import PromptList
@@ -29,16 +30,12 @@ class MetaTemplate:
     then what the items say is joined by newlines. Markers are text, or lists of texts and token ids. Ids become text
     through `decode`; without it, `pieces` returns them as they are, for servers that take token ids.
 
+    `stop_words` are the eos token where it is known as text, and what is in brackets at the end of the roles that the
+    model speaks. The sampling defaults are attributes to set.
+
     Raises:
         InContextError: The configuration is wrong; names everything that is.
     """
-
-    session_len: int | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    temperature: float | None = None
-    repetition_penalty: float | None = None
-    capability = "chat"
 
     def __init__(
         self, config: Mapping[str, Any] | None = None, *, decode: Callable[[Sequence[int]], str] | None = None
@@ -50,6 +47,13 @@ class MetaTemplate:
             )
         self._meta: MetaFormat | None = read_meta(config, api=False) if config else None
         self._decode = decode
+        self.session_len: int | None = None
+        self.top_p: float | None = None
+        self.top_k: int | None = None
+        self.temperature: float | None = None
+        self.repetition_penalty: float | None = None
+        self.capability: Capability | str | None = "chat"
+        self.stop_words: Sequence[str] | None = self._stop_words()
 
     @property
     def eos_token_id(self) -> int | str | tuple[int | str, ...] | None:
@@ -57,20 +61,9 @@ class MetaTemplate:
         return self._meta.eos_token_id if self._meta else None
 
     @property
-    def stop_words(self) -> tuple[str, ...]:
-        """What ends a reply, as text: how the roles end that the model speaks, and the eos token where it is known."""
-        if self._meta is None:
-            return ()
-        ends = [role.end for role in self._meta.roles.values() if role.generate]
-        eos = self._meta.eos_token_id
-        ends += [(piece,) for piece in (eos if isinstance(eos, tuple) else () if eos is None else (eos,))]
-        words = (self._text(end).strip() for end in ends if self._decode or not any(type(p) is int for p in end))
-        return tuple(dict.fromkeys(word for word in words if word))
-
-    @property
     def control_tokens(self) -> tuple[str, ...]:
         """What only the template may write: stop words, and the markers around roles."""
-        return control_tokens(self._meta, self.stop_words, self._text if self._decode else None)
+        return control_tokens(self._meta, self.stop_words or (), self._text if self._decode else None)
 
     def parse(self, prompt: Prompt, mode: Mode = "gen") -> str | list[Any]:
         """Return the text of a prompt; of a list of prompts, a list.
@@ -164,3 +157,15 @@ class MetaTemplate:
             )
         runs = groupby(flat, key=lambda piece: isinstance(piece, str))
         return "".join("".join(map(str, run)) if is_text else decode([int(p) for p in run]) for is_text, run in runs)
+
+    def _stop_words(self) -> tuple[str, ...]:
+        """Return what ends a reply: eos as text, and tokens in brackets, since plain text may stand in a reply."""
+        if self._meta is None:
+            return ()
+        eos = self._meta.eos_token_id
+        ends = [(piece,) for piece in (eos if isinstance(eos, tuple) else () if eos is None else (eos,))]
+        words = [self._text(end) for end in ends if self._decode or isinstance(end[0], str)]
+        for role in self._meta.roles.values():
+            if role.generate:
+                words += bracketed(role.end)
+        return tuple(dict.fromkeys(word for word in words if word.strip()))
