@@ -1,0 +1,88 @@
+"""Cases of AISBench: what OpenCompass does, and dialogues of several turns, media, and the messages of chat models."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from conformance import opencompass
+from conformance.icl_cases import decoded, difference, parser_of, without_markers
+
+from agentkit_prompts.errors import InContextWarning
+from agentkit_prompts.icl.meta_api import CHAT_META
+from agentkit_prompts.icl.meta_wire import chat_messages
+from agentkit_prompts.icl.multi_turn import MultiTurnPromptTemplate
+from agentkit_prompts.icl.prompt_list import PromptList
+
+
+def check(case: dict[str, Any], folder: Path) -> Iterator[tuple[str, str | None]]:
+    """Yield the id of a required case, and how ours differs."""
+    if not case.get("required"):
+        return
+    try:
+        with warnings.catch_warnings(action="ignore", category=InContextWarning):  # of what is said otherwise
+            got = RUN[case["op"]](case)
+    except Exception as error:
+        yield case["id"], f"{type(error).__name__}: {error}"
+        return
+    wanted = decoded(case["expect"]["output"])
+    if case["stage"] in ("promptlist", "ice"):
+        kind = case.get("output_type")
+        problem = difference(type(got).__name__, kind, None) if kind else None
+        yield case["id"], problem or difference(without_markers(got), without_markers(wanted), None)
+    else:
+        yield case["id"], difference(got, wanted, case.get("output_type"))
+
+
+def parse(case: Mapping[str, Any]) -> Any:
+    """A meta template alone reads a prompt."""
+    return _parts(case, opencompass.parse(case), lambda: decoded(case["prompt"]))
+
+
+def pipeline(case: Mapping[str, Any]) -> Any:
+    """From a row to its prompt, to its examples alone, or to what a model is sent."""
+    return _parts(case, opencompass.pipeline(case), lambda: opencompass.pipeline({**case, "stage": "promptlist"}))
+
+
+def _parts(case: Mapping[str, Any], sent: Any, prompt: Callable[[], Any]) -> Any:
+    """APIs of AISBench take content parts: items that say nothing are, without a meta template, an empty list."""
+    untold = case["stage"] == "final" and case["parser"] == "api" and not case["meta_template"]
+    return [] if untold and sent == "" and isinstance(prompt(), PromptList) else sent
+
+
+def requests(case: Mapping[str, Any]) -> list[Any]:
+    """Every request of a dialogue; the model says `answer1`, `answer2`, ... unless the case says what it says."""
+    template = MultiTurnPromptTemplate(decoded(case["template"])["template"])
+    parser = parser_of(case["parser"], decoded(case["meta_template"]))
+    dialogue = template.requests(decoded(case["example"]), case["infer_mode"])
+    sent: list[Any] = []
+    try:
+        prompt = next(dialogue)
+        while True:
+            sent.append(parser.parse(prompt, case["mode"]))
+            turn = len(sent)
+            fails = turn in case.get("fail_turns", ())
+            answers = case.get("model_answers") or ()
+            said = answers[turn - 1] if turn <= len(answers) else f"answer{turn}"
+            prompt = dialogue.send(None if fails else said)
+    except StopIteration:
+        return sent
+
+
+def messages(case: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a chat model is sent; without a meta template it has the roles that chat models have."""
+    return chat_messages(
+        opencompass.pipeline(
+            {
+                **case,
+                "stage": "final",
+                "parser": "api",
+                "meta_template": case["meta_template"] or CHAT_META,
+            }
+        )
+    )
+
+
+RUN = {**opencompass.RUN, "parse": parse, "pipeline": pipeline, "multiturn": requests, "messages": messages}
