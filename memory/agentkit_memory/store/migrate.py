@@ -10,7 +10,7 @@ from agentkit_memory.errors import StoreVersion
 
 __all__ = ["MIGRATIONS", "REVISION", "current_revision", "migrate"]
 
-REVISION = "0001"
+REVISION = "0002"
 """The newest revision in `migrations/versions`."""
 
 MIGRATIONS = Path(__file__).parent.parent / "migrations"

@@ -9,6 +9,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -24,9 +25,13 @@ __all__ = [
     "branches",
     "conversations",
     "documents",
+    "embeddings",
+    "erasures",
     "items",
     "messages",
+    "recall_logs",
     "scopes",
+    "tool_calls",
     "vector_spaces",
     "vector_state",
 ]
@@ -62,10 +67,12 @@ conversations = Table(
     Column("scope_id", ForeignKey("scopes.id"), nullable=False),
     Column("name", _Name, nullable=False),
     Column("created_at", Float(53), nullable=False),
+    Column("expires_at", Float(53)),
     UniqueConstraint("scope_id", "name"),
 )
 
-# `head_seq` is what a writer compares and swaps: the number of messages of the branch.
+# `head_seq` is what a writer compares and swaps: the number of messages of the branch. A fork is one row: it shows the
+# messages of its parent up to `fork_seq`, then its own. Messages up to `itemised_seq` are items already.
 branches = Table(
     "branches",
     METADATA,
@@ -73,6 +80,9 @@ branches = Table(
     Column("conversation_id", ForeignKey("conversations.id", ondelete="CASCADE"), nullable=False),
     Column("name", _Name, nullable=False),
     Column("head_seq", Integer, nullable=False),
+    Column("parent_id", BigInteger),
+    Column("fork_seq", Integer, nullable=False, server_default="0"),
+    Column("itemised_seq", Integer, nullable=False, server_default="0"),
     UniqueConstraint("conversation_id", "name"),
 )
 
@@ -86,6 +96,7 @@ messages = Table(
     Column("format", Integer, nullable=False),
     Column("body", Text, nullable=False),
     Column("created_at", Float(53), nullable=False),
+    Column("redacted_at", Float(53)),
     Index(
         "uq_messages_branch_id_key",
         "branch_id",
@@ -94,6 +105,21 @@ messages = Table(
         sqlite_where=column("key").is_not(None),
         postgresql_where=column("key").is_not(None),
     ),
+    sqlite_with_rowid=False,
+)
+
+# What the assistant asked for, written with the message it asked in; `result_seq` is the message that answers.
+tool_calls = Table(
+    "tool_calls",
+    METADATA,
+    Column("branch_id", ForeignKey("branches.id", ondelete="CASCADE"), primary_key=True),
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("call_id", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("arguments", Text, nullable=False),
+    Column("result_seq", Integer),
+    Index(None, "branch_id", "call_id"),
     sqlite_with_rowid=False,
 )
 
@@ -110,7 +136,8 @@ documents = Table(
     UniqueConstraint("scope_id", "uri"),
 )
 
-# What can be recalled. Chunks for now: their neighbours are the positions next to theirs.
+# What can be recalled: a `chunk` of a document, a `turn` of a conversation, a `fact`. The neighbours of a chunk are the
+# positions next to its own in the document, those of a turn the messages next to it in the branch.
 items = Table(
     "items",
     METADATA,
@@ -126,7 +153,16 @@ items = Table(
     Column("end", BigInteger, nullable=False),
     Column("line", Integer, nullable=False),
     Column("created_at", Float(53), nullable=False),
+    Column("branch_id", BigInteger),
+    Column("speaker", Text, nullable=False, server_default=""),
+    Column("said_at", Float(53)),  # what the item speaks of, where that is another time than it was stored
+    Column("version", Integer, nullable=False, server_default="1"),
+    Column("valid_from", Float(53)),
+    Column("valid_to", Float(53)),
+    Column("superseded_by", String(36)),
+    Column("meta", Text, nullable=False, server_default="{}"),
     Index(None, "document_id", "position"),
+    Index(None, "branch_id", "position"),
     Index(None, "scope_id"),
 )
 
@@ -136,10 +172,15 @@ vector_spaces = Table(
     METADATA,
     Column("space", String(64), primary_key=True),
     Column("index_id", String(36), nullable=False),
+    Column("model", _Name, nullable=False, server_default=""),
+    Column("dimensions", Integer, nullable=False, server_default="0"),
+    Column("state", String(16), nullable=False, server_default="active"),
+    Column("created_at", Float(53), nullable=False, server_default="0"),
 )
 
 # The outbox. `want` and `have` are versions that only grow in size; a negative one means "not in the index".
-# No foreign key: the row of a deleted item stays until the index has forgotten it too.
+# No foreign key: the row of a deleted item stays until the index has forgotten it too. A worker that took a row holds
+# it until `leased_until`; after that another may take it.
 vector_state = Table(
     "vector_state",
     METADATA,
@@ -147,6 +188,8 @@ vector_state = Table(
     Column("space", String(64), primary_key=True),
     Column("want", Integer, nullable=False),
     Column("have", Integer, nullable=False),
+    Column("leased_by", String(36)),
+    Column("leased_until", Float(53)),
     Index(
         "ix_vector_state_pending",
         "space",
@@ -155,4 +198,44 @@ vector_state = Table(
         postgresql_where=column("want") != column("have"),
     ),
     sqlite_with_rowid=False,
+)
+
+# Dense vectors by what was embedded, so that the same text is sent to a model once. 32-bit floats, little-endian.
+embeddings = Table(
+    "embeddings",
+    METADATA,
+    Column("model", _Name, primary_key=True),
+    Column("content_hash", String(64), primary_key=True),
+    Column("vector", LargeBinary, nullable=False),
+    Column("created_at", Float(53), nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# What was recalled, and why: `policy` and `candidates` are JSON.
+recall_logs = Table(
+    "recall_logs",
+    METADATA,
+    Column("id", String(36), primary_key=True),
+    Column("scope_id", ForeignKey("scopes.id"), nullable=False),
+    Column("conversation", _Name, nullable=False),
+    Column("at", Float(53), nullable=False),
+    Column("query", Text, nullable=False),
+    Column("policy", Text, nullable=False),
+    Column("candidates", Text, nullable=False),
+    Column("took_us", Integer, nullable=False),
+    Index(None, "scope_id", "at"),
+)
+
+# An erasure that was asked for; one that was interrupted has no `finished_at` and is taken up again.
+erasures = Table(
+    "erasures",
+    METADATA,
+    Column("id", String(36), primary_key=True),
+    Column("tenant", _Name, nullable=False),
+    Column("user", _Name, nullable=False),
+    Column("session", _Name, nullable=False),
+    Column("agent", _Name, nullable=False),
+    Column("requested_at", Float(53), nullable=False),
+    Column("finished_at", Float(53)),
+    Column("counts", Text, nullable=False),
 )

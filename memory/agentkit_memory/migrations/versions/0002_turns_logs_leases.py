@@ -1,0 +1,111 @@
+"""Turns and facts as items, forks, redaction and expiry, tool calls, leases, recall logs, embeddings, erasures."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+_NAME = sa.String(255)
+_TIME = sa.Float(53)
+
+
+def _added() -> dict[str, tuple[sa.Column[object], ...]]:
+    return {
+        "conversations": (sa.Column("expires_at", _TIME),),
+        "branches": (
+            sa.Column("parent_id", sa.BigInteger()),
+            sa.Column("fork_seq", sa.Integer(), nullable=False, server_default="0"),
+            sa.Column("itemised_seq", sa.Integer(), nullable=False, server_default="0"),
+        ),
+        "messages": (sa.Column("redacted_at", _TIME),),
+        "items": (
+            sa.Column("branch_id", sa.BigInteger()),
+            sa.Column("speaker", sa.Text(), nullable=False, server_default=""),
+            sa.Column("said_at", _TIME),
+            sa.Column("version", sa.Integer(), nullable=False, server_default="1"),
+            sa.Column("valid_from", _TIME),
+            sa.Column("valid_to", _TIME),
+            sa.Column("superseded_by", sa.String(36)),
+            sa.Column("meta", sa.Text(), nullable=False, server_default="{}"),
+        ),
+        "vector_spaces": (
+            sa.Column("model", _NAME, nullable=False, server_default=""),
+            sa.Column("dimensions", sa.Integer(), nullable=False, server_default="0"),
+            sa.Column("state", sa.String(16), nullable=False, server_default="active"),
+            sa.Column("created_at", _TIME, nullable=False, server_default="0"),
+        ),
+        "vector_state": (sa.Column("leased_by", sa.String(36)), sa.Column("leased_until", _TIME)),
+    }
+
+
+def upgrade() -> None:
+    """Add columns to the tables there are, then the new tables."""
+    for table, columns in _added().items():
+        for column in columns:
+            op.add_column(table, column)
+    op.create_index("ix_items_branch_id_position", "items", ["branch_id", "position"])
+    op.create_table(
+        "tool_calls",
+        sa.Column("branch_id", _ID, nullable=False),
+        sa.Column("seq", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("call_id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("arguments", sa.Text(), nullable=False),
+        sa.Column("result_seq", sa.Integer()),
+        sa.PrimaryKeyConstraint("branch_id", "seq", "position", name="pk_tool_calls"),
+        sa.ForeignKeyConstraint(["branch_id"], ["branches.id"], name="fk_tool_calls_branch_id", ondelete="CASCADE"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("ix_tool_calls_branch_id_call_id", "tool_calls", ["branch_id", "call_id"])
+    op.create_table(
+        "embeddings",
+        sa.Column("model", _NAME, nullable=False),
+        sa.Column("content_hash", sa.String(64), nullable=False),
+        sa.Column("vector", sa.LargeBinary(), nullable=False),
+        sa.Column("created_at", _TIME, nullable=False),
+        sa.PrimaryKeyConstraint("model", "content_hash", name="pk_embeddings"),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "recall_logs",
+        sa.Column("id", sa.String(36), nullable=False),
+        sa.Column("scope_id", _ID, nullable=False),
+        sa.Column("conversation", _NAME, nullable=False),
+        sa.Column("at", _TIME, nullable=False),
+        sa.Column("query", sa.Text(), nullable=False),
+        sa.Column("policy", sa.Text(), nullable=False),
+        sa.Column("candidates", sa.Text(), nullable=False),
+        sa.Column("took_us", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_recall_logs"),
+        sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name="fk_recall_logs_scope_id"),
+    )
+    op.create_index("ix_recall_logs_scope_id_at", "recall_logs", ["scope_id", "at"])
+    op.create_table(
+        "erasures",
+        sa.Column("id", sa.String(36), nullable=False),
+        sa.Column("tenant", _NAME, nullable=False),
+        sa.Column("user", _NAME, nullable=False),
+        sa.Column("session", _NAME, nullable=False),
+        sa.Column("agent", _NAME, nullable=False),
+        sa.Column("requested_at", _TIME, nullable=False),
+        sa.Column("finished_at", _TIME),
+        sa.Column("counts", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_erasures"),
+    )
+
+
+def downgrade() -> None:
+    """Drop what `upgrade` added."""
+    for table in ("erasures", "recall_logs", "embeddings", "tool_calls"):
+        op.drop_table(table)
+    op.drop_index("ix_items_branch_id_position", "items")
+    for table, columns in _added().items():
+        for column in reversed(columns):
+            op.drop_column(table, column.name)
