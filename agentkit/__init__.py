@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from agentkit.limits import Limits
     from agentkit.loop import RunResult
     from agentkit.models.base import Model, Reply, Usage
+    from agentkit.models.completions import CompletionModel
     from agentkit.models.errors import (
         ModelAuthError,
         ModelError,
@@ -54,6 +55,7 @@ __all__ = [
     "AgentError",
     "Approver",
     "Chain",
+    "CompletionModel",
     "Composition",
     "Conversation",
     "Document",
@@ -111,6 +113,7 @@ __getattr__ = lazy_exports(
         "agentkit.limits": "Limits",
         "agentkit.loop": "RunResult",
         "agentkit.models.base": "Model Reply Usage",
+        "agentkit.models.completions": "CompletionModel",
         "agentkit.models.errors": (
             "ModelAuthError ModelError ModelInterrupted ModelRateLimited ModelReplyError ModelRequestError "
             "ModelUnavailable"

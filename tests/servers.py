@@ -1,7 +1,8 @@
 """Servers on loopback that tests talk to: real sockets, real HTTP, and every way an endpoint can go wrong.
 
-`ChatServer` speaks the chat-completions protocol. What it does is chosen by the model name of a request: a test puts
-a handler under a name (`server.on("cut", streams(..., cut=True))`) and asks a model of that name.
+`ChatServer` speaks the chat-completions protocol, and that of raw completions. What it does is chosen by the model
+name of a request: a test puts a handler under a name (`server.on("cut", streams(..., cut=True))`) and asks a model of
+that name.
 """
 
 from __future__ import annotations
@@ -23,7 +24,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-__all__ = ["ChatServer", "calls", "chunk", "completion", "hangs", "in_turn", "says", "sends", "serve", "streams"]
+__all__ = [
+    "ChatServer",
+    "calls",
+    "chunk",
+    "completes",
+    "completion",
+    "hangs",
+    "in_turn",
+    "says",
+    "sends",
+    "serve",
+    "streams",
+]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _WORDS = re.compile(r"\s*\S+|\s+")
@@ -57,7 +70,12 @@ class ChatServer:
         self.finished = 0
         self.dropped = 0
         self._handlers: dict[str, Handler] = {}
-        app = Starlette(routes=[Route("/v1/chat/completions", self._chat, methods=["POST"])])
+        app = Starlette(
+            routes=[
+                Route("/v1/chat/completions", self._chat, methods=["POST"]),
+                Route("/v1/completions", self._chat, methods=["POST"]),
+            ]
+        )
         config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", lifespan="off", ws="none")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
@@ -102,7 +120,8 @@ class ChatServer:
                     protocol.transport.write(raw)
                     protocol.transport.close()
 
-        if problem := next(problems(body), None):
+        check = problems if request.url.path.endswith("/chat/completions") else completion_problems
+        if problem := next(check(body), None):
             return _refusal(problem)
         asked = Asked(body["model"], body, dict(request.headers), cut)
         self.asked.append(asked)
@@ -178,6 +197,21 @@ def problems(body: Any) -> Iterator[str]:
             yield f"tools: {error.message}"
 
 
+def completion_problems(body: Any) -> Iterator[str]:
+    """Yield what a strict endpoint would refuse about the body of a raw completion."""
+    if not isinstance(body, dict) or not isinstance(body.get("model"), str):
+        yield "the body must be an object with a model"
+        return
+    if not isinstance(body.get("prompt"), str):
+        yield f"prompt: expected a string, got {body.get('prompt')!r}"
+    if not isinstance(body.get("max_tokens", 16), int):
+        yield f"max_tokens: {body['max_tokens']!r}"
+    if not isinstance(body.get("stop", ""), str | list):
+        yield f"stop: {body['stop']!r}"
+    for unknown in {"messages", "tools"} & body.keys():
+        yield f"{unknown}: not an argument of raw completions"
+
+
 def _refusal(problem: str) -> Response:
     return JSONResponse({"error": {"message": problem, "type": "invalid_request_error", "code": None}}, 400)
 
@@ -227,6 +261,25 @@ def says(text: str = "", *named: tuple[str, str, str]) -> Handler:
         pieces.append(chunk(reason))
         if asked.body.get("stream_options", {}).get("include_usage"):
             pieces.append({**chunk(), "choices": [], "usage": USAGE})
+        return streams(*pieces)(asked)
+
+    return handler
+
+
+def completes(text: str, finish_reason: str | None = "stop", size: int = 3) -> Handler:
+    """Answer a raw completion with text, whole or streamed in pieces of `size` characters."""
+
+    def piece(said: str, reason: str | None = None) -> dict[str, Any]:
+        choice = {"index": 0, "text": said, "finish_reason": reason, "logprobs": None}
+        return {"id": "c1", "object": "text_completion", "model": "served", "choices": [choice]}
+
+    def handler(asked: Asked) -> Response:
+        if not asked.body.get("stream"):
+            return JSONResponse({**piece(text, finish_reason), "usage": USAGE})
+        pieces = [piece(text[at : at + size]) for at in range(0, len(text), size)]
+        pieces.append(piece("", finish_reason))
+        if asked.body.get("stream_options", {}).get("include_usage"):
+            pieces.append({**piece(""), "choices": [], "usage": USAGE})
         return streams(*pieces)(asked)
 
     return handler

@@ -8,6 +8,7 @@ from agentkit_prompts.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from agentkit.models.base import FinishReason, Model, Reply, Usage
+    from agentkit.models.completions import CompletionModel
     from agentkit.models.errors import (
         ModelAuthError,
         ModelError,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from agentkit.models.scripted import Scripted, ScriptedModel
 
 __all__ = [
+    "CompletionModel",
     "FinishReason",
     "Model",
     "ModelAuthError",
@@ -45,6 +47,7 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "agentkit.models.base": "FinishReason Model Reply Usage",
+        "agentkit.models.completions": "CompletionModel",
         "agentkit.models.errors": (
             "ModelAuthError ModelError ModelInterrupted ModelRateLimited ModelReplyError ModelRequestError "
             "ModelUnavailable ScriptExhausted"

@@ -90,7 +90,7 @@ class ReplyReader:
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
             self.finish_reason = reason
-        delta = choice.get("delta") or choice.get("message")
+        delta = self._delta(choice)
         if not delta:
             return ""
         delta = _object(delta, "the message")
@@ -106,13 +106,21 @@ class ReplyReader:
             self._add_call(_object(call, "tool_calls"))
         return self._take_text(text)
 
+    def _delta(self, choice: _Object) -> object:
+        """Return what a choice adds to the message."""
+        return choice.get("delta") or choice.get("message")
+
+    def _spoken(self, text: str, *, last: bool) -> str:
+        """Return what of the text is to be heard; what it holds back comes in a later call, at the `last` one."""
+        return text
+
     def _take_text(self, text: str, *, last: bool = False) -> str:
         """Keep `text`; a surrogate pair cut in two by the server waits for its other half."""
         text = self._held + text
         self._held = ""
         if not last and text and "\ud800" <= text[-1] <= "\udbff":
             text, self._held = text[:-1], text[-1]
-        text = mend(text)
+        text = self._spoken(mend(text), last=last)
         if text:
             self._text.append(text)
         return text

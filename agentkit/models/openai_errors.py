@@ -23,16 +23,19 @@ from agentkit.models.errors import (
 __all__ = ["translate"]
 
 _LONGEST = 500
-_ADDRESS = "base_url (OPENAI_BASE_URL) ends where /chat/completions begins, often in /v1"
+_NOUNS = {"/chat/completions": "chat completion", "/completions": "completion"}
 _MALFORMED = (ProtocolError, json.JSONDecodeError, UnicodeDecodeError, RecursionError)
 
 
-def translate(error: Exception, *, model: str, host: str, key: str, received: str | None = None) -> ModelError | None:
+def translate(
+    error: Exception, *, model: str, host: str, key: str, path: str, received: str | None = None
+) -> ModelError | None:
     """Return our error for one of the SDK, or None when it is none of the SDK's business.
 
     `received` is the text that a stream has brought so far, None where nothing is streamed (yet); `key` is kept out
-    of the message.
+    of the message; `path` is where the request went, behind the base URL.
     """
+    address = f"base_url (OPENAI_BASE_URL) ends where {path} begins, often in /v1"
 
     def said(text: str) -> str:
         text = text.replace(key, "***") if key else text
@@ -42,7 +45,7 @@ def translate(error: Exception, *, model: str, host: str, key: str, received: st
         return kind(message, model=model, host=host)
 
     if isinstance(error, openai.APIStatusError):
-        return _from_status(error, error.status_code, said(_message(error)), model, host)
+        return _from_status(error, error.status_code, said(_message(error)), model, host, address)
     if isinstance(error, openai.APIConnectionError):
         reason = said(_reason(error))
         if received is not None:
@@ -56,10 +59,10 @@ def translate(error: Exception, *, model: str, host: str, key: str, received: st
         if received:
             return ModelInterrupted.after(received, said(error.message), model=model, host=host)
         status = int(error.code) if error.code and error.code.isdecimal() else 500
-        return _from_status(error, status, said(error.message), model, host)
+        return _from_status(error, status, said(error.message), model, host, address)
     if isinstance(error, _MALFORMED):
         what = "JSON nested too deep" if isinstance(error, RecursionError) else said(str(error))
-        return told(ModelReplyError, f"the reply is not a chat completion: {what}; check that {_ADDRESS}")
+        return told(ModelReplyError, f"the reply is not a {_NOUNS[path]}: {what}; check that {address}")
     if isinstance(error, UnicodeEncodeError):
         return told(
             ModelRequestError,
@@ -71,15 +74,15 @@ def translate(error: Exception, *, model: str, host: str, key: str, received: st
     return None
 
 
-def _from_status(error: openai.APIError, status: int, said: str, model: str, host: str) -> ModelError:
-    make, hint = _refused(error, status)
+def _from_status(error: openai.APIError, status: int, said: str, model: str, host: str, address: str) -> ModelError:
+    make, hint = _refused(error, status, address)
     message = f"{status}: {said}; {hint}"
     if make is ModelRateLimited:
         return ModelRateLimited(message, model=model, host=host, status=status, retry_after=_retry_after(error))
     return make(message, model=model, host=host, status=status)
 
 
-def _refused(error: openai.APIError, status: int) -> tuple[type[ModelError], str]:
+def _refused(error: openai.APIError, status: int, address: str) -> tuple[type[ModelError], str]:
     """Return the kind of a failure, and what to do about it."""
     if status in (401, 403):
         return ModelAuthError, "set OPENAI_API_KEY or api_key= to a key that may use this model"
@@ -91,7 +94,7 @@ def _refused(error: openai.APIError, status: int) -> tuple[type[ModelError], str
     if status >= 500 or status in (408, 409):
         return ModelUnavailable, "the endpoint failed: ask again later"
     if status == 404:
-        return ModelRequestError, f"check the model name, and that {_ADDRESS}"
+        return ModelRequestError, f"check the model name, and that {address}"
     if status == 413 or error.code == "context_length_exceeded":
         return ModelRequestError, "the prompt is too long for this model: compose it with a smaller budget"
     return ModelRequestError, "the endpoint does not accept this request: mend what it names"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.errors import (
         BudgetError,
         ChatTemplateError,
+        ControlTokenError,
         InContextError,
         InContextWarning,
         KwargsError,
@@ -91,6 +92,7 @@ __all__ = [
     "ChatTemplateError",
     "ChatTemplateRegistry",
     "Composition",
+    "ControlTokenError",
     "Conversation",
     "ConversationPrompt",
     "Cut",
@@ -202,8 +204,8 @@ __getattr__ = lazy_exports(
         "agentkit_prompts.embedder": "Embedder",
         "agentkit_prompts.engine": "Trusted",
         "agentkit_prompts.errors": (
-            "BudgetError ChatTemplateError InContextError InContextWarning KwargsError MediaError MessageError "
-            "PromptError PromptFilesError PrompterError SchemaConflict TemplateError"
+            "BudgetError ChatTemplateError ControlTokenError InContextError InContextWarning KwargsError MediaError "
+            "MessageError PromptError PromptFilesError PrompterError SchemaConflict TemplateError"
         ),
         "agentkit_prompts.examples": "ExampleSelector ExamplesPrompt StaticSelector prepare",
         "agentkit_prompts.explain": "Breakpoint Diff LayerRow LayerTable Why",

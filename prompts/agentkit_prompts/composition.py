@@ -365,7 +365,7 @@ class Composition:
 
     def to_text(
         self,
-        chat_template: ChatTemplate | None = None,
+        chat_template: ChatTemplate | str | None = None,
         *,
         control_tokens: Policy = "escape",
         add_generation_prompt: bool = True,
@@ -374,14 +374,15 @@ class Composition:
         """Return everything as one string: with plain roles, or as the chat template of a local model writes it.
 
         Args:
-            chat_template: How the model wants to hear a conversation. Without one the other arguments say nothing.
+            chat_template: How the model wants to hear a conversation, or the name of a registered template. Without
+                one the other arguments say nothing.
             control_tokens: What happens where untrusted text would form one of the template's control tokens: `escape`
                 puts a zero-width space behind its first character, `reject` raises, `allow` lets it through.
             add_generation_prompt: Whether the text ends where the model's reply begins.
             kwargs: Anything else the template reads, such as `enable_thinking`. `documents` are untrusted.
 
         Raises:
-            ChatTemplateError: The template cannot say this conversation.
+            ChatTemplateError: No template has this name, or the template cannot say this conversation.
             ControlTokenError: What is rejected: names every token, and where it is from.
         """
         if chat_template is None:

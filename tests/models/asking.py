@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentkit.models import ModelError, OpenAIModel, Reply
+from agentkit.models import Model, ModelError, OpenAIModel, Reply
 from agentkit_prompts import Composition, Layers, PromptContext, ToolSpec, compose
 from tests.servers import ChatServer
 
@@ -35,13 +35,11 @@ def model_for(server: ChatServer, name: str, **settings: Any) -> OpenAIModel:
     return OpenAIModel(name, base_url=server.url, max_retries=settings.pop("max_retries", 0), **settings)
 
 
-def ask(
-    model: OpenAIModel, composition: Composition | None = None, on_text: Callable[[str], None] | None = None
-) -> Reply:
+def ask(model: Model, composition: Composition | None = None, on_text: Callable[[str], None] | None = None) -> Reply:
     return asyncio.run(model.request(composition or composed(), on_text=on_text))
 
 
-def failure(model: OpenAIModel, *, stream: bool = False) -> ModelError:
+def failure(model: Model, *, stream: bool = False) -> ModelError:
     with pytest.raises(ModelError) as caught:
         ask(model, on_text=(lambda text: None) if stream else None)
     return caught.value

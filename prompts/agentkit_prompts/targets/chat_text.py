@@ -32,7 +32,7 @@ _ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F
 
 def chat_text(
     composition: Composition,
-    chat_template: ChatTemplate,
+    chat_template: ChatTemplate | str,
     *,
     control_tokens: Policy = "escape",
     add_generation_prompt: bool = True,
@@ -40,11 +40,12 @@ def chat_text(
 ) -> str:
     """Return the composition as `chat_template` writes it, media as their alt text.
 
-    The template is given messages and tools in the form of a chat-completions request, as plain dicts. `kwargs` go to
-    it as they are; `documents` among them are untrusted, everything else is the developer's.
+    A name is looked up among the registered templates. The template is given messages and tools in the form of a
+    chat-completions request, as plain dicts. `kwargs` go to it as they are; `documents` among them are untrusted,
+    everything else is the developer's.
 
     Raises:
-        ChatTemplateError: The template cannot say this conversation.
+        ChatTemplateError: No template has this name, or the template cannot say this conversation.
         ControlTokenError: Untrusted text forms control tokens, and `control_tokens` is `reject`; or they cannot be
             told from the template's own.
     """
@@ -52,6 +53,10 @@ def chat_text(
         raise ChatTemplateError(
             f"control_tokens: expected one of {', '.join(map(repr, get_args(Policy)))}, got {control_tokens!r}"
         )
+    if isinstance(chat_template, str):
+        from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
+
+        chat_template = CHAT_TEMPLATES.get(chat_template)()
     tokens = control_tokens_of(tuple(chat_template.control_tokens))
     tools = [dict(openai_tool(tool)) for tool in composition.tools] or None
     known = frozenset(_words_of_tools(composition)) if control_tokens != "allow" else frozenset[str]()

@@ -1,0 +1,259 @@
+"""What every model behind an HTTP endpoint shares: one client per event loop, streaming, and typed errors."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import urlsplit
+
+from agentkit.models.base import Reply
+from agentkit.models.chat_completions import ReplyReader
+from agentkit.models.errors import ModelAuthError, ModelError, ModelInterrupted, ModelRequestError
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from openai import AsyncOpenAI, AsyncStream
+
+    from agentkit_prompts.composition import Composition
+
+__all__ = ["OFFICIAL", "EndpointModel", "host_of"]
+
+OFFICIAL = "https://api.openai.com/v1"
+"""Where requests go when nobody says otherwise."""
+
+_NO_KEY = "no-key"
+_CONNECT_SECONDS = 5.0
+_LEAST_SECRET = 8
+"""Shorter keys are placeholders; taking them out of messages would only garble the words."""
+
+
+class EndpointModel(ABC):
+    """Talks to an endpoint through the official `openai` SDK; a subclass says what is sent, and how a reply is read.
+
+    `api_key` and `base_url` fall back to OPENAI_API_KEY and OPENAI_BASE_URL, read at the first request. With a base
+    URL and no key a placeholder is sent, as local servers want it. `client` takes a ready `AsyncOpenAI` instead, which
+    stays yours to close, and to use from one event loop only; otherwise each event loop gets a client of its own,
+    closed when the loop ends, or by `aclose`.
+
+    `timeout` is how many seconds may pass without anything arriving. `max_retries` counts the further attempts after
+    a 408, 409, 429 or 5xx, or a connection that failed; a stream that has begun is never tried again.
+
+    Raises:
+        ModelRequestError: `base_url` is not an http address.
+    """
+
+    path: ClassVar[str]
+    """Where requests go, behind the base URL."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None,
+        base_url: str | None,
+        client: AsyncOpenAI | None,
+        timeout: float,
+        max_retries: int,
+    ) -> None:
+        self.name = model
+        self._api_key = api_key
+        self._base_url = base_url
+        self._given = client
+        self._timeout = timeout
+        self._max_retries = max_retries
+        self._clients: dict[asyncio.AbstractEventLoop, tuple[AsyncOpenAI, AsyncGenerator[None]]] = {}
+        self._asks_for_usage = True
+        if base_url is not None:
+            _check(base_url, model)
+
+    @abstractmethod
+    def _body(self, composition: Composition) -> dict[str, object]:
+        """Return the body of the request."""
+
+    @abstractmethod
+    def _reader(self, composition: Composition) -> ReplyReader:
+        """Return what reads the reply."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, host={self.host!r})"
+
+    @property
+    def host(self) -> str:
+        """Host and port of the endpoint, without credentials."""
+        return host_of(str(self._given.base_url) if self._given else self._endpoint())
+
+    async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
+        """Send the composition and return the reply; stream it when there is a listener.
+
+        Raises:
+            ModelAuthError: There is no key, or the endpoint refuses it.
+            ModelRequestError: The endpoint does not accept the request.
+            ModelRateLimited: Still 429 after the retries.
+            ModelUnavailable: Unreachable, too slow or failing after the retries.
+            ModelInterrupted: The stream broke off; carries the text until then.
+            ModelReplyError: The endpoint answered something else than a completion.
+        """
+        client = await self._client()
+        body, reader = self._body(composition), self._reader(composition)
+        if on_text is not None:
+            return await self._stream(client, body, reader, on_text)
+        with self._telling(client):
+            # Not chat.completions.create: it walks every message by type, which is most of the cost of a long prompt.
+            answer = await client.post(self.path, body=body, cast_to=object)
+            reader.add(json.loads(answer) if isinstance(answer, str) else answer)
+            return reader.reply(self.name)
+
+    async def aclose(self) -> None:
+        """Close the connections that the running event loop opened."""
+        kept = self._clients.get(asyncio.get_running_loop())
+        if kept is not None:
+            await kept[1].aclose()
+
+    async def _stream(
+        self, client: AsyncOpenAI, body: dict[str, object], reader: ReplyReader, on_text: Callable[[str], None]
+    ) -> Reply:
+        async with await self._open_stream(client, body) as stream:
+            while True:
+                with self._telling(client, reader):
+                    try:
+                        text = reader.add(await anext(stream))
+                    except StopAsyncIteration:
+                        break
+                if text:  # outside: what a listener raises is the listener's
+                    on_text(text)
+        tail = reader.end()
+        if reader.started and reader.finish_reason is None:
+            raise ModelInterrupted.after(reader.text, "no finish reason", model=self.name, host=self.host)
+        if tail:
+            on_text(tail)
+        with self._telling(client, reader):
+            return reader.reply(self.name)
+
+    async def _open_stream(self, client: AsyncOpenAI, body: dict[str, object]) -> AsyncStream[object]:
+        from openai import AsyncStream, BadRequestError, UnprocessableEntityError
+
+        with self._telling(client):
+            while True:
+                options = {"stream_options": {"include_usage": True}} if self._asks_for_usage else {}
+                try:
+                    return await client.post(
+                        self.path,
+                        body={**options, **body, "stream": True},
+                        cast_to=object,
+                        stream=True,
+                        stream_cls=AsyncStream[object],
+                    )
+                except (BadRequestError, UnprocessableEntityError) as error:
+                    if not options or "stream_options" not in error.response.text:
+                        raise
+                    self._asks_for_usage = False  # an older server: do without the usage from now on
+
+    @contextmanager
+    def _telling(self, client: AsyncOpenAI, reader: ReplyReader | None = None) -> Iterator[None]:
+        """Raise what goes wrong inside as one of our errors."""
+        try:
+            yield
+        except Exception as error:
+            from agentkit.models.openai_errors import translate
+
+            key = client.api_key if len(client.api_key) >= _LEAST_SECRET else ""
+            received = None if reader is None else reader.text
+            told = translate(error, model=self.name, host=self.host, key=key, path=self.path, received=received)
+            if told is None:
+                raise
+            raise told from (None if key and key in str(error) else error)
+
+    async def _client(self) -> AsyncOpenAI:
+        """Return the client of the running event loop: connections cannot move between loops."""
+        if self._given is not None:
+            return self._given
+        loop = asyncio.get_running_loop()
+        kept = self._clients.get(loop)
+        if kept is None:
+            for ended in [known for known in self._clients if known.is_closed()]:
+                self._clients.pop(ended, None)  # it was closed without a word to its generators
+            client = self._new_client()
+            keeper = _close_with_loop(client, lambda: self._clients.pop(loop, None))
+            kept = self._clients[loop] = client, keeper
+            await anext(keeper)
+        return kept[0]
+
+    def _new_client(self) -> AsyncOpenAI:
+        try:
+            from openai import AsyncOpenAI, DefaultAsyncHttpx2Client, Timeout
+        except ImportError as error:
+            raise ModelError(
+                "needs the openai SDK: pip install 'agentkit-prompt-tree[openai]'", model=self.name
+            ) from error
+        return AsyncOpenAI(
+            api_key=self._key(),
+            base_url=_check(self._endpoint(), self.name),
+            timeout=Timeout(self._timeout, connect=min(self._timeout, _CONNECT_SECONDS)),
+            max_retries=self._max_retries,
+            http_client=DefaultAsyncHttpx2Client(verify=_certificates()),
+        )
+
+    def _endpoint(self) -> str:
+        return self._base_url or os.environ.get("OPENAI_BASE_URL") or OFFICIAL
+
+    def _key(self) -> str:
+        key = (self._api_key or os.environ.get("OPENAI_API_KEY") or "").strip()
+        if not key and self._endpoint() == OFFICIAL:
+            raise ModelAuthError(
+                "there is no API key: set OPENAI_API_KEY (or pass api_key=), or set OPENAI_BASE_URL (base_url=) to the "
+                "address of a server that needs none",
+                model=self.name,
+                host=self.host,
+            )
+        if not all("!" <= character <= "~" for character in key):
+            raise ModelAuthError(
+                "the API key (OPENAI_API_KEY or api_key=) holds a space, a line break or a character beyond ASCII, "
+                "which no header can carry: copy it again",
+                model=self.name,
+                host=self.host,
+            )
+        return key or _NO_KEY
+
+
+async def _close_with_loop(client: AsyncOpenAI, forget: Callable[[], object]) -> AsyncGenerator[None]:
+    """Close `client` when it is told to, or when its event loop ends: loops finish the generators begun in them."""
+    try:
+        yield
+    finally:
+        forget()
+        await client.close()
+
+
+@lru_cache(maxsize=1)
+def _certificates() -> SSLContext:
+    """Read the certificates once: it is nearly all that a client costs, and `run_sync` needs one per call."""
+    from httpx2 import create_ssl_context
+
+    return create_ssl_context()
+
+
+def _check(url: str, model: str) -> str:
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # an unfinished IPv6 address, or a port that is no number
+        known = False
+    if not known:
+        shown = url.rpartition("@")[2]  # what stands before may be a password
+        raise ModelRequestError(
+            f"base_url (OPENAI_BASE_URL) must be an address such as http://localhost:8000/v1, got {shown!r}",
+            model=model,
+        )
+    return url
+
+
+def host_of(url: str) -> str:
+    """Return host and port of an address, without credentials."""
+    return url.partition("://")[2].partition("/")[0].rpartition("@")[2]

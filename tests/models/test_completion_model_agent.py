@@ -1,0 +1,59 @@
+"""A whole agent on a raw-completion endpoint: its tools are called in the words of a chat template."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel
+
+from agentkit import Agent, InMemorySession, tool
+from tests.models.raw import raw_model
+from tests.servers import ChatServer, completes, in_turn
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+CALL = completes('<tool_call>{"name": "add", "arguments": {"a": 2, "b": 3}}</tool_call>')
+
+
+def test_an_agent_calls_its_tools_and_goes_on(server: ChatServer) -> None:
+    name = server.on("raw-agent", in_turn(CALL, completes("It is 5."), completes("Still 5.")))
+    agent = Agent(raw_model(server, name), "Be brief.", tools=[add])
+    session = InMemorySession()
+    result = agent.run_sync("What is 2 plus 3?", session=session)
+    assert (result.output, result.steps, result.usage.input_tokens) == ("It is 5.", 2, 24)
+    assert agent.run_sync("Sure?", session=session).output == "Still 5."
+    first, second, third = (asked.body["prompt"] for asked in server.to(name))
+    assert first.startswith("<tool>add</tool><|im_start|>system\nBe brief.")
+    assert second == first.removesuffix("<|im_start|>assistant\n") + (
+        "<|im_start|>assistant\n<tool_call>add</tool_call><|im_end|>\n<|im_start|>tool\n5<|im_end|>\n"
+        "<|im_start|>assistant\n"
+    )
+    assert third.count("<|im_start|>tool\n5<|im_end|>") == 1
+
+
+@pytest.mark.parametrize("named", ["qwen2d5", "internlm2", "llama3_1"])
+def test_an_agent_runs_with_the_templates_that_know_tools(server: ChatServer, named: str) -> None:
+    said = {
+        "qwen2d5": '<tool_call>\n{"name": "add", "arguments": {"a": 2, "b": 3}}\n</tool_call>',
+        "internlm2": 'I add.<|action_start|><|plugin|>\n{"name": "add", "parameters": {"a": 2, "b": 3}}',
+        "llama3_1": '<function=add>{"a": 2, "b": 3}</function>',
+    }[named]
+    name = server.on(f"raw-{named}", in_turn(completes(said), completes("It is 5.")))
+    agent = Agent(raw_model(server, name, chat_template=named), "Be brief.", tools=[add])
+    assert agent.run_sync("What is 2 plus 3?", on_event=lambda event: None).output == "It is 5."
+    assert "add" in server.to(name)[0].body["prompt"]
+    assert "5" in server.to(name)[1].body["prompt"].partition("2 plus 3?")[2]
+
+
+class Sum(BaseModel):
+    total: int
+
+
+def test_an_agent_with_an_output_type_reads_the_json_of_the_reply(server: ChatServer) -> None:
+    name = server.on("raw-output", completes('{"total": 5}'))
+    agent = Agent(raw_model(server, name), "Be brief.", output=Sum)
+    assert agent.run_sync("2 plus 3?").output == Sum(total=5)

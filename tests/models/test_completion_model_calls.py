@@ -1,0 +1,105 @@
+"""Tool calls in a model's own words: which are recognised, in whatever pieces they arrive."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkit.models.spoken_calls import FORMS, SpokenCalls
+
+ADD = {"name": "add", "arguments": {"a": 2, "b": "{}</tool_call>"}}
+ARGUMENTS = json.dumps(ADD["arguments"])
+CALL = json.dumps(ADD)
+LLAMA = CALL.replace("arguments", "parameters")
+
+
+def heard(text: str, size: int = 1000) -> tuple[str, list[tuple[str, str]]]:
+    """Return the text that is shown, and the calls."""
+    spoken = SpokenCalls({"add", "sub"})
+    shown = "".join(spoken.hear(text[at : at + size]) for at in range(0, len(text), size)) + spoken.end()
+    return shown, [(call.name, call.arguments) for call in spoken.calls]
+
+
+ONE = [("add", ARGUMENTS)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 1000])
+@pytest.mark.parametrize(
+    ("said", "shown", "calls"),
+    [
+        (f"<tool_call>\n{CALL}\n</tool_call>", "", ONE),
+        (f"<tool_call>{CALL}</tool_call>\n<tool_call>{CALL}</tool_call>\n", "", ONE * 2),
+        (f"<tool_call>{CALL}", "", ONE),  # the closing tag was a stop word
+        (f"Well. <tool_call>{CALL}</tool_call> Done.", "Well.  Done.", ONE),
+        (f"<|tool_call|>[{CALL}, {CALL}]<|/tool_call|>", "", ONE * 2),
+        (f"<|tool_call|>[{CALL}]", "", ONE),
+        (f"<|python_tag|>{LLAMA}; {LLAMA}<|eom_id|>", "", ONE * 2),
+        (f"I see.<function=add>{ARGUMENTS}</function>", "I see.", ONE),
+        (f"<|action_start|><|plugin|>\n{LLAMA}<|action_end|>\n", "", ONE),
+        (f"[TOOL_CALLS] [{CALL}]", "", ONE),
+        (f"[TOOL_CALLS]add[ARGS]{ARGUMENTS}[TOOL_CALLS]sub[ARGS]{{}}", "", [*ONE, ("sub", "{}")]),
+        (f" {LLAMA}\n", "", ONE),
+        (f"[{CALL}]", "", ONE),
+        ('{"type": "function", "function": {"name": "add", "arguments": "{\\"a\\": 1}"}}', "", [("add", '{"a": 1}')]),
+        ('{"name": "add"}', "", [("add", "{}")]),
+    ],
+)
+def test_a_call_in_a_known_form_is_taken_out_of_the_text(
+    said: str, shown: str, calls: list[tuple[str, str]], size: int
+) -> None:
+    assert heard(said, size) == (shown, calls)
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Just text.",
+        "",
+        '{"answer": 5}',
+        "{broken",
+        '{"name": "unknown", "arguments": {}}',  # JSON alone is a call of a tool there is
+        f"{CALL} and more",
+        f"Here: {CALL}",
+        "<tool_call>",
+        "<tool_call>add(2, 3)</tool_call>",
+        '<tool_call>{"name": "add", "arguments": 5}</tool_call>',
+        '<tool_call>{"name": "add", "arguments": "five"}</tool_call>',
+        '<tool_call>{"name": 7, "arguments": {}}</tool_call>',
+        f"<tool_call>{CALL} is how it is written",
+        f'<|tool_call|>[{CALL}, "x"]<|/tool_call|>',
+        "<|python_tag|>print(1)",
+        "<function=add",
+        "<function=add>nothing</function>",
+        "<function=add>[1]</function>",
+        "a < b [TOOL",
+        "<tool_call>" * 3,
+        "[" * 2000,
+    ],
+)
+def test_what_is_no_call_stays_text(said: str, size: int) -> None:
+    assert heard(said, size) == (said, [])
+
+
+def test_every_call_has_an_id_of_its_own_of_nine_letters_and_digits() -> None:
+    spoken = SpokenCalls({"add"})
+    spoken.hear(f"<tool_call>{CALL}</tool_call>" * 2)
+    spoken.end()
+    ids = {call.id for call in spoken.calls}
+    assert len(ids) == 2
+    assert all(len(id_) == 9 and id_.isalnum() for id_ in ids)
+
+
+PIECES = st.sampled_from(
+    [form.opening for form in FORMS]
+    + [form.closing for form in FORMS]
+    + [CALL, ARGUMENTS, "add", ">", "[ARGS]", " ", "x", "<", "{"]
+)
+
+
+@given(st.lists(PIECES, max_size=8).map("".join), st.integers(1, 20))
+def test_the_pieces_in_which_a_reply_arrives_make_no_difference(said: str, size: int) -> None:
+    assert heard(said, size) == heard(said)
