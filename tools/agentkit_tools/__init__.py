@@ -19,6 +19,8 @@ if TYPE_CHECKING:
         ToolFailure,
     )
     from agentkit_tools.export import to_anthropic, to_mcp, to_openai, to_text
+    from agentkit_tools.mcp import MCPToolset
+    from agentkit_tools.mcp_server import mcp_server, serve_mcp
     from agentkit_tools.names import wire_name
     from agentkit_tools.policy import Approval, PolicyOptions, ToolPolicy
     from agentkit_tools.ready.arithmetic import calculate
@@ -39,6 +41,7 @@ __all__ = [
     "Content",
     "MCPServerError",
     "MCPServerLost",
+    "MCPToolset",
     "PolicyOptions",
     "Proceed",
     "Tool",
@@ -58,6 +61,8 @@ __all__ = [
     "calculate",
     "file_tools",
     "http_tool",
+    "mcp_server",
+    "serve_mcp",
     "time_tool",
     "to_anthropic",
     "to_mcp",
@@ -75,6 +80,8 @@ __getattr__ = lazy_exports(
         "agentkit_tools.errors": "ArgumentProblem MCPServerError MCPServerLost ToolArgumentError ToolDefinitionError"
         " ToolError ToolFailure",
         "agentkit_tools.export": "to_anthropic to_mcp to_openai to_text",
+        "agentkit_tools.mcp": "MCPToolset",
+        "agentkit_tools.mcp_server": "mcp_server serve_mcp",
         "agentkit_tools.names": "wire_name",
         "agentkit_tools.policy": "Approval PolicyOptions ToolPolicy",
         "agentkit_tools.ready.arithmetic": "calculate",

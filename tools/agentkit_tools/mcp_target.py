@@ -1,0 +1,177 @@
+"""Where an MCP server is and how it is reached: a command over its pipes, an address, or a transport of one's own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
+from urllib.parse import urlsplit
+
+from agentkit_tools.errors import ToolDefinitionError
+
+if TYPE_CHECKING:
+    from mcp import StdioServerParameters
+    from mcp.client import Transport
+
+__all__ = ["LastWords", "ServerLike", "Target"]
+
+ServerLike: TypeAlias = "str | Sequence[str] | StdioServerParameters | Callable[[], Transport]"
+"""An http address, a command with its arguments, the SDK's parameters of one, or what makes an SDK transport."""
+
+_MOST_LAST_WORDS = 8_192
+_SILENCE_SECONDS = 300.0
+_CONNECT_SECONDS = 30.0
+_MOST_EVENT_BYTES = 64 * 1024 * 1024
+
+
+class LastWords(asyncio.Protocol):
+    """Keeps the end of what a server wrote to its stderr, which is never mixed into ours."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        self._kept += data
+        del self._kept[:-_MOST_LAST_WORDS]
+
+    @property
+    def text(self) -> str:
+        """The last 8 KiB."""
+        return self._kept.decode("utf-8", "replace").strip()
+
+
+class Target:
+    """How to reach one server, any number of times.
+
+    Raises:
+        ToolDefinitionError: It is none of the things a server can be.
+    """
+
+    __slots__ = ("_headers", "_server", "name")
+
+    name: str
+    """For messages: the program, or scheme and host; never arguments, headers or credentials."""
+
+    def __init__(
+        self,
+        server: ServerLike,
+        *,
+        headers: Mapping[str, str] | None,
+        env: Mapping[str, str] | None,
+        cwd: str | Path | None,
+    ) -> None:
+        is_http = False
+        problems = []
+        if isinstance(server, str):
+            is_http = True
+            try:
+                parts = urlsplit(server)
+                host = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
+            except ValueError:
+                parts, host = urlsplit(""), None
+            self.name = f"{parts.scheme}://{host}"
+            if parts.scheme not in ("http", "https") or not host:
+                problems.append(
+                    "a str is an http or https address; a command is a list such as ['python', 'server.py']"
+                )
+        elif callable(server):
+            self.name = getattr(server, "__name__", type(server).__name__)
+        elif isinstance(server, Sequence) and server and all(isinstance(word, str) for word in server):
+            from mcp import StdioServerParameters
+
+            self.name = Path(server[0]).name
+            server = StdioServerParameters(
+                command=server[0], args=list(server[1:]), env=dict(env) if env else None, cwd=cwd
+            )
+        elif (command := getattr(server, "command", None)) is not None:
+            self.name = Path(str(command)).name
+            if env or cwd:
+                problems.append("StdioServerParameters bring their own env and cwd")
+        else:
+            raise ToolDefinitionError(
+                f"MCP server: expected an address, a command as a list of str, StdioServerParameters or a function that"
+                f" makes a transport, got {type(server).__name__}"
+            )
+        if headers and not is_http:
+            problems.append("headers belong to an http address")
+        if (env or cwd) and (is_http or callable(server)):
+            problems.append("env and cwd belong to a command")
+        if problems:
+            raise ToolDefinitionError(f"MCP server {self.name}: {'; '.join(problems)}")
+        self._server: Any = server
+        self._headers = dict(headers or {})
+
+    def transport(self, stderr: LastWords, ended: Callable[[], None]) -> AbstractAsyncContextManager[Any]:
+        """Return a fresh transport of the SDK that calls `ended` as soon as the server's side of it closes."""
+        return _watched(self._open(stderr), ended)
+
+    @asynccontextmanager
+    async def _open(self, stderr: LastWords) -> AsyncIterator[Any]:
+        server: Any = self._server
+        if isinstance(server, str):
+            import httpx2
+            from mcp.client.streamable_http import streamable_http_client
+
+            timeout = httpx2.Timeout(_CONNECT_SECONDS, read=_SILENCE_SECONDS)
+            async with (
+                httpx2.AsyncClient(headers=self._headers, timeout=timeout) as client,
+                streamable_http_client(server, http_client=client, max_sse_event_size=_MOST_EVENT_BYTES) as streams,
+            ):
+                yield streams
+        elif callable(server):
+            own: Any = server()
+            async with own as streams:
+                yield streams
+        else:
+            from mcp.client.stdio import stdio_client
+
+            async with _errlog(stderr) as errlog, stdio_client(server, errlog) as streams:
+                errlog.close()  # the server has its own copy: when it closes that one, this is the end of the file
+                yield streams
+
+
+@asynccontextmanager
+async def _errlog(stderr: LastWords) -> AsyncIterator[TextIO]:
+    """Yield a file that a process can write its stderr to."""
+    if sys.platform == "win32":  # pragma: no cover (its event loops cannot read from plain pipes)
+        with Path(os.devnull).open("w") as nowhere:
+            yield nowhere
+        return
+    read, write = os.pipe()
+    with os.fdopen(write, "w") as errlog:
+        pipe, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: stderr, os.fdopen(read, "rb"))
+        try:
+            yield errlog
+        finally:
+            pipe.close()
+
+
+@asynccontextmanager
+async def _watched(inner: AbstractAsyncContextManager[Any], ended: Callable[[], None]) -> AsyncIterator[Any]:
+    """Pass messages on, and tell when there will be no more."""
+    import anyio
+
+    async with inner as (read, write):
+        sender, receiver = anyio.create_memory_object_stream[Any](0)
+
+        async def forward() -> None:
+            try:
+                async for message in read:
+                    await sender.send(message)
+            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+                pass  # our own side closed first
+            finally:
+                ended()  # before those who wait for an answer learn that there will be none
+                sender.close()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(forward)
+            try:
+                yield receiver, write
+            finally:
+                tasks.cancel_scope.cancel()
+                receiver.close()

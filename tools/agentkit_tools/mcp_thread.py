@@ -1,0 +1,77 @@
+"""An event loop in a thread of its own, for connections that outlive the loops of those who use them.
+
+A run may have its own event loop and be gone with it; a session with a server, its process and its tasks may not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from threading import Thread, current_thread
+from typing import Any, TypeVar
+
+__all__ = ["LoopThread"]
+
+T = TypeVar("T")
+
+_STOP_SECONDS = 10.0
+"""How long stopping waits: a server that ignores every request to end is killed well before."""
+
+_LAST_SECONDS = 1.0
+
+
+class LoopThread:
+    """A daemon thread with a running event loop, until `stop`."""
+
+    __slots__ = ("_loop", "_thread")
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run `work` in the thread; cancelling the future cancels it.
+
+        Raises:
+            RuntimeError: The thread was stopped.
+        """
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:
+            work.close()
+            raise
+
+    def stop(self, last: Coroutine[Any, Any, None]) -> None:
+        """Run `last`, cancel every other task, and end the thread.
+
+        It waits for that, but in the thread itself, where the garbage collector may call it too, it cannot.
+        """
+        ending = self.submit(self._end(last))
+        if current_thread() is self._thread:
+            ending.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
+            return
+        with suppress(Exception):  # what cannot be closed in time is left to the end of the process
+            ending.result(_STOP_SECONDS)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_STOP_SECONDS)
+
+    async def _end(self, last: Coroutine[Any, Any, None]) -> None:
+        try:
+            await last
+        finally:
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            if left:
+                await asyncio.wait(left, timeout=_LAST_SECONDS)  # they are told that it is over, let them tell it on
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+            await asyncio.get_running_loop().shutdown_asyncgens()
