@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Agent"]
 
 Deps = TypeVar("Deps", default=None)
-Input: TypeAlias = PromptContext | UserInput | str | Sequence[str | Part]
+Input: TypeAlias = PromptContext | UserInput | str | Sequence[str | Part] | Mapping[str, Any]
 _DEFAULT_LIMITS = Limits()
 
 
@@ -97,6 +97,12 @@ class Agent(Generic[Deps, Output]):
             model = Chain(model, layers, output=output)
         elif layers or output is not str:
             raise AgentDefinitionError("a Chain brings its layers and its output type: give them to the Chain instead")
+        prompter = model.prompter
+        if prompter is not None and (prompter.tools or prompter.history):
+            raise AgentDefinitionError(
+                "an agent has tools and a history of its own: give it the tools, and earlier turns to a session, "
+                "instead of the prompter"
+            )
         self.chain: Chain[Output] = model
         self.tools: Mapping[str, Tool] = by_name(tools)
         self.specs: tuple[ToolSpec, ...] = tuple([tool.spec for tool in self.tools.values()])
@@ -110,6 +116,10 @@ class Agent(Generic[Deps, Output]):
 
     def context(self, user_input: Input, session: Session | None = None) -> PromptContext:
         """Return the context of a run, without what memory would recall."""
+        prompter = self.chain.prompter
+        if prompter is not None and not isinstance(user_input, PromptContext):
+            given: Any = user_input
+            user_input = prompter.context(UserInput(given) if isinstance(given, list | tuple) else given)
         if isinstance(user_input, PromptContext):
             conversation = session.conversation if session is not None else user_input.conversation
             ctx = user_input.evolve(conversation=conversation, tools=self.specs)
@@ -144,7 +154,8 @@ class Agent(Generic[Deps, Output]):
         """Answer one user input.
 
         Args:
-            user_input: Text, parts, a `UserInput` with additional kwargs, or a whole context, which the agent completes
+            user_input: Text, parts, a `UserInput` with additional kwargs, the slots of the chain's prompter, or a whole
+                context, which the agent completes
                 with the conversation of the session, its tools, and what memory recalls.
             deps: Handed to tools in their `ToolContext`.
             session: Conversation to go on with; it receives the messages of the run. None starts from nothing.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit import Agent, AgentDefinitionError, Chain, PromptContext, ScriptedModel, UserInput, tool
+from agentkit import Agent, AgentDefinitionError, Chain, InMemorySession, PromptContext, ScriptedModel, UserInput, tool
 from agentkit.prompts import (
     AlpacaPrompter,
     BudgetError,
@@ -161,6 +161,26 @@ async def test_an_agent_speaks_through_a_prompter_and_keeps_its_tool_traffic() -
         '1+2?\n<|im_end|>\n<|im_start|>assistant\n\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n<|im_end|>\n'
         "<|im_start|>tool\n3<|im_end|>\n<|im_start|>assistant\n\n"
     )
+
+
+async def test_an_agent_with_a_prompter_takes_slots_text_and_parts_and_keeps_its_session() -> None:
+    model = ScriptedModel.repeat("ok")
+    agent, session = Agent(Chain(model, ChatPrompter({"user": "{tone}: "})), tools=[add]), InMemorySession()
+    await agent.run({"tone": "warm", "q": "first"}, session=session)
+    await agent.run({"tone": "cold", "q": "second"}, session=session)
+    assert [message.text for message in model.requests[1].messages[1:]] == ["first", "ok", "cold: second"]
+    assert [tool.name for tool in model.requests[1].tools] == ["add"]
+    await Agent(Chain(model, ChatPrompter("Hi"))).run(["see ", "this"])
+    assert model.requests[2].messages[-1].text == "see this"
+    with pytest.raises(PrompterError, match="'tone' is missing"):
+        await agent.run({"q": "x"})
+    assert agent.compose({"tone": "warm", "q": "x"}).messages[-1].text == "warm: x"
+
+
+def test_an_agent_refuses_a_prompter_whose_tools_or_history_it_would_not_use() -> None:
+    for prompter in (ChatPrompter("Hi", tools=[TOOL]), ChatPrompter("Hi", history=[["a", "b"]])):
+        with pytest.raises(AgentDefinitionError, match="of its own"):
+            Agent(Chain(ScriptedModel([]), prompter))
 
 
 HOSTILE = st.lists(

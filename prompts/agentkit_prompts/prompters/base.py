@@ -44,6 +44,11 @@ class Prompter:
         history: Turns in front of the history of every call.
         pre_hook: Replaces (input, history, tools, label) of every call.
 
+    Attributes:
+        slots: The names of all slots, in the order they stand in.
+        layers: What composes the messages.
+        chat_template: What writes the same messages as text for a local model.
+
     Raises:
         PrompterError: Something is given that the prompter has no place for; names all of it.
     """
@@ -75,14 +80,14 @@ class Prompter:
         system, user = self._parts(instruction)
         extra = "".join(f"### {key}:\n{{{key}}}\n\n" for key in _keys(extra_keys))
         self._words = self.instruct(system, user, extra and _EXTRA + extra)
-        self._tools = read_tools(tools)
-        self._history = read_history(history)
+        self.tools = tuple(read_tools(tools))
+        self.history = tuple(read_history(history))
         self._pre_hook = pre_hook
         self.slots = slots_of(*self._words)
         self._set_up(dict.fromkeys(TOKENS, ""), self.system)
         if self._words[0] and not self.layers.system:
             raise PrompterError(f"{type(self).__name__} has no place for an instruction to the system")
-        if self._history:
+        if self.history:
             self._refuse_history()
 
     def instruct(self, system: str, user: str | None, extra: str) -> tuple[str, str]:
@@ -239,15 +244,15 @@ class Prompter:
         if label is not None and not isinstance(label, str):
             raise PrompterError(f"label: expected text, got {type(label).__name__}")
         listed = read_tools(tools)
-        if listed and self._tools:
+        if listed and self.tools:
             raise PrompterError("tools are given at construction already: give them there or with the call, not both")
-        listed = listed or self._tools
+        listed = listed or list(self.tools)
         earlier = read_history(history)
         if earlier:
             self._refuse_history()
         ctx = PromptContext(
             user_input=self._user_input(given),
-            conversation=Conversation([*self._history, *earlier]),
+            conversation=Conversation([*self.history, *earlier]),
             tools=tuple(map(tool_spec, listed)),
         )
         return ctx, listed, label
