@@ -160,7 +160,7 @@ def _fits(value: object, kind: str) -> bool:
     if value is None:
         return "None" in kind
     if kind.startswith("Literal"):
-        return isinstance(value, str) and f'"{value}"' in kind
+        return isinstance(value, str) and repr(value) in kind.replace('"', "'")
     if "Sequence[str]" in kind:
         return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
     if isinstance(value, bool) or "bool" in kind:

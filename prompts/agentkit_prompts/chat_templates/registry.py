@@ -67,7 +67,7 @@ class ChatTemplateRegistry:
         """
         known = self._known()
         if not isinstance(name, str) or name not in known:
-            raise ChatTemplateError(f"unknown chat template {name!r}{nearest(str(name), known)}")
+            raise ChatTemplateError(f"unknown chat template {name!r}{nearest(str(name).lower(), known)}")
         return known[name]
 
     def best_match(self, model: str) -> str:

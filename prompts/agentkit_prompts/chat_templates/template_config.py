@@ -83,15 +83,16 @@ class ChatTemplateConfig:
         if self.model_name is not None and self.model_name in CHAT_TEMPLATES:
             return CHAT_TEMPLATES.get(self.model_name)(**given)
         if self.user is None and self.assistant is None:
+            near = nearest(str(self.model_name), CHAT_TEMPLATES)
             raise ChatTemplateError(
-                f"model_name {self.model_name!r} is no registered template{nearest(str(self.model_name), CHAT_TEMPLATES)}. "
+                f"model_name {self.model_name!r} is no registered template{near}. "
                 f"A new template needs the markers `user` and `assistant`"
             )
         return RoleMarkerTemplate(**given)
 
 
 def _read(source: str | PathLike[str]) -> tuple[str, str]:
-    """Return the text, and what to call it in an error. Text that opens a brace or bracket is JSON, other text is a path."""
+    """Return the text, and what to call it in an error. Text that opens a bracket is JSON, other text is a path."""
     if isinstance(source, str) and source.lstrip().startswith(("{", "[")):
         return source, "the JSON text"
     try:
