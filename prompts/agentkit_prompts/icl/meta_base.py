@@ -91,24 +91,25 @@ def _own_text(position: int, item: Mapping[str, Any], problems: list[str]) -> st
     return "".join(said).removesuffix("\n" if said and said[-1].endswith("\n") and item.get("end") else "")
 
 
-def media_text(part: Mapping[str, Any]) -> str:
+def media_text(part: object) -> str:
     """Return a content part as plain text: its text, or a bracketed name of the media.
 
     Raises:
         InContextError: It is no content part of a kind that is known.
     """
-    kind = str(part.get("type", "")).removesuffix("_url")
-    if kind == "text" and isinstance(part.get("text"), str):
-        return str(part["text"])
-    address = part.get(f"{kind}_url")
+    held = part if isinstance(part, Mapping) else {}
+    kind = str(held.get("type", "")).removesuffix("_url")
+    if kind == "text" and isinstance(held.get("text"), str):
+        return str(held["text"])
+    address = held.get(f"{kind}_url")
     if isinstance(address, Mapping):
         address = address.get("url")
     if kind not in MEDIA or not isinstance(address, str):
         raise InContextError(
-            f"content part {dict(part)!r}"[:200] + ": expected type 'text' with a text, or one of "
+            f"content part {part!r}"[:200] + ": expected type 'text' with a text, or one of "
             f"{', '.join(f'{kind}_url' for kind in MEDIA)} with a url"
         )
     try:
         return MEDIA[kind](address).alt  # type: ignore[arg-type]
     except MediaError as error:
-        raise InContextError(f"content part of type {part['type']!r}: {error}") from error
+        raise InContextError(f"content part of type {held['type']!r}: {error}") from error

@@ -138,7 +138,7 @@ def _read(
     if isinstance(content, list | tuple):
         try:
             return role, name, "".join(part if isinstance(part, str) else media_text(part) for part in content)
-        except (InContextError, AttributeError) as error:
+        except InContextError as error:
             problems.append(f"{where}: {error}")
             return None
     problems.append(f"{where}: content must be text or a list of parts, got {type(content).__name__}")
