@@ -85,6 +85,15 @@ def test_a_prompt_that_goes_on_a_sequence_starts_with_the_separator() -> None:
     assert Tags().messages2prompt("hi", sequence_start=False) == "|<U>hi</U><A>"
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_messages_that_go_on_a_sequence_come_without_the_default_system_message(name: str) -> None:
+    made = template(name, meta_instruction="be kind")
+    text = made.render(TALK, sequence_start=False, add_generation_prompt=False)
+    assert "be kind" not in text
+    assert made.render(TALK, add_generation_prompt=False).endswith(text.removeprefix(made.bos))
+    assert "brief" in made.render([{"role": "system", "content": "be brief"}, *TALK], sequence_start=False)
+
+
 def test_a_model_that_completes_is_given_the_prompt_as_it_is() -> None:
     assert Tags(capability="completion").get_prompt("hi") == "hi"
     assert template("llama3", capability="completion").get_prompt("hi") == "<|begin_of_text|>hi"
@@ -96,7 +105,7 @@ def test_a_base_model_reads_the_texts_of_a_conversation_line_by_line() -> None:
     assert template("base").get_prompt("one") == "one"
 
 
-def test_a_reply_opens_without_the_last_character_of_its_marker_where_the_model_was_trained_so() -> None:
+def test_a_reply_opens_without_the_space_of_its_marker_where_the_model_was_trained_so() -> None:
     vicuna = template("vicuna", meta_instruction=None)
     assert vicuna.render(TALK[:1]) == "USER: one ASSISTANT:"
     assert vicuna.render(TALK) == "USER: one ASSISTANT: two</s>USER: three ASSISTANT:"

@@ -67,6 +67,11 @@ def test_tools_are_said_also_by_a_template_without_a_default_system_message(name
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_tools_are_said_also_to_a_model_that_goes_on_a_sequence(name: str) -> None:
+    assert "Say the weather." in template(name).render(TALK, tools=[SPEC], sequence_start=False)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_arguments_that_are_no_json_are_shown_as_the_model_wrote_them(name: str) -> None:
     for arguments in ('{"city": ', "NaN", '{"x": Infinity}'):
         calls = [{"id": "1", "function": {"name": "météo", "arguments": arguments}}]

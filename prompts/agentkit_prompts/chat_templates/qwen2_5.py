@@ -38,7 +38,7 @@ class Qwen25Template(RoleMarkerTemplate):
         if task.tools:
             said = [f'{self.separator}{{"type": "function", "function": {json_text(tool)}}}' for tool in task.tools]
             parts += (self.system, system or "", self.tools, *said, self.eotools, self.eosys)
-        elif system is not None and task.sequence_start:
+        elif system is not None and (task.sequence_start or (leads and task.strict)):
             parts += (self.system, system, self.eosys)
         begins = {"system": self.system, "user": self.user, "assistant": self.assistant}
         end, results = self.eosys, False

@@ -70,8 +70,8 @@ class RoleMarkerTemplate(BaseTemplate):
     bos_always: bool = False
     """Whether a list of messages starts with `bos` also when it does not open a sequence."""
     trim_opening: Literal["", "chat", "always"] = ""
-    """Whether the marker that opens the reply is written without its last character: in `get_prompt` with the
-    capability `chat`, or with any."""
+    """Whether the marker that opens the reply is written without the space at its end: in `get_prompt` with the
+    capability `chat`, or with any; in a list of messages always."""
     reply_start: str = ""
     """Stands behind the marker that opens the reply to a list of messages, such as `<think>`."""
     reply_start_when: Literal["always", "sequence_start", "thinking", "not thinking"] = "always"
@@ -101,7 +101,7 @@ class RoleMarkerTemplate(BaseTemplate):
         Before it stands the system message when it opens a sequence, and the separator of turns when it does not.
         """
         trims = self.trim_opening == "always" or (self.trim_opening == "chat" and self.capability == "chat")
-        turn = f"{self.user}{prompt}{self.eoh}{self.assistant[:-1] if trims else self.assistant}"
+        turn = f"{self.user}{prompt}{self.eoh}{self.assistant.rstrip() if trims else self.assistant}"
         if not sequence_start:
             return f"{self.separator}{turn}"
         if self.meta_instruction is None:
@@ -143,22 +143,26 @@ class RoleMarkerTemplate(BaseTemplate):
         messages: Messages,
         tools: Tools | None = None,
         add_generation_prompt: bool = True,
+        sequence_start: bool = True,
         enable_thinking: bool | None = None,
         **kwargs: Any,
     ) -> str:
         """Return the text of the whole conversation; with `add_generation_prompt` it ends where the reply begins.
 
-        Without it the text ends where the last message does. Keywords it does not know are for other templates.
+        Without it the text ends where the last message does. `sequence_start` says whether the messages open a
+        sequence. Keywords it does not know are for other templates.
 
         Raises:
             ChatTemplateError: The template has no way to say this; names every message or tool at fault.
         """
         if type(self).messages2prompt is not RoleMarkerTemplate.messages2prompt:  # a subclass has its own
-            return super().render(messages, tools, add_generation_prompt, enable_thinking=enable_thinking, **kwargs)
+            known = {"sequence_start": sequence_start, "enable_thinking": enable_thinking}
+            return super().render(messages, tools, add_generation_prompt, **known, **kwargs)
         name = type(self).__name__
         turns = plain_turns(messages, _SPEAKERS)
         task = Task(
             tools=read_tools(tools, name) if tools else None,
+            sequence_start=sequence_start,
             add_generation_prompt=add_generation_prompt,
             enable_thinking=enable_thinking,
             is_plain=turns is not None,
@@ -229,7 +233,7 @@ class RoleMarkerTemplate(BaseTemplate):
                     pieces.append(self._reply_start(task))
                 return "".join(pieces)
         if task.add_generation_prompt:
-            pieces += (self.assistant[:-1] if self.trim_opening else self.assistant, self._reply_start(task))
+            pieces += (self.assistant.rstrip() if self.trim_opening else self.assistant, self._reply_start(task))
         return "".join(pieces)
 
     def _reply_start(self, task: Task) -> str:
