@@ -102,6 +102,7 @@ class TestTheDocument:
         prompt = PromptList([human("q", begin="<<", end=">>"), bot("a", end="\n"), "bye"])
         assert MetaTemplate().parse(prompt) == "<<q>>\na\nbye"
         assert ApiMetaTemplate().parse(prompt) == "<<q>>\na\nbye"
+        assert MetaTemplate().parse(PromptList([human("q", end="\n"), bot("")])) == "q\n"
 
     def test_markers_may_be_lists_of_texts(self) -> None:
         meta = {"begin": ["<s>", "go\n"], "round": [{"role": "HUMAN", "begin": ["<", "u>"]}], "end": ["</s>"]}
@@ -333,8 +334,9 @@ class TestBadInput:
 
     @pytest.mark.parametrize("template", [MetaTemplate(), ApiMetaTemplate()])
     def test_without_a_template_items_must_be_text_too(self, template: MetaTemplate | ApiMetaTemplate) -> None:
-        prompt = PromptList([human(5), 7, human("x", end=[1])])  # type: ignore[arg-type, list-item]
-        with pytest.raises(InContextError, match=r"item 0: prompt must be text.*item 1 must be.*item 2: end must be"):
+        prompt = PromptList([human(5), 7, human("x", end=[1], prompt_mm=5)])  # type: ignore[arg-type, list-item]
+        why = "item 0: prompt must be text.*item 1 must be.*item 2: end must be.*item 2: prompt_mm must be a list"
+        with pytest.raises(InContextError, match=why):
             template.parse(prompt)
 
     @pytest.mark.parametrize("template", [MetaTemplate(PLAIN), ApiMetaTemplate(API)])

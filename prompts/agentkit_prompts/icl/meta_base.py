@@ -11,7 +11,17 @@ from agentkit_prompts.icl.meta_roles import pieces, refuse
 from agentkit_prompts.icl.prompt_list import PromptList, is_marker
 from agentkit_prompts.parts import Audio, File, Image, Video
 
-__all__ = ["MEDIA", "Mode", "Prompt", "as_prompt", "check_mode", "is_conversation", "media_text", "said_without_roles"]
+__all__ = [
+    "MEDIA",
+    "Mode",
+    "Prompt",
+    "as_prompt",
+    "check_mode",
+    "is_conversation",
+    "media_text",
+    "parts_of",
+    "said_without_roles",
+]
 
 Mode: TypeAlias = Literal["gen", "ppl"]
 """`gen`: the model goes on where its reply begins. `ppl`: the whole prompt is scored, reply included."""
@@ -59,36 +69,56 @@ def said_without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
     text, separator = "", ""
     problems: list[str] = []
     for position, item in enumerate(items):
-        if is_marker(item):
-            continue
+        media: Sequence[Mapping[str, Any]] = ()
+        is_ended = False
         if isinstance(item, str):
-            said, media = item, ()
-        elif isinstance(item, Mapping):
-            said, media = _own_text(position, item, problems), item.get("prompt_mm") or ()
-        else:
+            said = item
+        elif not isinstance(item, Mapping):
             problems.append(f"item {position} must be text or a dict with a role, got {type(item).__name__}")
             continue
+        elif is_marker(item):
+            continue
+        else:
+            said = item.get("prompt", "")
+            if "begin" in item or "end" in item or not isinstance(said, str):
+                said, is_ended = _own_text(position, item, problems)
+            if item.get("prompt_mm"):
+                media = parts_of(position, item, problems)
         if said:
             text += separator + said
-        separator = "\n"
+            separator = "" if is_ended else "\n"
+        elif not text:
+            separator = "\n"
         if media:
-            found += [text, *media] if text else [*media]
+            found += [text, *media] if text else media
             text, separator = "", ""
     if problems:
         raise refuse("prompt", problems)
     return [*found, text] if text else found
 
 
-def _own_text(position: int, item: Mapping[str, Any], problems: list[str]) -> str:
-    """Return what an item says by itself."""
+def _own_text(position: int, item: Mapping[str, Any], problems: list[str]) -> tuple[str, bool]:
+    """Return what an item says by itself, and whether its `end` has ended the line."""
     said: list[str] = []
     for key in ("begin", "prompt", "end"):
-        marker = pieces(item.get(key))
+        value = item.get(key)
+        marker = pieces(value) if key != "prompt" or isinstance(value, str | None) else None
         if marker is None or not all(isinstance(piece, str) for piece in marker):
-            problems.append(f"item {position}: {key} must be text, got {item[key]!r}"[:200])
-        else:
-            said.append("".join(map(str, marker)))
-    return "".join(said).removesuffix("\n" if said and said[-1].endswith("\n") and item.get("end") else "")
+            problems.append(f"item {position}: {key} must be text, got {value!r}"[:200])
+            marker = ()
+        said.append("".join(map(str, marker)))
+    return "".join(said), said[-1].endswith("\n")
+
+
+def parts_of(position: int, item: Mapping[str, Any], problems: list[str]) -> Sequence[Mapping[str, Any]]:
+    """Return the content parts of an item, or note that its `prompt_mm` holds none."""
+    media = item.get("prompt_mm") or ()
+    if isinstance(media, list | tuple) and all(isinstance(part, Mapping) for part in media):
+        return media
+    problems.append(
+        f"item {position}: prompt_mm must be a list of content parts; MMPromptTemplate fills it; got {media!r}"[:300]
+    )
+    return ()
 
 
 def media_text(part: object) -> str:

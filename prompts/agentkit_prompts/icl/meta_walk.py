@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.engine.values import nearest
 from agentkit_prompts.errors import InContextWarning
+from agentkit_prompts.icl.meta_base import parts_of
 from agentkit_prompts.icl.meta_roles import MetaFormat, Pieces, RoleFormat, pieces, refuse
 
 __all__ = ["Script", "Turn", "read_prompt"]
@@ -220,15 +221,11 @@ class _Reader:
 
     def _turn(self, role: RoleFormat, item: Mapping[str, Any], position: int) -> Turn:
         """Merge what a dataset says into how the model wants it said."""
-        prompt, media = item.get("prompt"), item.get("prompt_mm") or ()
+        prompt = item.get("prompt")
+        media = parts_of(position, item, self.problems) if item.get("prompt_mm") else ()
         if not isinstance(prompt, str) and prompt is not None:
             self.problems.append(f"item {position}: prompt must be text, got {type(prompt).__name__}")
             prompt = ""
-        if not isinstance(media, list | tuple) or not all(isinstance(part, Mapping) for part in media):
-            self.problems.append(
-                f"item {position}: prompt_mm must be a list of content parts; MMPromptTemplate fills it; got {media!r}"
-            )
-            media = ()
         if prompt is None:
             prompt = "" if media else role.prompt
         begin = role.begin if "begin" not in item else self._pieces(item["begin"], position, "begin")
