@@ -26,16 +26,18 @@ from agentkit_prompts.layers import Layers
 from agentkit_prompts.parts import Part
 from agentkit_prompts.schema import JsonSchema
 from agentkit_prompts.text import TextPrompt
-from agentkit_tools import by_name
+from agentkit_tools import Toolset, by_name
 from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
     from agentkit.events import Event
+    from agentkit_tools import TurnTools
 
 __all__ = ["Agent"]
 
 Deps = TypeVar("Deps", default=None)
 Input: TypeAlias = PromptContext | UserInput | str | Sequence[str | Part] | Mapping[str, Any]
+Tools: TypeAlias = "Iterable[Tool | Callable[..., Any]] | TurnTools"
 _DEFAULT_LIMITS = Limits()
 
 
@@ -45,7 +47,8 @@ class Agent(Generic[Deps, Output]):
     Args:
         model: A model, or a `Chain` that brings layers and output type with it.
         layers: The prompts, placed; a str is the one prompt of `system`.
-        tools: Functions decorated with `@tool`, or plain functions.
+        tools: Functions decorated with `@tool`, or plain functions; or a toolset, whose `at` makes those of each run:
+            `TurnTools`, `MCPToolset`.
         memory: Where passages are recalled from before each run.
         output: The type of the answer.
         deps: The type of what tools receive in their `ToolContext`; only for type checkers.
@@ -57,14 +60,19 @@ class Agent(Generic[Deps, Output]):
         AgentDefinitionError: The output type cannot be asked for, or layers are given beside a `Chain`.
     """
 
-    __slots__ = ("chain", "limits", "memory", "specs", "tools")
+    __slots__ = ("_at", "chain", "limits", "memory", "specs", "tools")
+
+    tools: Mapping[str, Tool]
+    """The tools by name; empty when each run has its own."""
+    specs: tuple[ToolSpec, ...]
+    """What the model is told of them."""
 
     @overload
     def __init__(
         self,
         model: Chain[Output],
         *,
-        tools: Iterable[Tool | Callable[..., Any]] = ...,
+        tools: Tools = ...,
         memory: Recaller | None = ...,
         deps: type[Deps] = ...,
         limits: Limits = ...,
@@ -75,7 +83,7 @@ class Agent(Generic[Deps, Output]):
         model: Model,
         layers: Layers | TextPrompt | str = ...,
         *,
-        tools: Iterable[Tool | Callable[..., Any]] = ...,
+        tools: Tools = ...,
         memory: Recaller | None = ...,
         output: type[Output] = ...,
         deps: type[Deps] = ...,
@@ -86,7 +94,7 @@ class Agent(Generic[Deps, Output]):
         model: Model | Chain[Output],
         layers: Layers | TextPrompt | str = "",
         *,
-        tools: Iterable[Tool | Callable[..., Any]] = (),
+        tools: Tools = (),
         memory: Recaller | None = None,
         output: type[Any] = str,
         deps: type[Any] = NoneType,
@@ -104,8 +112,9 @@ class Agent(Generic[Deps, Output]):
                 "instead of the prompter"
             )
         self.chain: Chain[Output] = model
-        self.tools: Mapping[str, Tool] = by_name(tools)
-        self.specs: tuple[ToolSpec, ...] = tuple([tool.spec for tool in self.tools.values()])
+        self._at = None if type(tools) is Toolset else getattr(tools, "at", None)
+        self.tools = by_name(cast(Iterable[Tool], tools)) if self._at is None else {}
+        self.specs = tuple([tool.spec for tool in self.tools.values()])
         self.memory = memory
         self.limits = limits
 
@@ -115,7 +124,7 @@ class Agent(Generic[Deps, Output]):
         return self.chain.additional_kwargs_schema
 
     def context(self, user_input: Input, session: Session | None = None) -> PromptContext:
-        """Return the context of a run, without what memory would recall."""
+        """Return the context of a run, without what memory would recall and tools that each run makes for itself."""
         prompter = self.chain.prompter
         if prompter is not None and not isinstance(user_input, PromptContext):
             given: Any = user_input
@@ -137,6 +146,8 @@ class Agent(Generic[Deps, Output]):
         """Return what a run would send first, recalling but not sending or keeping anything."""
         ctx = self.context(user_input, session)
         self.chain.preflight(ctx.user_input)
+        if self._at is not None:
+            ctx = run_blocking(self._equip(ctx))[0]
         if self.memory is not None:
             ctx = ctx.evolve(documents=recall(self.memory, ctx.user_input.text))
         return self.chain.compose(ctx)
@@ -212,12 +223,20 @@ class Agent(Generic[Deps, Output]):
         chain = self.chain
         ctx = self.context(user_input, session)
         chain.preflight(ctx.user_input)
+        if self._at is not None:
+            ctx, driver.tools = await self._equip(ctx)
         ctx = await chain.select_examples(ctx)
         memo = session.memo if session is not None else Memo()
         recalls = self.memory is not None
         return await driver.drive(
-            run_loop(chain, ctx, self.tools, self.limits, run_id=run_id, recalls=recalls, memo=memo)
+            run_loop(chain, ctx, driver.tools, self.limits, run_id=run_id, recalls=recalls, memo=memo)
         )
+
+    async def _equip(self, ctx: PromptContext) -> tuple[PromptContext, Mapping[str, Tool]]:
+        """Return the context with the tools that its run has, and these."""
+        assert self._at is not None
+        tools = by_name(await self._at(ctx))
+        return ctx.evolve(tools=tuple([tool.spec for tool in tools.values()])), tools
 
     def run_sync(
         self,

@@ -54,8 +54,10 @@ def recall(memory: Recaller, query: str) -> tuple[Document, ...]:
 class AsyncDriver:
     """Performs the effects of one run on the running event loop."""
 
-    __slots__ = ("_approve", "_memory", "_model", "_session", "_tools", "calls", "deps", "emit", "kept", "run_id")
+    __slots__ = ("_approve", "_memory", "_model", "_session", "calls", "deps", "emit", "kept", "run_id", "tools")
 
+    tools: Mapping[str, Tool]
+    """The tools of the run by name."""
     kept: list[Message]
     """What the run added to the conversation so far."""
 
@@ -72,7 +74,7 @@ class AsyncDriver:
         approve: Approver | None,
     ) -> None:
         self._model = model
-        self._tools = tools
+        self.tools = tools
         self._session = session
         self._memory = memory
         self.deps = deps
@@ -119,7 +121,7 @@ class AsyncDriver:
     async def _call_tools(self, effect: CallTools, loop: Generator[Effect, Any, Any]) -> Sequence[ToolResult]:
         calls, told = effect.calls, _Round(self, effect)
         try:
-            return await call_tools(calls, self._tools, told.context, on_start=told.on_start, on_end=told.on_end)
+            return await call_tools(calls, self.tools, told.context, on_start=told.on_start, on_end=told.on_end)
         except (Exception, asyncio.CancelledError) as error:  # cancelled, or a listener failed
             await self._keep([told.result(call) for call in calls], loop, error)
             raise
@@ -161,7 +163,7 @@ class AsyncDriver:
         approved: set[str] = set()
         for call in effect.calls:
             context = ToolContext(self.deps, self.run_id, call.id)
-            if approve is not None and await self._tools[call.name].needs_approval(call, context):
+            if approve is not None and await self.tools[call.name].needs_approval(call, context):
                 answer = approve(call)
                 if (await answer) if isinstance(answer, Awaitable) else answer:
                     approved.add(call.id)

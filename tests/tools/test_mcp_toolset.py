@@ -440,3 +440,29 @@ async def test_parameters_of_the_sdk_are_a_command_too() -> None:
 def test_what_can_be_no_server_is_refused_where_it_is_written(source: Any, options: Any, problem: str) -> None:
     with pytest.raises(ToolDefinitionError, match=problem):
         MCPToolset(source, **options)
+
+
+def test_an_agent_has_the_tools_the_server_has_when_a_run_begins() -> None:
+    def call(name: str) -> Message:
+        return Message("assistant", "", (ToolCall("call_1", name),))
+
+    with MCPToolset(command("honest")) as server:
+        model = ScriptedModel([call("sprout"), call("grow"), "done", call("sprout"), "done"])
+        agent = Agent(model, tools=server)
+        before = agent.run_sync("Go")
+        assert eventually(lambda: "sprout" in server)
+        after = agent.run_sync("Go")
+
+    shown = [[message.text for message in run.messages if message.role == "tool"] for run in (before, after)]
+    assert shown[0][0].startswith("There is no tool named 'sprout'")
+    assert shown[0][1] == "grown"
+    assert shown[1] == ["a new leaf"]
+
+
+def test_making_an_agent_starts_no_server() -> None:
+    server = MCPToolset(["/no/such/program"])
+    agent = Agent(ScriptedModel(["done"]), tools=server)
+
+    with pytest.raises(MCPServerLost):
+        agent.run_sync("Go")
+    server.close()

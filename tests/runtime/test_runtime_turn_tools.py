@@ -1,0 +1,68 @@
+"""Tools that each run of an agent computes for itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentkit import Agent, Message, PromptContext, ScriptedModel, ToolCall, tool
+from agentkit.tools import ToolDefinitionError, Toolset, TurnTools
+
+
+@tool
+def read() -> str:
+    return "read"
+
+
+@tool(approval="always")
+def write() -> str:
+    return "written"
+
+
+def offered(context: PromptContext) -> list[Any]:
+    return [read, write] if "admin" in context.user_input.text else [read]
+
+
+def calling(name: str) -> Message:
+    return Message("assistant", "", (ToolCall("call_1", name),))
+
+
+def results(result: Any) -> list[str]:
+    return [message.text for message in result.messages if message.role == "tool"]
+
+
+def test_each_run_has_the_tools_of_its_own_input() -> None:
+    model = ScriptedModel([calling("write"), "done", calling("write"), "done"])
+    agent = Agent(model, tools=TurnTools(offered))
+
+    plain = agent.run_sync("I am a guest")
+    admin = agent.run_sync("I am an admin", approve=lambda call: True)
+
+    assert results(plain)[0].startswith("There is no tool named 'write'")
+    assert results(admin) == ["written"]
+    assert [len(request.tools) for request in model.requests] == [1, 1, 2, 2]
+
+
+async def test_compose_shows_the_tools_that_a_run_would_have_also_in_a_running_loop() -> None:
+    agent = Agent(ScriptedModel(["done"]), tools=TurnTools(offered))
+
+    assert [spec.name for spec in agent.compose("admin").tools] == ["read", "write"]
+    assert [spec.name for spec in agent.compose("guest").tools] == ["read"]
+
+
+async def test_tools_may_be_computed_by_async_code() -> None:
+    async def later(context: PromptContext) -> Toolset:
+        return Toolset(offered(context)).prefixed("my_")
+
+    result = await Agent(ScriptedModel([calling("my_read"), "done"]), tools=TurnTools(later)).run("Go")
+
+    assert results(result) == ["read"]
+
+
+async def test_names_that_clash_in_a_turn_end_the_run_before_anything_is_sent() -> None:
+    model = ScriptedModel(["done"])
+
+    with pytest.raises(ToolDefinitionError, match="read"):
+        await Agent(model, tools=TurnTools(lambda context: [read, read.but(name="read")])).run("Go")
+    assert not model.requests
