@@ -11,6 +11,9 @@ from agentkit_prompts.errors import InContextError
 
 __all__ = ["Slots", "Tokens", "safe_format", "slots"]
 
+_LONGEST_KNOWN = 10_000
+"""Characters of the longest text that is remembered cut."""
+
 Tokens = tuple[tuple[str, str], ...]
 """Other spellings of a column: (token in the text, name of the column)."""
 
@@ -55,15 +58,21 @@ class Slots(NamedTuple):
             raise _no_text(row, self.names, error) from error
 
 
-@lru_cache(1024)
 def slots(text: str, names: tuple[str, ...], tokens: Tokens = ()) -> Slots:
     """Cut `text` where it says `{name}` for one of these names, or a token that stands for one."""
+    return _known(text, names, tokens) if len(text) <= _LONGEST_KNOWN else _cut(text, names, tokens)
+
+
+def _cut(text: str, names: tuple[str, ...], tokens: Tokens) -> Slots:
     pattern, columns = _pattern(names, tokens)
     pieces = pattern.split(text) if pattern is not None else [text]
     if len(pieces) == 1:
         return Slots(text, ())
     format_ = "%s".join([piece.replace("%", "%%") for piece in pieces[::2]])
     return Slots(format_, tuple([columns[piece] for piece in pieces[1::2]]))
+
+
+_known = lru_cache(1024)(_cut)
 
 
 @lru_cache(256)
