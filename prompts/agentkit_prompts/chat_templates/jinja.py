@@ -17,12 +17,12 @@ from agentkit_prompts.chat_templates.diagnose import Finding, diagnose
 from agentkit_prompts.chat_templates.generation import Spans, has_generation, marked_spans, reply_spans
 from agentkit_prompts.chat_templates.jinja_bounds import CHAT_LIMITS, Bounds
 from agentkit_prompts.chat_templates.jinja_continue import render_open
-from agentkit_prompts.chat_templates.jinja_environment import Refusal, RunContext, compiled
+from agentkit_prompts.chat_templates.jinja_environment import Refusal, RunContext, compiled, covered
 from agentkit_prompts.chat_templates.jinja_file import read_files
-from agentkit_prompts.chat_templates.jinja_losses import losses
+from agentkit_prompts.chat_templates.jinja_losses import holds_all, losses
 from agentkit_prompts.chat_templates.jinja_markers import control_tokens, turn_after
 from agentkit_prompts.chat_templates.jinja_probe import Probe
-from agentkit_prompts.chat_templates.normalise import as_mappings, as_tools, normalised, plain
+from agentkit_prompts.chat_templates.normalise import as_mappings, as_tools, normalised, plain, simple
 from agentkit_prompts.engine import Limits
 from agentkit_prompts.engine.values import Fault, nearest
 from agentkit_prompts.errors import ChatTemplateError
@@ -136,13 +136,19 @@ class JinjaChatTemplate:
         """
         given = as_tools(tools)
         source = self._source(given)
-        data = self._messages(messages, source)
-        variables = {**self._variables, "documents": plain(documents), **plain(kwargs)}
+        data, contents = self._messages(messages, source)
+        variables = {**self._variables, "documents": plain(documents)}
+        if kwargs:
+            variables |= plain(kwargs)
         if continue_final_message:
             name = continue_final_message if isinstance(continue_final_message, str) else "content"
             return render_open(data, name, lambda opened: self._run(source, opened, given, False, variables))
         text = self._run(source, data, given, bool(add_generation_prompt), variables)
-        if self.lossy or not self.normalise:
+        if (
+            self.lossy
+            or not self.normalise
+            or (contents is not None and not given and self._holds(source, text, contents))
+        ):
             return text
         lost = losses(
             data, given, text, lambda changed: self._run(source, changed, given, bool(add_generation_prompt), variables)
@@ -172,7 +178,7 @@ class JinjaChatTemplate:
         source = self._source(given)
         if has_generation(source):
             text = self.render(messages, tools, False, **kwargs)
-            data = self._messages(messages, source)
+            data, _ = self._messages(messages, source)
             variables = {**self._variables, "documents": None, **plain(kwargs)}
             return text, marked_spans(text, lambda marks: self._run(source, data, given, False, variables, marks))
         kept = list(messages)
@@ -180,7 +186,7 @@ class JinjaChatTemplate:
         def render(part: Sequence[Any], prompt: bool) -> str:
             return self.render(kept[: len(part)], tools, prompt, **kwargs)
 
-        return reply_spans(self._messages(kept, source), render, self.control_tokens)
+        return reply_spans(self._messages(kept, source)[0], render, self.control_tokens)
 
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """Return one prompt as the model wants it: as it is for completion, as a user's message for chat."""
@@ -243,15 +249,23 @@ class JinjaChatTemplate:
     def _source(self, tools: Sequence[Any] | None) -> str:
         return self.named.get(_WITH_TOOLS, self.source) if tools is not None else self.source
 
-    def _messages(self, messages: object, source: str) -> list[dict[str, Any]]:
+    def _messages(self, messages: object, source: str) -> tuple[list[dict[str, Any]], list[str] | None]:
+        """Return what the template gets, and the contents when each message is a role and a text and nothing else."""
+        contents = simple(messages, self._probe(source).text_roles if self.normalise else None)
+        if contents is not None:
+            return messages, contents  # type: ignore[return-value]
         try:
             made = as_mappings(messages)
         except RecursionError:
             raise ChatTemplateError("messages: the data is cyclic or nests too deeply; pass flatter data") from None
         if not self.normalise:
-            return made
+            return made, None
         probe = self._probe(source)
-        return normalised(made, probe.content, probe.arguments)
+        return normalised(made, probe.content, probe.arguments), None
+
+    def _holds(self, source: str, text: str, contents: Sequence[str]) -> bool:
+        sure = covered(source)
+        return sure is None or self._probe(source).text_roles <= sure or holds_all(text, contents)
 
     def _compiled(self, source: str, name: str = "") -> jinja2.Template:
         where = f"{self.file or 'chat template'}{f' ({name})' if name else ''}"
@@ -275,8 +289,7 @@ class JinjaChatTemplate:
     ) -> str:
         template = self._compiled(source)
         given = {"messages": messages, "tools": tools, "add_generation_prompt": prompt, **variables}
-        context = template.new_context(given)
-        assert isinstance(context, RunContext)
+        context = RunContext.of(template, given)
         context.marks = marks
         try:
             if self.limits is None:

@@ -145,12 +145,17 @@ class Bounds(Meter):
         stack: list[Any] = [values]
         total = 0
         while stack:
-            steps = 4
+            steps = 12
             for item in stack.pop():
                 kind = type(item)
-                if isinstance(item, str | bytes):
+                steps += 4
+                if kind is int:
+                    total += 2 + item.bit_length() // 3
+                elif item is None or kind is bool or kind is float:
+                    total += 24
+                elif isinstance(item, str | bytes):
                     total += len(item)
-                    steps += 1 + (len(item) >> 4)
+                    steps += len(item) >> 4
                 elif isinstance(item, dict):
                     stack += (item.keys(), item.values())
                 elif isinstance(item, _CONTAINERS) or kind in _VIEWS:
@@ -158,8 +163,7 @@ class Bounds(Meter):
                 elif isinstance(item, Namespace):
                     stack.append([item._Namespace__attrs])
                 else:
-                    total += 24 if kind is not int else 2 + item.bit_length() // 3
-                    steps += 1
+                    total += 24
             self.charge(steps)
             if total > self.limits.output_chars:
                 self.too_long(total)
@@ -177,10 +181,14 @@ class Bounds(Meter):
     def searched(self, value: Any) -> Any:
         """Return a value in which something is about to be looked for, charged."""
         kind = type(value)
+        if kind is dict:
+            return value
         if kind is str:
             self.charge(len(value) >> 4)
         elif isinstance(value, list | tuple) or kind in _VIEWS:
             self.measure(list(value) if kind in _VIEWS else value)
+        elif kind is range:
+            self.charge(len(value))
         elif not isinstance(value, Sized | str):
             return self._counted(value, 4)
         return value

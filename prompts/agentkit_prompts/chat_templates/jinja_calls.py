@@ -84,19 +84,21 @@ def guard(bounds: Bounds, target: Any, args: tuple[Any, ...], kwargs: dict[str, 
     Raises:
         Fault: Templates under limits do not call this, or it is more than the limits allow.
     """
-    bounds.charge(6)
     kind = type(target)
+    bounds.charge(6 + len(args) + len(kwargs))
     if kind is BuiltinMethodType or kind is MethodType:
         return _method(bounds, target.__self__, target.__name__, args, kwargs)
     if kind is FunctionType:
         inner = getattr(target, "__wrapped__", None)
-        if isinstance(inner, BuiltinMethodType):  # what the sandbox puts in place of str.format
+        if isinstance(inner, BuiltinMethodType | MethodType):  # what the sandbox puts in place of str.format
             bounds.filled(str(inner.__self__), args, kwargs)
         else:
             bounds.weigh(args, kwargs)
             if target.__name__ == "strftime_now" and len(str(args[:1])) > _LONGEST_PATTERN:
                 raise Fault(f"the strftime format is longer than {_LONGEST_PATTERN:,} characters")
         return args
+    if nests(target):
+        bounds.charge(30)
     if kind is LoopContext and args:
         return (bounds.iterated(args[0], 30), *args[1:])
     if not (nests(target) or isinstance(target, Undefined | Joiner)):
@@ -152,7 +154,9 @@ def _text_method(
 _FREE = frozenset(("abs", "attr", "count", "d", "default", "first", "float", "int", "items", "last", "length"))
 """Filters that take the same time whatever they get."""
 _LAZY = frozenset(("map", "reject", "rejectattr", "select", "selectattr"))
-_HEAVY = frozenset(("pprint", "striptags", "truncate", "urlencode", "urlize", "wordcount", "wordwrap"))
+_NO_LONGER = frozenset(("capitalize", "lower", "string", "trim", "upper"))
+"""Filters that make no text longer than some times what they get, in no more time than that takes."""
+_HEAVY = frozenset(("pprint", "striptags", "title", "truncate", "urlencode", "urlize", "wordcount", "wordwrap"))
 
 
 def bounded_filters(filters: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
@@ -187,7 +191,17 @@ def _bounded(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
             made = run(context if wanted == "context" else context.eval_ctx, value, *args, **kwargs)
         return bounds.grown(made)
 
-    return filtered
+    @pass_context
+    def kept_short(context: Context, value: Any = None, /, *args: Any, **kwargs: Any) -> Any:
+        if type(value) is not str:
+            return filtered(context, value, *args, **kwargs)
+        bounds: Bounds = context.bounds  # type: ignore[attr-defined]
+        bounds.left -= 1 + (len(value) >> 3)
+        if bounds.left < bounds.gate:
+            bounds.charge(0)
+        return run(value, *args, **kwargs)
+
+    return kept_short if name in _NO_LONGER else filtered
 
 
 def _widths(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Jinja's own compiler, made to count: what an untrusted template does to values goes through `Bounds`.
+"""Jinja's own compiler, quicker at reading messages, and made to count for templates that are not trusted.
 
 What a template means stays Jinja's: every change wraps the code of an expression and leaves its result alone.
 """
@@ -7,18 +7,26 @@ What a template means stays Jinja's: every change wraps the code of an expressio
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, Frame
 
-__all__ = ["INTERCEPTED", "BoundedCodeGenerator", "check_depth"]
+__all__ = ["DICT_NAMES", "INTERCEPTED", "MARK", "BoundedCodeGenerator", "QuickCodeGenerator", "check_depth"]
 
 INTERCEPTED = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 """Operators that are never worked out while a template is compiled."""
 
-_LONGEST_SUM = 4
+DICT_NAMES = frozenset(dir(dict))
+"""Attributes of a dict: `message.name` reads any other name as a key."""
+
+MARK = "mark_generation"
+"""Method, of the extension and of the environment, that marks what `{% generation %}` encloses."""
+
+_LOOP = frozenset(
+    ("depth", "depth0", "first", "index", "index0", "last", "length", "nextitem", "previtem", "revindex", "revindex0")
+)
+_LONGEST_SUM = 6
 _DEEPEST = 120
 _NAMES = [
     "text",
@@ -61,13 +69,85 @@ def _is_number(node: nodes.Node) -> bool:
     return isinstance(node, nodes.Const) and isinstance(node.value, int | float)
 
 
-class BoundedCodeGenerator(CodeGenerator):
+class QuickCodeGenerator(CodeGenerator):
+    """Writes the same program as Jinja, without a call where a key of a dict or a counter of a loop is read."""
+
+    def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:
+        if isinstance(node.node, nodes.Name) and node.node.name == "loop" and node.attr in _LOOP:
+            temp = self.temporary_identifier()
+            self.write(f"({temp}.{node.attr} if type({temp} := ")
+            self.visit(node.node, frame)
+            self.write(f") is LoopContext else environment.getattr({temp}, {node.attr!r}))")
+        elif node.attr in DICT_NAMES:
+            super().visit_Getattr(node, frame)
+        else:
+            self._key(node.node, node.attr, "getattr", frame)
+
+    def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:
+        if isinstance(node.arg, nodes.Const) and isinstance(node.arg.value, str):
+            self._key(node.node, node.arg.value, "getitem", frame)
+        else:
+            super().visit_Getitem(node, frame)
+
+    def visit_CallBlock(self, node: nodes.CallBlock, frame: Frame) -> None:
+        """Write `{% generation %}` without the macro that any other call block needs."""
+        called = node.call.node
+        if not (isinstance(called, nodes.ExtensionAttribute) and called.name == MARK) or any(
+            one.name in ("caller", "kwargs", "varargs") for one in node.find_all(nodes.Name)
+        ):
+            super().visit_CallBlock(node, frame)
+            return
+        self.macro_body(node, frame)
+        self.start_write(frame, node)
+        self.write(f"environment.{MARK}(context, macro())")
+        self.end_write(frame)
+
+    def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
+        operands = _operands(node)
+        if not _is_text(operands):
+            self._plain_add(node, frame)
+            return
+        temps = {id(one): self.temporary_identifier() for one in operands if not _is_string(one)}
+        filled = "".join(
+            one.value.replace("{", "{{").replace("}", "}}") if _is_string(one) else f"{{{temps[id(one)]}}}"
+            for one in operands
+        )
+        self.write(f"(f{filled!r} if ")
+        for position, one in enumerate(one for one in operands if not _is_string(one)):
+            self.write(f"{' & ' if position else ''}(type({temps[id(one)]} := ")
+            self.visit(one, frame)
+            self.write(") is str)")
+        summed = [repr(one.value) if _is_string(one) else temps[id(one)] for one in operands]
+        self.write(f" else {'(' * (len(summed) - 2)}{') + '.join([' + '.join(summed[:2]), *summed[2:]])})")
+
+    def _plain_add(self, node: nodes.BinExpr, frame: Frame) -> None:
+        super().visit_Add(node, frame)
+
+    def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: Any) -> None:
+        if self._prints_text(node, frame):
+            self.write("(")
+        else:
+            super()._output_child_pre(node, frame, finalize)
+
+    @staticmethod
+    def _prints_text(node: nodes.Expr, frame: Frame) -> bool:
+        """Tell whether an expression can only be text, which is printed as it is."""
+        escapes = frame.eval_ctx.volatile or frame.eval_ctx.autoescape
+        return not escapes and isinstance(node, nodes.Add) and _is_text(_operands(node))
+
+    def _key(self, owner: nodes.Node, key: str, otherwise: str, frame: Frame) -> None:
+        temp = self.temporary_identifier()
+        self.write(f"({temp}[{key!r}] if type({temp} := ")
+        self.visit(owner, frame)
+        self.write(f") is dict and {key!r} in {temp} else environment.{otherwise}({temp}, {key!r}))")
+
+
+class BoundedCodeGenerator(QuickCodeGenerator):
     """Writes the same program as Jinja, with the guards of `Bounds` around what can grow."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._loops: dict[int, int] = {}
-        self._summands: set[int] = set()
         self._bodies: list[int] = []
 
     def write_commons(self) -> None:
@@ -100,7 +180,9 @@ class BoundedCodeGenerator(CodeGenerator):
         super().push_parameter_definitions(frame)
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: Any) -> None:
-        if frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
+        if self._prints_text(node, frame):
+            self.write("(")
+        elif frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
             super()._output_child_pre(node, frame, finalize)
             self.write("printed(")
         else:
@@ -121,16 +203,13 @@ class BoundedCodeGenerator(CodeGenerator):
         self.write(", ))")
 
     def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
-        inner = id(node) in self._summands
-        summands = list(_sum(node))
-        if not inner:
-            self._summands.update(id(one) for one in summands[1:_LONGEST_SUM])
-        bare = inner or any(_is_number(one.right) or _is_number(one.left) for one in summands)
+        bare = _is_number(node.left) or _is_number(node.right)
         self.write("(" if bare else "grown(")
-        self.visit(node.left, frame)
-        self.write(" + ")
-        self.visit(node.right, frame)
+        super().visit_Add(node, frame)
         self.write(")")
+
+    def _plain_add(self, node: nodes.BinExpr, frame: Frame) -> None:
+        self._infix("+", node, frame)
 
     def visit_Mul(self, node: nodes.BinExpr, frame: Frame) -> None:
         self._pair("multiplied(", node, frame)
@@ -221,8 +300,21 @@ _OPERATORS = {
 }
 
 
-def _sum(node: nodes.Node) -> Iterator[nodes.Add]:
-    """Yield the additions of `a + b + c`, the last one first."""
-    while isinstance(node, nodes.Add):
-        yield node
-        node = node.left
+def _operands(node: nodes.BinExpr) -> list[nodes.Expr]:
+    """Return what a sum adds up, from left to right; the first may be a sum itself when there are many."""
+    operands: list[nodes.Expr] = [node.right]
+    left = node.left
+    while isinstance(left, nodes.Add) and sum(not _is_string(one) for one in operands) < _LONGEST_SUM:
+        operands.append(left.right)
+        left = left.left
+    return [left, *reversed(operands)]
+
+
+def _is_string(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Const) and isinstance(node.value, str)
+
+
+def _is_text(operands: list[nodes.Expr]) -> bool:
+    """Tell whether a sum can only be text, or fail: one of its operands is."""
+    strings = sum(map(_is_string, operands))
+    return 0 < strings < len(operands) and not any(map(_is_number, operands))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from types import BuiltinMethodType
 from typing import Any, NoReturn
 
 import jinja2
 from jinja2 import nodes
+from jinja2.compiler import CodeGenerator
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension
 from jinja2.ext import loopcontrols as LoopControls  # noqa: N812
@@ -20,13 +22,25 @@ from jinja2.utils import Namespace
 
 from agentkit_prompts.chat_templates.jinja_bounds import Bounds
 from agentkit_prompts.chat_templates.jinja_calls import TESTS, bounded_filters, guard, nests
-from agentkit_prompts.chat_templates.jinja_compiler import INTERCEPTED, BoundedCodeGenerator, check_depth
+from agentkit_prompts.chat_templates.jinja_compiler import (
+    DICT_NAMES,
+    INTERCEPTED,
+    MARK,
+    BoundedCodeGenerator,
+    QuickCodeGenerator,
+    check_depth,
+)
+from agentkit_prompts.chat_templates.jinja_coverage import Roles, covered_roles
 
-__all__ = ["Refusal", "RunContext", "compiled"]
+__all__ = ["Refusal", "RunContext", "compiled", "covered"]
 
 _MOST_TOKENS = 30_000
 _LONGEST_SOURCE = 500_000
-_DICT_NAMES = frozenset(dir(dict))
+_SAFE: dict[type, frozenset[str]] = {
+    str: frozenset(name for name in dir(str) if name[:1] != "_" and not name.startswith("format")),
+    dict: frozenset(("copy", "get", "items", "keys", "values")),
+}
+"""Methods that the sandbox hands out as they are, so that asking it each time changes nothing."""
 _NOT_DETERMINISTIC = ("random",)
 
 
@@ -40,11 +54,21 @@ class RunContext(Context):
     bounds: Bounds | None = None
     marks: tuple[str, str] | None = None
 
+    @classmethod
+    def of(cls, template: jinja2.Template, variables: dict[str, Any]) -> RunContext:
+        """Return the context of one rendering."""
+        environment = template.environment
+        return cls(environment, {**environment.globals, **variables}, None, template.blocks)
+
     def derived(self, locals: dict[str, Any] | None = None) -> Context:
         made = super().derived(locals)
         assert isinstance(made, RunContext)
         made.bounds, made.marks = self.bounds, self.marks
         return made
+
+
+def _marked(context: RunContext, text: str) -> str:
+    return text if context.marks is None else f"{context.marks[0]}{text}{context.marks[1]}"
 
 
 class _Generation(Extension):
@@ -55,14 +79,13 @@ class _Generation(Extension):
     def parse(self, parser: Parser) -> nodes.Node:
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.CallBlock(self.call_method("mark"), [], [], body).set_lineno(line)
+        return nodes.CallBlock(self.call_method(MARK), [], [], body).set_lineno(line)
 
     @staticmethod
     @jinja2.pass_context
-    def mark(context: RunContext, caller: Callable[[], str]) -> str:
+    def mark_generation(context: RunContext, caller: Callable[[], str]) -> str:
         """Return the text inside, between the marks when there are any."""
-        text = caller()
-        return text if context.marks is None else f"{context.marks[0]}{text}{context.marks[1]}"
+        return _marked(context, caller())
 
 
 class _CountTokens(Extension):
@@ -128,6 +151,8 @@ class _Trusted(ImmutableSandboxedEnvironment):
     """The sandbox itself; keys of dictionaries are found without an exception on the way."""
 
     context_class = RunContext
+    mark_generation = staticmethod(_marked)
+    code_generator_class: type[CodeGenerator] = QuickCodeGenerator
 
     def __init__(self, *more: type[Extension]) -> None:
         super().__init__(
@@ -140,9 +165,23 @@ class _Trusted(ImmutableSandboxedEnvironment):
         self.globals.update(raise_exception=_raise_exception, dict=_Dict(), namespace=_Namespace)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        if type(obj) is dict and attribute not in _DICT_NAMES:
+        kind = type(obj)
+        if kind is dict and attribute not in DICT_NAMES:
             return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+        if attribute in _SAFE.get(kind, ()):
+            return getattr(obj, attribute)
+        if kind is _Namespace and attribute[:1] != "_":
+            names = obj._Namespace__attrs
+            return names[attribute] if attribute in names else self.undefined(obj=obj, name=attribute)
         return super().getattr(obj, attribute)
+
+    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 (as Jinja has it)
+        if kwargs:  # variables around the call, for functions that read them: there are none
+            kwargs.pop("_loop_vars", None)
+            kwargs.pop("_block_vars", None)
+        if type(__obj) is BuiltinMethodType:
+            return __obj(*args, **kwargs)
+        return super().call(__context, __obj, *args, **kwargs)
 
 
 class _Bounded(_Trusted):
@@ -165,10 +204,14 @@ class _Bounded(_Trusted):
             raise jinja2.TemplateSyntaxError("the template nests too deeply", line)
         return tree
 
-    def call(__self, __context: RunContext, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]  # noqa: N805
-        bounds = __context.bounds
-        assert bounds is not None
-        if kwargs:  # variables around the call, for functions that read them: there are none
+    def unsafe_undefined(self, obj: Any, attribute: str) -> jinja2.Undefined:
+        if attribute[:1] == "_":
+            raise SecurityError(f"{attribute[:80]!r} of {type(obj).__name__} is not for templates to read")
+        return super().unsafe_undefined(obj, attribute)
+
+    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
+        bounds: Bounds = __context.bounds
+        if kwargs:
             kwargs.pop("_loop_vars", None)
             kwargs.pop("_block_vars", None)
         if not nests(__obj):
@@ -198,3 +241,9 @@ def compiled(source: str, bounded: bool) -> jinja2.Template:
         jinja2.TemplateError: It is not a template, or too large for one that is not trusted.
     """
     return (_bounded() if bounded else _trusted()).from_string(source)
+
+
+@lru_cache(maxsize=128)
+def covered(source: str) -> Roles:
+    """Return the roles whose text a chat template prints whatever it says."""
+    return covered_roles(_trusted().parse(source))

@@ -8,9 +8,27 @@ from typing import Any
 
 from agentkit_prompts.errors import ChatTemplateError
 
-__all__ = ["losses"]
+__all__ = ["holds_all", "losses"]
 
 _THOUGHT = "</think>"
+
+
+def holds_all(text: str, contents: Sequence[str]) -> bool:
+    """Tell whether a text holds all contents word for word, one after the other; False may mean one was rewritten."""
+    at = gap = other = 0
+    for content in contents:
+        # What stands between two messages is mostly as long as it was the turn before.
+        start = at + gap
+        at = start + len(content)
+        if text[start:at] == content:
+            gap, other = other, gap
+            continue
+        place = text.find(content, start - gap)
+        if place < 0:
+            return False
+        gap, other = other, place - (start - gap)
+        at = place + len(content)
+    return True
 
 
 def losses(

@@ -56,6 +56,8 @@ class Probe:
         self._say = say
         self._known: dict[str, str | ChatTemplateError] = {}
         self._forms: dict[tuple[str, str], Form] = {}
+        self.text_roles: set[str] = set()
+        """Roles whose text, it is known by now, the template takes as it is."""
 
     def outcome(
         self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None, prompt: bool = False
@@ -86,6 +88,8 @@ class Probe:
                 takes, takes_other, other = takes_other, takes, "text"
             known = "any" if takes(role) or not takes_other(role) else other
             self._forms[role, at_hand] = known
+            if at_hand == "text" and known == "any":
+                self.text_roles.add(role)
         return known
 
     def _takes_text(self, role: str) -> bool:

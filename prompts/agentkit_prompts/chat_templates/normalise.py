@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from agentkit_prompts.items import ToolSpec
 from agentkit_prompts.messages import Message
 from agentkit_prompts.parts import Part, Text
 
-__all__ = ["REASONING", "Form", "as_mappings", "as_tools", "normalised", "plain", "with_reasoning"]
+__all__ = ["REASONING", "Form", "as_mappings", "as_tools", "normalised", "plain", "simple", "with_reasoning"]
 
 REASONING = ("reasoning_content", "thinking", "reasoning")
 """Names of what a model thought before it answered; a template reads one of them, senders use any."""
@@ -59,6 +59,28 @@ def with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
     if found is None:
         return message
     return {"thinking": found, **message, "reasoning_content": found}
+
+
+def simple(messages: object, roles: Container[str] | None) -> list[str] | None:
+    """Return the contents of messages that are a role and a text and nothing else; None for any others.
+
+    Such messages are plain data already, so a template, which cannot change them, may have them as they are. `roles`
+    are those whose text it takes as it is; None for any role.
+    """
+    if type(messages) is not list:
+        return None
+    contents: list[str] = []
+    try:
+        for message in messages:
+            if type(message) is not dict or len(message) != 2:
+                return None
+            role, content = message["role"], message["content"]
+            if type(role) is not str or type(content) is not str or not (roles is None or role in roles):
+                return None
+            contents.append(content)
+    except KeyError:
+        return None
+    return contents
 
 
 def as_mappings(messages: object) -> list[dict[str, Any]]:
