@@ -107,17 +107,19 @@ class QuickCodeGenerator(CodeGenerator):
         if not _is_text(operands):
             self._plain_add(node, frame)
             return
-        temps = {id(one): self.temporary_identifier() for one in operands if not _is_string(one)}
+        texts = [one.value if isinstance(one, nodes.Const) else None for one in operands]
+        temps = ["" if text is not None else self.temporary_identifier() for text in texts]
         filled = "".join(
-            one.value.replace("{", "{{").replace("}", "}}") if _is_string(one) else f"{{{temps[id(one)]}}}"
-            for one in operands
+            f"{{{temp}}}" if text is None else text.replace("{", "{{").replace("}", "}}")
+            for text, temp in zip(texts, temps, strict=True)
         )
         self.write(f"(f{filled!r} if ")
-        for position, one in enumerate(one for one in operands if not _is_string(one)):
-            self.write(f"{' & ' if position else ''}(type({temps[id(one)]} := ")
+        tested = [(one, temp) for one, temp in zip(operands, temps, strict=True) if temp]
+        for position, (one, temp) in enumerate(tested):
+            self.write(f"{' & ' if position else ''}(type({temp} := ")
             self.visit(one, frame)
             self.write(") is str)")
-        summed = [repr(one.value) if _is_string(one) else temps[id(one)] for one in operands]
+        summed = [temp or repr(text) for text, temp in zip(texts, temps, strict=True)]
         self.write(f" else {'(' * (len(summed) - 2)}{') + '.join([' + '.join(summed[:2]), *summed[2:]])})")
 
     def _plain_add(self, node: nodes.BinExpr, frame: Frame) -> None:
@@ -316,5 +318,5 @@ def _is_string(node: nodes.Node) -> bool:
 
 def _is_text(operands: list[nodes.Expr]) -> bool:
     """Tell whether a sum can only be text, or fail: one of its operands is."""
-    strings = sum(map(_is_string, operands))
-    return 0 < strings < len(operands) and not any(map(_is_number, operands))
+    others = [one for one in operands if not _is_string(one)]
+    return 0 < len(others) < len(operands) and not any(isinstance(one, nodes.Const) for one in others)

@@ -82,7 +82,7 @@ def _has(roles: Container[str] | None, role: str) -> bool:
     return roles is None or role in roles
 
 
-def _role_tested(test: nodes.Expr, name: str) -> str | None:
+def _role_tested(test: nodes.Node, name: str) -> str | None:
     """Return `X` of `message.role == X`."""
     if isinstance(test, nodes.Compare) and len(test.ops) == 1 and test.ops[0].op == "eq":
         value = test.ops[0].expr
