@@ -332,6 +332,15 @@ class TestBadInput:
         ):
             assert problem in str(caught.value)
 
+    def test_what_an_item_changes_about_its_role_is_checked(self) -> None:
+        prompt = PromptList([human("1", api_role=5), bot("", generate="yes")])
+        with pytest.raises(
+            InContextError, match=r"item 0: api_role must be text, got 5; item 1: generate must be True"
+        ):
+            ApiMetaTemplate(API).parse(prompt)
+        renamed = PromptList([human("1", api_role="developer"), bot("")])
+        assert ApiMetaTemplate(API).parse(renamed) == [{"role": "developer", "prompt": "1"}]
+
     @pytest.mark.parametrize("template", [MetaTemplate(), ApiMetaTemplate()])
     def test_without_a_template_items_must_be_text_too(self, template: MetaTemplate | ApiMetaTemplate) -> None:
         prompt = PromptList([human(5), 7, human("x", end=[1], prompt_mm=5)])  # type: ignore[arg-type, list-item]

@@ -108,6 +108,7 @@ class TestConversations:
             Message("assistant", tool_calls=(ToolCall("1", "add"),)),
             {"role": "user", "content": [{"type": "smell"}]},
             {"role": "user", "content": [5]},
+            {"role": ["user"], "content": ""},
         ]
         with pytest.raises(ChatTemplateError) as caught:
             MetaTemplate(META).render(messages)
@@ -118,6 +119,7 @@ class TestConversations:
             "messages[3]: a meta template has no place for tool calls",
             "messages[4]: content part {'type': 'smell'}",
             "messages[5]: content part 5",
+            "messages[6]: role ['user']: is unknown",
         ):
             assert problem in str(caught.value)
         with pytest.raises(ChatTemplateError, match="role 'tool': the meta template says nothing for it"):

@@ -127,7 +127,8 @@ def _read(
         name = role
     if name is None or not isinstance(role, str):
         known = sorted({*roles, *(meta.roles if meta else ())})
-        why = "the meta template says nothing for it" if role in CHAT_ROLES else "is unknown"
+        known_role = isinstance(role, str) and role in CHAT_ROLES
+        why = "the meta template says nothing for it" if known_role else "is unknown"
         problems.append(f"{where}: role {role!r}: {why}{nearest(str(role), known)}")
         return None
     if isinstance(message, Message):

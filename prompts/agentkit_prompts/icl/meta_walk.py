@@ -226,6 +226,9 @@ class _Reader:
         if not isinstance(prompt, str) and prompt is not None:
             self.problems.append(f"item {position}: prompt must be text, got {type(prompt).__name__}")
             prompt = ""
+        for key, kind, what in (("api_role", str, "text"), ("generate", bool, "True or False")):
+            if key in item and not isinstance(item[key], kind):
+                self.problems.append(f"item {position}: {key} must be {what}, got {item[key]!r}"[:200])
         if prompt is None:
             prompt = "" if media else role.prompt
         begin = role.begin if "begin" not in item else self._pieces(item["begin"], position, "begin")
