@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from agentkit.events import (
         Event,
         ModelReplied,
+        Nested,
         PromptComposed,
         Recalled,
         RunFinished,
@@ -76,6 +77,7 @@ __all__ = [
     "ModelReplyError",
     "ModelRequestError",
     "ModelUnavailable",
+    "Nested",
     "OfflineModel",
     "OpenAIModel",
     "OutputError",
@@ -109,7 +111,8 @@ __getattr__ = lazy_exports(
         "agentkit.chain": "Chain",
         "agentkit.drivers.aio": "Approver Recaller",
         "agentkit.errors": "AgentDefinitionError AgentError LimitExceeded OutputError SessionBusy",
-        "agentkit.events": "Event ModelReplied PromptComposed Recalled RunFinished TextDelta ToolFinished ToolStarted",
+        "agentkit.events": "Event ModelReplied Nested PromptComposed Recalled RunFinished TextDelta ToolFinished"
+        " ToolStarted",
         "agentkit.limits": "Limits",
         "agentkit.loop": "RunResult",
         "agentkit.models.base": "Model Reply Usage",

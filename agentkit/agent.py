@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, Unpack, cast, overload
 
 from typing_extensions import TypeVar
 
@@ -17,6 +17,7 @@ from agentkit.errors import AgentDefinitionError, LimitExceeded, SessionBusy
 from agentkit.limits import Limits
 from agentkit.loop import RunResult, run_loop
 from agentkit.models.base import Model
+from agentkit.nesting import Nesting
 from agentkit.session import Session
 from agentkit_prompts.composer import Memo
 from agentkit_prompts.composition import Composition
@@ -27,6 +28,7 @@ from agentkit_prompts.parts import Part
 from agentkit_prompts.schema import JsonSchema
 from agentkit_prompts.text import TextPrompt
 from agentkit_tools import Toolset, by_name
+from agentkit_tools.policy import PolicyOptions
 from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -182,6 +184,7 @@ class Agent(Generic[Deps, Output]):
             SessionBusy: Another run is using the session.
         """
         run_id = run_id or os.urandom(16).hex()
+        nesting = Nesting(self.limits, on_event, approve)
         driver = AsyncDriver(
             model=self.chain.model,
             tools=self.tools,
@@ -189,20 +192,21 @@ class Agent(Generic[Deps, Output]):
             memory=self.memory,
             deps=deps,
             run_id=run_id,
-            emit=on_event,
-            approve=approve,
+            nesting=nesting,
         )
         if session is not None and _RUNNING.setdefault(id(session), driver) is not driver:
             raise SessionBusy(session.id)
         seconds = self.limits.seconds
         try:
             if seconds is None:
-                result = await self._run(user_input, session, driver, run_id)
+                with nesting:
+                    result = await self._run(user_input, session, driver, run_id, nesting.limits)
             else:
                 timer = asyncio.timeout(seconds)
                 try:
                     async with timer:
-                        result = await self._run(user_input, session, driver, run_id)
+                        with nesting:
+                            result = await self._run(user_input, session, driver, run_id, nesting.limits)
                 except TimeoutError as error:
                     if not timer.expired():
                         raise
@@ -218,7 +222,7 @@ class Agent(Generic[Deps, Output]):
         return result
 
     async def _run(
-        self, user_input: Input, session: Session | None, driver: AsyncDriver, run_id: str
+        self, user_input: Input, session: Session | None, driver: AsyncDriver, run_id: str, limits: Limits
     ) -> RunResult[Output]:
         chain = self.chain
         ctx = self.context(user_input, session)
@@ -228,9 +232,7 @@ class Agent(Generic[Deps, Output]):
         ctx = await chain.select_examples(ctx)
         memo = session.memo if session is not None else Memo()
         recalls = self.memory is not None
-        return await driver.drive(
-            run_loop(chain, ctx, driver.tools, self.limits, run_id=run_id, recalls=recalls, memo=memo)
-        )
+        return await driver.drive(run_loop(chain, ctx, driver.tools, limits, run_id=run_id, recalls=recalls, memo=memo))
 
     async def _equip(self, ctx: PromptContext) -> tuple[PromptContext, Mapping[str, Tool]]:
         """Return the context with the tools that its run has, and these."""
@@ -252,6 +254,29 @@ class Agent(Generic[Deps, Output]):
         return run_blocking(
             self.run(user_input, deps=deps, session=session, on_event=on_event, approve=approve, run_id=run_id)
         )
+
+    def as_tool(
+        self, *, name: str, description: str, argument: str = "input", **policy: Unpack[PolicyOptions]
+    ) -> Tool[..., Any]:
+        """Return this agent as a tool for another one.
+
+        Each call is a run of its own, without a session: the model that calls says what it asks in one text, and the
+        additional kwargs that the prompts of this agent require are parameters of the tool. What goes wrong in the
+        run is an error result of the call. The run gets the `deps` of the outer one and its approver; it is cancelled
+        with it; its tokens count there and it may use no more than are left there; its events arrive as `Nested`.
+
+        Args:
+            name: Name for the model.
+            description: Text for the model: what this agent is good for, and what it cannot do.
+            argument: Name of the parameter that is the user input of this agent.
+            **policy: Fields of `ToolPolicy`, such as `timeout`.
+
+        Raises:
+            ToolDefinitionError: An additional kwarg is called like `argument`, or the policy makes no sense.
+        """
+        from agentkit.agent_tool import agent_tool
+
+        return agent_tool(self, name, description, argument, policy)
 
     async def stream(
         self,

@@ -23,7 +23,7 @@ class LimitExceeded(AgentError):
     """A run reached one of its limits. What was said until then is in the session, a valid history.
 
     Attributes:
-        limit: Name of the limit: `steps`, `tool_calls`, `tokens` or `seconds`.
+        limit: Name of the limit: `steps`, `tool_calls`, `tokens`, `seconds` or `nested_runs`.
         messages: What the run added to the conversation until then.
     """
 

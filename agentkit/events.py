@@ -17,6 +17,7 @@ from agentkit_tools.result import ToolResult
 __all__ = [
     "Event",
     "ModelReplied",
+    "Nested",
     "PromptComposed",
     "Recalled",
     "RunFinished",
@@ -77,6 +78,17 @@ class ToolFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class Nested:
+    """Something happened in an agent that runs as a tool: its events, up to its own `RunFinished`."""
+
+    call_id: str
+    """Id of the tool call."""
+    name: str
+    """Name of the tool."""
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
 class RunFinished(Generic[Answer]):
     """The run ended with an answer. Always the last event."""
 
@@ -84,5 +96,5 @@ class RunFinished(Generic[Answer]):
 
 
 Event: TypeAlias = (
-    Recalled | PromptComposed | TextDelta | ModelReplied | ToolStarted | ToolFinished | RunFinished[Answer]
+    Recalled | PromptComposed | TextDelta | ModelReplied | ToolStarted | ToolFinished | Nested | RunFinished[Answer]
 )

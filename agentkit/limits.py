@@ -25,11 +25,13 @@ class Limits:
     """Input and output tokens, as the model reports them. Checked between steps."""
     seconds: float | None = None
     """Wall time; the run is cancelled then."""
+    nested_runs: int = 8
+    """How deep runs may be inside of each other, where tools call agents. Tokens of the inner ones count here too."""
     repairs: int = 2
     """Turns in which the model may mend an answer that is not the output type."""
 
     def __post_init__(self) -> None:
-        least = {"steps": 1, "tool_calls": 0, "tokens": 1, "repairs": 0}
+        least = {"steps": 1, "tool_calls": 0, "tokens": 1, "nested_runs": 0, "repairs": 0}
         wrong = [
             f"{name}={value!r} must be {low} or more"
             for name, low in least.items()

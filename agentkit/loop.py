@@ -37,7 +37,7 @@ class RunResult(Generic[Output]):
     composition: Composition
     """The last thing that was sent."""
     usage: Usage
-    """Tokens of all model calls."""
+    """Tokens of all model calls, those of agents that tools ran among them."""
     steps: int
     """Model calls."""
     finish_reason: str
@@ -82,10 +82,11 @@ def run_loop(
             if limits.tool_calls is not None and len(seen) > limits.tool_calls:
                 raise LimitExceeded("tool_calls", limits.tool_calls, "allow more, or offer fewer tools", messages)
             try:
-                results = yield from _call_tools(message.tool_calls, tools, step)
+                results, inside = yield from _call_tools(message.tool_calls, tools, step)
             except Interrupted as cut:
                 yield Append((message, *[result.message for result in cut.results]), f"{run_id}:{step}")
                 raise
+            usage = usage + inside
             fresh = (message, *[result.message for result in results])
         else:
             try:
@@ -110,12 +111,12 @@ def run_loop(
 
 def _call_tools(
     calls: tuple[ToolCall, ...], tools: Mapping[str, Tool], step: int
-) -> Generator[Effect, Any, Sequence[ToolResult]]:
+) -> Generator[Effect, Any, tuple[Sequence[ToolResult], Usage]]:
     """Ask for approval where a tool wants it, then run the calls; a tool denies what was not approved."""
     asking = tuple([call for call in calls if call.name in tools and tools[call.name].policy.approval != "never"])
     approved: frozenset[str] = (yield AskApproval(asking, step)) if asking else frozenset()
-    results: Sequence[ToolResult] = yield CallTools(calls, step, approved)
-    return results
+    answer: tuple[Sequence[ToolResult], Usage] = yield CallTools(calls, step, approved)
+    return answer
 
 
 def _with_own_ids(message: Message, seen: set[str], step: int) -> Message:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from agentkit.effects import Append, AskApproval, CallModel, CallTools, Effect, Recall
 from agentkit.loop import Interrupted
-from agentkit.models.base import Model, Reply
+from agentkit.models.base import Model, Reply, Usage
+from agentkit.nesting import Approver, Nesting
 from agentkit.session import Session
 from agentkit_prompts.context import Document
 from agentkit_prompts.messages import Message, ToolCall
@@ -19,14 +20,9 @@ from agentkit_tools.dispatch import call_tools
 from agentkit_tools.result import ToolResult
 from agentkit_tools.tool import Tool
 
-if TYPE_CHECKING:
-    from agentkit.events import Event
-
 __all__ = ["Approver", "AsyncDriver", "Recaller", "recall"]
 
 R = TypeVar("R")
-Approver = Callable[[ToolCall], bool | Awaitable[bool]]
-"""Decides whether one call may run."""
 
 
 class Recaller(Protocol):
@@ -54,7 +50,7 @@ def recall(memory: Recaller, query: str) -> tuple[Document, ...]:
 class AsyncDriver:
     """Performs the effects of one run on the running event loop."""
 
-    __slots__ = ("_approve", "_memory", "_model", "_session", "calls", "deps", "emit", "kept", "run_id", "tools")
+    __slots__ = ("_memory", "_model", "_nesting", "_session", "calls", "deps", "emit", "kept", "run_id", "tools")
 
     tools: Mapping[str, Tool]
     """The tools of the run by name."""
@@ -70,8 +66,7 @@ class AsyncDriver:
         memory: Recaller | None,
         deps: Any,
         run_id: str,
-        emit: Callable[[Event], None] | None,
-        approve: Approver | None,
+        nesting: Nesting,
     ) -> None:
         self._model = model
         self.tools = tools
@@ -79,8 +74,8 @@ class AsyncDriver:
         self._memory = memory
         self.deps = deps
         self.run_id = run_id
-        self.emit = emit
-        self._approve = approve
+        self.emit = nesting.emit
+        self._nesting = nesting
         self.calls: dict[str, int] = {}
         self.kept = []
 
@@ -109,22 +104,28 @@ class AsyncDriver:
     async def _call_model(self, effect: CallModel) -> Reply:
         emit = self.emit
         if emit is None:
-            return await self._model.request(effect.composition)
+            reply = await self._model.request(effect.composition)
+            self._nesting.spend(reply.usage)
+            return reply
         from agentkit import events  # nobody pays for events before somebody listens
 
         step = effect.step
         emit(events.PromptComposed(step, effect.composition))
         reply = await self._model.request(effect.composition, on_text=lambda text: emit(events.TextDelta(step, text)))
+        self._nesting.spend(reply.usage)
         emit(events.ModelReplied(step, reply))
         return reply
 
-    async def _call_tools(self, effect: CallTools, loop: Generator[Effect, Any, Any]) -> Sequence[ToolResult]:
+    async def _call_tools(
+        self, effect: CallTools, loop: Generator[Effect, Any, Any]
+    ) -> tuple[Sequence[ToolResult], Usage]:
         calls, told = effect.calls, _Round(self, effect)
         try:
-            return await call_tools(calls, self.tools, told.context, on_start=told.on_start, on_end=told.on_end)
+            results = await call_tools(calls, self.tools, told.context, on_start=told.on_start, on_end=told.on_end)
         except (Exception, asyncio.CancelledError) as error:  # cancelled, or a listener failed
             await self._keep([told.result(call) for call in calls], loop, error)
             raise
+        return results, self._nesting.inner_usage()
 
     async def _keep(self, results: list[ToolResult], loop: Generator[Effect, Any, Any], error: BaseException) -> None:
         """Keep a round of tool calls that was cut short: some of them may have changed the world."""
@@ -159,7 +160,7 @@ class AsyncDriver:
         return documents
 
     async def _ask(self, effect: AskApproval) -> frozenset[str]:
-        approve = self._approve
+        approve = self._nesting.approve
         approved: set[str] = set()
         for call in effect.calls:
             context = ToolContext(self.deps, self.run_id, call.id)

@@ -1,0 +1,70 @@
+"""An agent as a tool: another agent asks it, and reads its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from agentkit.nesting import current_run
+from agentkit_prompts.context import UserInput
+from agentkit_tools.context import ToolContext
+from agentkit_tools.errors import ToolDefinitionError
+from agentkit_tools.policy import PolicyOptions
+from agentkit_tools.tool import Tool
+
+if TYPE_CHECKING:
+    from agentkit.agent import Agent
+    from agentkit.events import Event
+
+__all__ = ["agent_tool"]
+
+
+def agent_tool(
+    agent: Agent[Any, Any], name: str, description: str, argument: str, policy: PolicyOptions
+) -> Tool[..., Any]:
+    """Return `agent` as a tool; see `Agent.as_tool`."""
+    needs = agent.additional_kwargs_schema or {}
+    properties = needs.get("properties", {})
+    if argument in properties:
+        by = ", ".join(properties[argument].get("x-required-by", ())) or "a prompt"
+        raise ToolDefinitionError(
+            f"tool {name}: {argument!r} is what the agent is asked, and an additional kwarg that {by} requires:"
+            " choose another name with `argument=...`"
+        )
+    asked = {"type": "string", "description": "What to ask, with everything that has to be known for it."}
+    parameters = {
+        **needs,
+        "type": "object",
+        "properties": {
+            argument: asked,
+            **{key: _without_origin(item) for key, item in properties.items()},
+        },
+        "required": [argument, *needs.get("required", ())],
+        "additionalProperties": False,
+    }
+
+    async def answer(_context: ToolContext[Any], **arguments: Any) -> Any:
+        user_input = UserInput(arguments.pop(argument), additional_kwargs=arguments)
+        outer = current_run()
+        emit = outer.emit if outer is not None else None
+        result = await agent.run(
+            user_input,
+            deps=_context.deps,
+            on_event=None if emit is None else _passing_on(emit, _context.call_id, name),
+            approve=outer.approve if outer is not None else None,
+            run_id=_context.idempotency_key,
+        )
+        return result.output
+
+    return Tool.from_json_schema(name, description, parameters, answer, **policy)
+
+
+def _passing_on(emit: Callable[[Event], None], call_id: str, name: str) -> Callable[[Event], None]:
+    from agentkit.events import Nested
+
+    return lambda event: emit(Nested(call_id, name, event))
+
+
+def _without_origin(schema: Any) -> Any:
+    """Who requires a kwarg is the agent's own business."""
+    return {key: value for key, value in schema.items() if key != "x-required-by"}
