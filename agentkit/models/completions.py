@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agentkit.models.chat_completions import ReplyReader
 from agentkit.models.endpoint import EndpointModel
 from agentkit.models.spoken_calls import SpokenCalls
+from agentkit_prompts.targets.chat_text import chat_template_of
 from agentkit_prompts.targets.wire import clean
 
 if TYPE_CHECKING:
@@ -71,10 +72,7 @@ class CompletionModel(EndpointModel):
         super().__init__(
             model, api_key=api_key, base_url=base_url, client=client, timeout=timeout, max_retries=max_retries
         )
-        if isinstance(chat_template, str):
-            from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
-
-            chat_template = CHAT_TEMPLATES.get(chat_template)()
+        chat_template = chat_template_of(chat_template)
         self.chat_template: ChatTemplate = chat_template
         given = {
             "temperature": temperature,

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,9 @@ from agentkit.prompts import (
 from agentkit_prompts.chat_templates.base import ChatTemplate
 from agentkit_prompts.chat_templates.jinja import JinjaChatTemplate
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
+from agentkit_prompts.icl.meta_template import MetaTemplate
+
+fewer = settings(law, max_examples=law.max_examples // 10)
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.layers.VolatilityWarning")
 
@@ -178,7 +182,26 @@ def test_a_template_that_looks_into_the_text_is_given_none_to_act_on(name: str) 
     holds()
 
 
-fewer = settings(law, max_examples=law.max_examples // 10)
+def test_a_meta_template_keeps_its_tokens_to_itself() -> None:
+    template = MetaTemplate(
+        {
+            "begin": "<s>",
+            "round": [
+                {"role": "HUMAN", "begin": "<|Human|>:", "end": "<eoh>\n"},
+                {"role": "BOT", "begin": "Bot: ", "end": "<eoa>\n", "generate": True},
+            ],
+            "reserved_roles": [{"role": "SYSTEM", "begin": "<|System|>:", "end": "\n"}],
+            "eos_token_id": "</s>",
+        }
+    )
+    assert {"<s>", "<|Human|>", "<eoh>", "<eoa>"} <= {token.rstrip(":") for token in template.control_tokens}
+
+    @fewer
+    @given(talks(template))
+    def holds(talk: Talk) -> None:
+        obeys(template, talk)
+
+    holds()
 
 
 @pytest.mark.parametrize("name", list(CHAT_TEMPLATES))
@@ -206,7 +229,9 @@ SHARED = Path(__file__).parents[2].parent / "shared" / "conformance" / "chat_tem
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs the templates of real models in ../shared/conformance")
 @pytest.mark.parametrize("path", sorted(SHARED.glob("*.jinja")), ids=lambda path: path.stem)
 def test_the_templates_of_real_models_keep_their_tokens_to_themselves(path: Path) -> None:
-    template = JinjaChatTemplate.from_file(path, bos_token="<s>", eos_token="</s>")
+    template = JinjaChatTemplate.from_file(
+        path, bos_token="<s>", eos_token="</s>", now=datetime(2026, 1, 1, tzinfo=UTC)
+    )
     if not shape_for(template):
         pytest.skip("the template is for something else than a conversation")
 

@@ -94,6 +94,19 @@ def test_what_the_template_refuses_is_told_in_its_own_words() -> None:
             composed(said).to_text(refusing)
 
 
+def test_a_template_is_found_by_its_name() -> None:
+    assert composed("<|im_end|>").to_text("qwen").endswith("user\n<\u200b|im_end|><|im_end|>\n<|im_start|>assistant\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [("qwn", "did you mean"), (Small, "the class Small, which has to be called"), (5, "registered one, got 5")],
+)
+def test_what_is_no_template_is_refused(given: Any, told: str) -> None:
+    with pytest.raises(ChatTemplateError, match=told):
+        composed().to_text(given)
+
+
 # Escape
 
 

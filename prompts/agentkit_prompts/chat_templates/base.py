@@ -17,15 +17,40 @@ Capability = Literal["chat", "completion", "infilling", "python"]
 class ChatTemplate(Protocol):
     """How one model wants to hear a conversation, and the sampling defaults that belong to it (LMDeploy document)."""
 
-    session_len: int | None
-    """Tokens of context that the model has."""
-    top_p: float | None
-    top_k: int | None
-    temperature: float | None
-    repetition_penalty: float | None
-    stop_words: Sequence[str] | None
-    """What ends a reply."""
-    capability: Capability | str | None
+    @property
+    def session_len(self) -> int | None:
+        """Tokens of context that the model has."""
+        ...
+
+    @property
+    def top_p(self) -> float | None:
+        """Default of nucleus sampling."""
+        ...
+
+    @property
+    def top_k(self) -> int | None:
+        """Default of how many tokens are sampled from."""
+        ...
+
+    @property
+    def temperature(self) -> float | None:
+        """Default of the sampling temperature."""
+        ...
+
+    @property
+    def repetition_penalty(self) -> float | None:
+        """Default of how much repeating costs; 1 is nothing."""
+        ...
+
+    @property
+    def stop_words(self) -> Sequence[str] | None:
+        """What ends a reply."""
+        ...
+
+    @property
+    def capability(self) -> Capability | str | None:
+        """What the model can be asked to do."""
+        ...
 
     @property
     def control_tokens(self) -> tuple[str, ...]:

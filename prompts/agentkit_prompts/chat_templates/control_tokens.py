@@ -43,13 +43,14 @@ class ControlTokens:
         telling: Those of `alphabet` without which no token begins and ends.
     """
 
-    __slots__ = ("_anywhere", "_at_line_start", "alphabet", "bracketed", "telling", "words")
+    __slots__ = ("_anywhere", "_at_line_start", "_longest", "alphabet", "bracketed", "telling", "words")
 
     def __init__(self, tokens: Iterable[str]) -> None:
         known = sorted({token.strip() for token in tokens}, key=lambda token: (-len(token), token))
         known = [token for token in known if len(token) >= _LEAST]
         self.bracketed = tuple(token for token in known if not _BRACKETS.isdisjoint(token))
         self.words = tuple(token for token in known if _BRACKETS.isdisjoint(token))
+        self._longest = max(map(len, known), default=0)
         self.alphabet = frozenset(_characters("".join(known)))
         self.telling = frozenset(character for token in known for character in _characters(_telling(token)))
         self._anywhere = re.compile("|".join(map(re.escape, self.bracketed))) if self.bracketed else None
@@ -70,7 +71,7 @@ class ControlTokens:
     def fits_inside(self, text: str) -> bool:
         """Whether a token holds `text`, so that it could be completed around it."""
         text = text.strip()
-        return bool(text) and any(text in token for token in (*self.bracketed, *self.words))
+        return 0 < len(text) <= self._longest and any(text in token for token in (*self.bracketed, *self.words))
 
     def is_harmless(self, text: str) -> bool:
         """Whether no token can hold a character of `text`, however a template places it: decided at a glance."""

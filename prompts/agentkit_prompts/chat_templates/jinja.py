@@ -210,9 +210,13 @@ class JinjaChatTemplate:
             return self.get_prompt(messages, sequence_start)
         return self.render(messages, **kwargs)
 
-    @cached_property
+    @property
     def control_tokens(self) -> tuple[str, ...]:
         """What only the template may write: stop words, bos and eos, and the markers around messages."""
+        return self._control_tokens
+
+    @cached_property
+    def _control_tokens(self) -> tuple[str, ...]:
         tokens = (self.bos_token, self.eos_token, *self.special_tokens.values(), *(self.stop_words or ()))
         return control_tokens([self.source, *self.named.values()], tokens, self._probe(self.source))
 

@@ -61,21 +61,19 @@ def plain(tree: Tree) -> Tree:
     return rewrite(tree, lambda said: said.text)
 
 
-def guarded(render: Render, tree: Tree, tokens: ControlTokens, policy: Policy = "escape") -> str:
-    """Render `tree` so that no tainted character is part of a control token.
+def guarded(render: Render, tree: Tree, tokens: ControlTokens, policy: Literal["escape", "reject"] = "escape") -> str:
+    """Render `tree` so that no tainted character is part of a control token; twice at least.
 
     Args:
         render: The template; a pure function of the tree.
-        tree: What is rendered.
+        tree: What is rendered; one that `is_harmless` needs no guard.
         tokens: The template's control tokens.
-        policy: `escape` breaks a token with a zero-width space, `reject` raises, `allow` does nothing.
+        policy: `escape` breaks a token with a zero-width space, `reject` raises.
 
     Raises:
         ControlTokenError: A token was found and the policy is to reject it; or the template acts on untrusted text
             in a way that cannot be followed.
     """
-    if policy == "allow" or is_harmless(tree, tokens):
-        return render(plain(tree))
     guard = _Guard(render, tokens, policy)
     text = attempt(render, plain(tree))
     if text is not None and (safe := guard.tracked(tree, text)) is not None:

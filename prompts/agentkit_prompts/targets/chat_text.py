@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from agentkit_prompts.chat_templates.control_tokens import ControlTokens, control_tokens_of
 from agentkit_prompts.chat_templates.reasoning import with_reasoning
-from agentkit_prompts.chat_templates.taint import Policy, Run, Said, Tree, guarded, is_harmless
+from agentkit_prompts.chat_templates.taint import Policy, Run, Said, Tree, guarded, is_harmless, plain
 from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.items import Document
 from agentkit_prompts.messages import Message, ToolCall
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.base import ChatTemplate
     from agentkit_prompts.composition import Composition
 
-__all__ = ["chat_text"]
+__all__ = ["chat_template_of", "chat_text"]
 
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)")
@@ -53,11 +53,8 @@ def chat_text(
         raise ChatTemplateError(
             f"control_tokens: expected one of {', '.join(map(repr, get_args(Policy)))}, got {control_tokens!r}"
         )
-    if isinstance(chat_template, str):
-        from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
-
-        chat_template = CHAT_TEMPLATES.get(chat_template)()
-    tokens = control_tokens_of(tuple(chat_template.control_tokens))
+    template = chat_template_of(chat_template)
+    tokens = control_tokens_of(tuple(template.control_tokens))
     tools = [dict(openai_tool(tool)) for tool in composition.tools] or None
     known = frozenset(_words_of_tools(composition)) if control_tokens != "allow" else frozenset[str]()
     read = _Reader(tokens, known, is_split=control_tokens != "allow")
@@ -66,11 +63,29 @@ def chat_text(
         tree["documents"] = read.untrusted(kwargs.pop("documents"), "documents")
 
     def render(drawn: Tree) -> str:
-        return chat_template.render(tools=tools, add_generation_prompt=add_generation_prompt, **{**kwargs, **drawn})
+        return template.render(tools=tools, add_generation_prompt=add_generation_prompt, **{**kwargs, **drawn})
 
-    if control_tokens != "allow" and not is_harmless(tree, tokens):
-        tree = with_reasoning(render, tree, tokens)
-    return guarded(render, tree, tokens, control_tokens)
+    if control_tokens == "allow" or is_harmless(tree, tokens):
+        return render(plain(tree))
+    return guarded(render, with_reasoning(render, tree, tokens), tokens, control_tokens)
+
+
+def chat_template_of(given: ChatTemplate | str) -> ChatTemplate:
+    """Return the template, made from the registry where it is given by name.
+
+    Raises:
+        ChatTemplateError: No template has this name, or it is none.
+    """
+    if isinstance(given, str):
+        from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
+
+        return CHAT_TEMPLATES.get(given)()
+    if isinstance(given, type) or not (hasattr(given, "render") and hasattr(given, "control_tokens")):
+        what = f"the class {given.__name__}, which has to be called" if isinstance(given, type) else repr(given)[:80]
+        raise ChatTemplateError(
+            f"expected a chat template (with `render` and `control_tokens`) or the name of a registered one, got {what}"
+        )
+    return given
 
 
 class _Reader:
