@@ -61,12 +61,15 @@ def plain(tree: Tree) -> Tree:
     return rewrite(tree, lambda said: said.text)
 
 
-def guarded(render: Render, tree: Tree, tokens: ControlTokens, policy: Literal["escape", "reject"] = "escape") -> str:
-    """Render `tree` so that no tainted character is part of a control token; twice at least.
+def guarded(
+    render: Render, tree: Tree, text: str | None, tokens: ControlTokens, policy: Literal["escape", "reject"]
+) -> str:
+    """Render `tree` so that no tainted character is part of a control token.
 
     Args:
         render: The template; a pure function of the tree.
         tree: What is rendered; one that `is_harmless` needs no guard.
+        text: What the template makes of it as it is; None when it fails.
         tokens: The template's control tokens.
         policy: `escape` breaks a token with a zero-width space, `reject` raises.
 
@@ -75,7 +78,6 @@ def guarded(render: Render, tree: Tree, tokens: ControlTokens, policy: Literal["
             in a way that cannot be followed.
     """
     guard = _Guard(render, tokens, policy)
-    text = attempt(render, plain(tree))
     if text is not None and (safe := guard.tracked(tree, text)) is not None:
         return safe
     # The template acts on what the text says: take the tokens out of each text before it sees them.

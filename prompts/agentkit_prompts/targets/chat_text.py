@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from agentkit_prompts.chat_templates.control_tokens import ControlTokens, control_tokens_of
 from agentkit_prompts.chat_templates.reasoning import with_reasoning
-from agentkit_prompts.chat_templates.taint import Policy, Run, Said, Tree, guarded, is_harmless, plain
+from agentkit_prompts.chat_templates.taint import Policy, Run, Said, Tree, attempt, guarded, is_harmless, plain
 from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.items import Document
 from agentkit_prompts.messages import Message, ToolCall
@@ -36,9 +36,10 @@ def chat_text(
     *,
     control_tokens: Policy = "escape",
     add_generation_prompt: bool = True,
+    more: Iterable[tuple[Message, Iterable[Segment]]] = (),
     **kwargs: Any,
 ) -> str:
-    """Return the composition as `chat_template` writes it, media as their alt text.
+    """Return the composition, and the messages in `more` behind it, as `chat_template` writes it, media as alt text.
 
     A name is looked up among the registered templates. The template is given messages and tools in the form of a
     chat-completions request, as plain dicts. `kwargs` go to it as they are; `documents` among them are untrusted,
@@ -58,7 +59,7 @@ def chat_text(
     tools = [dict(openai_tool(tool)) for tool in composition.tools] or None
     known = frozenset(_words_of_tools(composition)) if control_tokens != "allow" else frozenset[str]()
     read = _Reader(tokens, known, is_split=control_tokens != "allow")
-    tree = {"messages": [read.message(*pair) for pair in composition.walk()]}
+    tree = {"messages": [read.message(*pair) for pair in (*composition.walk(), *more)]}
     if "documents" in kwargs:
         tree["documents"] = read.untrusted(kwargs.pop("documents"), "documents")
 
@@ -67,7 +68,8 @@ def chat_text(
 
     if control_tokens == "allow" or is_harmless(tree, tokens):
         return render(plain(tree))
-    return guarded(render, with_reasoning(render, tree, tokens), tokens, control_tokens)
+    text = attempt(render, plain(tree))
+    return guarded(render, with_reasoning(render, tree, tokens), text, tokens, control_tokens)
 
 
 def chat_template_of(given: ChatTemplate | str) -> ChatTemplate:
