@@ -189,6 +189,16 @@ def test_a_section_may_be_one_text_or_one_role_item() -> None:
     ]
 
 
+def test_an_empty_text_keeps_its_place_until_examples_take_it() -> None:
+    template = PromptTemplate({"begin": ["</E>", ""], "round": []}, ice_token="</E>")
+    assert told(template.item({})) == ["", ""]
+    assert told(template.item({}, ice=PromptList([{"role": "HUMAN", "prompt": "x"}]))) == [
+        {"role": "HUMAN", "prompt": "x"}
+    ]
+    assert told(PromptTemplate({"begin": "", "round": []}).item({})) == [""]
+    assert PromptTemplate({"round": []}, ice_token="</E>").places() == PromptTemplate({"round": []}).places() == ""
+
+
 def test_examples_say_nothing_of_the_row_that_is_asked_and_it_nothing_of_them() -> None:
     shot = PromptTemplate(SHOT).ice_item({"question": "{question}</E>", "answer": "{answer}"})
     prompt = PromptTemplate(DIALOGUE, ice_token="</E>").item({**ROW, "question": "</E>{topic}"}, ice=shot)

@@ -163,8 +163,8 @@ class PromptTemplate:
         ice = form.endswith("ice")
         listed: list[Item] = []
         for name in ("round",) if ice else SECTIONS:
-            if name == "round" or chosen.get(name):
-                listed += section("ice" if ice else name, items_of(chosen.get(name, ())))
+            if name in chosen:
+                listed += section("ice" if ice else name, items_of(chosen[name]))
         entries = []
         for item in listed:
             if isinstance(item, str):
@@ -188,7 +188,7 @@ class PromptTemplate:
         found = PromptList()
         for item, parts in plan.entries:
             if item is None:
-                if len(parts) > 1 and not isinstance(ice, str):
+                if self.ice_token is not None and not isinstance(ice, str):
                     _splice(found, parts, row, ice)
                 else:
                     found.append(self._joined(parts, row, ice, "a text"))
