@@ -96,6 +96,8 @@ class TestTheDocument:
         prompt = PromptList([human("q", begin="U:", end="\n"), bot("a", begin="A:", generate=True)])
         assert meta.parse(prompt, "ppl") == "<s>U:q\nA:a</s>"
         assert meta.parse(prompt, "gen") == "<s>U:q\nA:"
+        reserved = MetaTemplate({"reserved_roles": [{"role": "BOT", "begin": "B:", "generate": True}]})
+        assert reserved.parse(PromptList([human("q "), bot("a"), human("not sent")])) == "q B:"
         assert ApiMetaTemplate({"begin": "go"}).parse(prompt) == ["go", {"role": "HUMAN", "prompt": "U:q\n"}]
 
     def test_without_a_template_an_item_says_its_begin_its_prompt_and_its_end(self) -> None:

@@ -184,6 +184,8 @@ class TestTokenIds:
         assert template.stop_words == ("<2>",)
         assert {"<8>", "<9>", "<10>"} <= set(template.control_tokens)
         assert MetaTemplate(IDS).stop_words == ()
+        whole = MetaTemplate({"begin": [1, 2], "round": []}, decode=lambda ids: f"{list(ids)}")
+        assert whole.parse(PromptList(["x"])) == "[1, 2]x"
         assert ApiMetaTemplate({"round": IDS["round"]}, decode=spelled).parse(self.prompt) == [
             {"role": "HUMAN", "prompt": "<7>U:q<8><9>"}
         ]

@@ -12,7 +12,7 @@ from typing import Any
 
 from agentkit_prompts.errors import InContextError, InContextWarning
 from agentkit_prompts.icl.meta_base import Mode, Prompt, as_prompt, check_mode, is_conversation, said_without_roles
-from agentkit_prompts.icl.meta_roles import MetaFormat, Pieces, RoleFormat, read_meta, refuse
+from agentkit_prompts.icl.meta_roles import MetaFormat, Pieces, RoleFormat, joined, read_meta, refuse
 from agentkit_prompts.icl.meta_walk import read_prompt
 from agentkit_prompts.icl.meta_wire import chat_messages
 from agentkit_prompts.icl.prompt_list import Item, PromptList
@@ -148,14 +148,12 @@ class ApiMetaTemplate:
         return next((role.api_role for role in roles if not role.generate), "HUMAN")
 
     def _text(self, marker: Pieces) -> str:
-        if not any(isinstance(piece, int) for piece in marker):
-            return "".join(map(str, marker))
-        if self._decode is None:
+        text = joined(marker, self._decode)
+        if text is None:
             raise InContextError(
                 "prompt: messages of an API are text, and an item's begin or end has token ids; pass decode="
             )
-        decode = self._decode
-        return "".join(piece if isinstance(piece, str) else decode([piece]) for piece in marker)
+        return text
 
     def _led(self, messages: list[Any]) -> list[Any]:
         """Put the contents of the meta template's messages in front of messages of the same role, in order."""

@@ -5,14 +5,15 @@ The document: OpenCompass, meta template (`begin`, `round`, `end`, `reserved_rol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, TypeAlias
 
 from agentkit_prompts.engine.values import nearest
 from agentkit_prompts.errors import InContextError
 
-__all__ = ["MetaFormat", "Pieces", "RoleFormat", "pieces", "read_meta", "refuse"]
+__all__ = ["MetaFormat", "Pieces", "RoleFormat", "joined", "pieces", "read_meta", "refuse"]
 
 Pieces: TypeAlias = tuple[str | int, ...]
 """Text and token ids, in order."""
@@ -82,6 +83,18 @@ def pieces(marker: object) -> Pieces | None:
     if isinstance(marker, list | tuple) and all(_is_piece(piece) for piece in marker):
         return tuple(marker)
     return None
+
+
+def joined(flat: Sequence[str | int], decode: Callable[[Sequence[int]], str] | None) -> str | None:
+    """Return pieces as one text, each run of ids decoded at once; None where there are ids and nothing decodes them."""
+    if all(isinstance(piece, str) for piece in flat):
+        return "".join(map(str, flat))
+    if decode is None:
+        return None
+    said: list[str] = []
+    for is_text, run in groupby(flat, key=lambda piece: isinstance(piece, str)):
+        said.append("".join(map(str, run)) if is_text else decode([int(piece) for piece in run]))
+    return "".join(said)
 
 
 def _is_piece(value: object) -> bool:

@@ -14,7 +14,7 @@ from agentkit_prompts.errors import ChatTemplateError, InContextError
 from agentkit_prompts.icl.meta_base import Mode, Prompt, as_prompt, check_mode, is_conversation, media_text
 from agentkit_prompts.icl.meta_base import said_without_roles as said
 from agentkit_prompts.icl.meta_chat import as_prompt_list, bracketed, control_tokens
-from agentkit_prompts.icl.meta_roles import MetaFormat, Pieces, read_meta
+from agentkit_prompts.icl.meta_roles import MetaFormat, joined, read_meta
 from agentkit_prompts.icl.meta_walk import read_prompt
 from agentkit_prompts.icl.prompt_list import PromptList
 from agentkit_prompts.items import ToolSpec
@@ -96,11 +96,11 @@ class MetaTemplate:
         if isinstance(given, tuple):
             raise InContextError("pieces: expected one prompt, text or PromptList, got a list; ask for each by itself")
         flat = (given,) if isinstance(given, str) else self._pieces(given, mode)
-        joined: list[str | int] = []
+        found: list[str | int] = []
         for is_text, run in groupby(flat, key=lambda piece: isinstance(piece, str)):
             held = list(run)
-            joined += ["".join(map(str, held))] if is_text else held
-        return [piece for piece in joined if piece != ""]
+            found += ["".join(map(str, held))] if is_text else held
+        return [piece for piece in found if piece != ""]
 
     def render(
         self,
@@ -145,18 +145,14 @@ class MetaTemplate:
                 found += (*turn.begin, "\n".join(filter(None, said_)), *turn.end)
         return found if opened else [*found, *meta.end]
 
-    def _text(self, flat: Sequence[str | int] | Pieces) -> str:
-        try:
-            return "".join(flat)  # type: ignore[arg-type]
-        except TypeError:
-            decode = self._decode
-        if decode is None:
+    def _text(self, flat: Sequence[str | int]) -> str:
+        text = joined(flat, self._decode)
+        if text is None:
             where = ", ".join(self._meta.ids) if self._meta and self._meta.ids else "a marker of the prompt"
             raise InContextError(
                 f"meta template: token ids in {where} are not text; pass decode=tokenizer.decode, or ask for pieces()"
             )
-        runs = groupby(flat, key=lambda piece: isinstance(piece, str))
-        return "".join("".join(map(str, run)) if is_text else decode([int(p) for p in run]) for is_text, run in runs)
+        return text
 
     def _stop_words(self) -> tuple[str, ...]:
         """Return what ends a reply: eos as text, and tokens in brackets, since plain text may stand in a reply."""

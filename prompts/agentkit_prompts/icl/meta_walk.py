@@ -49,6 +49,17 @@ class _Block:
     items: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Round:
+    """What the dataset says in one round: by place in the meta template's round."""
+
+    said: dict[int, Turn] = field(default_factory=dict)
+    asides: dict[int, list[Turn]] = field(default_factory=dict)
+    """Place -> what reserved roles say after it; -1 is the beginning of the round."""
+    switched: dict[int, bool] = field(default_factory=dict)
+    """Place -> whether the dataset says that the model speaks there."""
+
+
 def read_prompt(meta: MetaFormat, items: Sequence[object], *, gen: bool) -> tuple[Script, bool]:
     """Return the turns of a prompt, and whether they end where the model's reply begins.
 
@@ -149,10 +160,31 @@ class _Reader:
         """Append the rounds of a dialogue; with `gen`, say whether the last one stopped where the model speaks."""
         if not self.meta.round:
             return self._as_it_is(items, script, gen=gen)
-        rounds: list[dict[int, Turn]] = [{}]
-        asides: list[dict[int, list[Turn]]] = [{}]
-        generates = {place for place, entry in enumerate(self.meta.round) if _generates(entry)}
-        switched: dict[int, bool] = {}
+        rounds = self._rounds(items)
+        last = rounds[-1]
+        opening = [
+            place
+            for place, entry in enumerate(self.meta.round)
+            if isinstance(entry, RoleFormat) and last.switched.get(place, entry.generate)
+        ]
+        stop = opening[0] if gen and opening else -1
+        for round_ in rounds:
+            script += round_.asides.get(-1, ())
+            for place, entry in enumerate(self.meta.round):
+                if isinstance(entry, str):
+                    script.append(entry)
+                    continue
+                turn = round_.said.get(place) or _default(entry)
+                script.append(turn)
+                if place == stop and round_ is last:
+                    turn.opens = True
+                    return True
+                script += round_.asides.get(place, ())
+        return False
+
+    def _rounds(self, items: Sequence[tuple[int, Mapping[str, Any]]]) -> list[_Round]:
+        """Cut a dialogue into rounds: a role that does not come after the one before it begins a new one."""
+        rounds = [_Round()]
         previous = -1
         for position, item in items:
             role = self._role(position, item)
@@ -160,44 +192,29 @@ class _Reader:
                 continue
             turn = self._turn(role, item, position)
             place = self.meta.order.get(role.role)
-            if place is None:  # a reserved role speaks between the others, after the one that spoke last
-                asides[-1].setdefault(previous, []).append(turn)
+            if place is None:
+                rounds[-1].asides.setdefault(previous, []).append(turn)
                 continue
             if place <= previous:
-                rounds.append({})
-                asides.append({})
-                switched = {}
-            rounds[-1][place] = turn
+                rounds.append(_Round())
+            rounds[-1].said[place] = turn
             if "generate" in item:
-                switched[place] = bool(item["generate"])
+                rounds[-1].switched[place] = bool(item["generate"])
             previous = place
-        opening = [place for place in range(len(self.meta.round)) if switched.get(place, place in generates)]
-        stop = opening[0] if gen and opening else -1
-        for number, (said, between) in enumerate(zip(rounds, asides, strict=True)):
-            script += between.get(-1, ())
-            for place, entry in enumerate(self.meta.round):
-                if isinstance(entry, str):
-                    script.append(entry)
-                    continue
-                turn = said.get(place) or _default(entry)
-                if place == stop and number == len(rounds) - 1:
-                    turn.opens = True
-                    script.append(turn)
-                    return True
-                script.append(turn)
-                script += between.get(place, ())
-        return False
+        return rounds
 
     def _as_it_is(self, items: Sequence[tuple[int, Mapping[str, Any]]], script: Script, *, gen: bool) -> bool:
         """Append the items in their own order: the meta template says nothing about rounds."""
         turns = [(item, turn) for position, item in items if (turn := self.alone(position, item)) is not None]
-        stops = [number for number, (item, _) in enumerate(turns) if item.get("generate")] if gen else []
-        script += [turn for _, turn in (turns[: stops[-1]] if stops else turns)]
-        if stops:
-            turn = turns[stops[-1]][1]
-            turn.opens = True
-            script.append(turn)
-        return bool(stops)
+        stops = [number for number, (item, turn) in enumerate(turns) if item.get("generate", self._replies(turn.role))]
+        last = stops[-1] if gen and stops else len(turns)
+        script += [turn for _, turn in turns[: last + 1]]
+        if last < len(turns):
+            turns[last][1].opens = True
+        return last < len(turns)
+
+    def _replies(self, role: str) -> bool:
+        return role in self.roles and self.roles[role].generate
 
     def _role(self, position: int, item: Mapping[str, Any]) -> RoleFormat | None:
         """Return how the role of an item is said, or its fallback; without a round every role says itself."""
@@ -243,10 +260,6 @@ class _Reader:
             )
             return ()
         return found
-
-
-def _generates(entry: str | RoleFormat) -> bool:
-    return isinstance(entry, RoleFormat) and entry.generate
 
 
 def _default(role: RoleFormat) -> Turn:
