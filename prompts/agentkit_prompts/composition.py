@@ -357,11 +357,13 @@ class Composition:
 
         return anthropic_payload(self)
 
-    def to_sample(self, reply: Message | str) -> dict[str, Any]:
-        """Return a fine-tuning row: `messages`, `tools`, and `text` with the `loss_spans` that the assistant said."""
+    def to_sample(
+        self, reply: Message | str, chat_template: ChatTemplate | str | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Return a fine-tuning row: `messages`, `tools`, `text` as the template writes it, `loss_spans` of what was said."""
         from agentkit_prompts.targets.sample import sample
 
-        return sample(self, reply)
+        return sample(self, reply, chat_template, **kwargs)
 
     def to_text(
         self,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentkit_prompts.errors import ChatTemplateError
 
-__all__ = ["Spans", "has_generation", "marked_spans", "reply_spans"]
+if TYPE_CHECKING:
+    from agentkit_prompts.chat_templates.base import ChatTemplate
+
+__all__ = ["Spans", "has_generation", "marked_spans", "reply_spans", "shifted", "spans_of"]
 
 Spans: TypeAlias = list[tuple[int, int]]
 """Start and end, in characters of the text, of what the assistant said."""
@@ -29,8 +32,7 @@ def marked_spans(text: str, render: Callable[[tuple[str, str]], str]) -> Spans:
     Raises:
         ChatTemplateError: The template changes the text of the blocks after they were written.
     """
-    unused = (chr(code) for code in _PRIVATE if chr(code) not in text)
-    start, end = next(unused), next(unused)
+    start, end = _unused(text)
     marked = render((start, end))
     spans: Spans = []
     depth = 0
@@ -44,6 +46,7 @@ def marked_spans(text: str, render: Callable[[tuple[str, str]], str]) -> Spans:
         elif piece == end:
             depth -= 1
             if depth == 0 and at > begun:
+                begun = spans.pop()[0] if spans and spans[-1][1] == begun else begun
                 spans.append((begun, at))
         else:
             kept.append(piece)
@@ -70,36 +73,134 @@ def _split(text: str, start: str, end: str) -> list[str]:
     return pieces
 
 
+def spans_of(
+    template: ChatTemplate,
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    **kwargs: Any,
+) -> tuple[str, Spans]:
+    """Return the text of a finished conversation by any chat template, and where in it the assistant speaks.
+
+    A template may have a method `spans(messages, tools, **kwargs)` of its own that tells; others are asked what they
+    write before and after each reply.
+
+    Raises:
+        ChatTemplateError: The template refuses the conversation, or writes it so that nobody can say.
+    """
+    own = getattr(template, "spans", None)
+    if callable(own):
+        told: tuple[str, Spans] = own(messages, tools, **kwargs)
+        return told
+    return reply_spans(
+        messages, lambda part, prompt: template.render(part, tools, prompt, **kwargs), template.control_tokens
+    )
+
+
+def shifted(spans: Spans, text: str, escaped: str) -> Spans:
+    """Return the spans of `text` as those of `escaped`, which is the same with characters put in between.
+
+    Raises:
+        ChatTemplateError: It is another text.
+    """
+    if text == escaped:
+        return spans
+    places: list[int] = []
+    at = 0
+    for character in text:
+        at = escaped.find(character, at)
+        if at < 0:
+            raise ChatTemplateError(
+                "the template writes the conversation differently once control tokens in it are escaped, so its loss "
+                "spans cannot be told; take them out of the messages"
+            )
+        places.append(at)
+        at += 1
+    return [(places[start], places[end - 1] + 1) for start, end in spans]
+
+
 def reply_spans(
-    messages: Sequence[dict[str, Any]],
-    render: Callable[[Sequence[dict[str, Any]], bool], str],
+    messages: Sequence[Mapping[str, Any]],
+    render: Callable[[Sequence[Mapping[str, Any]], bool], str],
     control_tokens: Sequence[str],
 ) -> tuple[str, Spans]:
     """Return the text of a conversation whose template has no `{% generation %}`, and what the assistant said in it.
 
     A model that is asked after the messages before a reply sees those with the generation prompt; what it must write
-    to get to the conversation with the reply is the rest. Both are rendered, and both must be beginnings of the whole
-    text, so a template that writes earlier replies differently from the last one is refused. White space behind a
-    closing control token is the template's.
+    to get to the conversation with the reply is the rest. Both are rendered, and where both are beginnings of the
+    whole text, the rest is the span. A template that writes earlier replies in another way than the last one, or has
+    no such prompt, is shown the reply with two characters around its content that the text does not hold: the span
+    is what stands between them, and the closing token. White space behind a closing token is the template's.
 
     Raises:
-        ChatTemplateError: A reply is written differently when the conversation goes on.
+        ChatTemplateError: Neither tells where a reply is.
     """
     text = render(messages, False)
     spans: Spans = []
     for index, message in enumerate(messages):
         if message.get("role") != "assistant":
             continue
-        before, after = render(messages[:index], True), render(messages[: index + 1], False)
-        if not (text.startswith(before) and text.startswith(after) and len(before) <= len(after)):
+        span = _prompted(messages, index, text, render, control_tokens)
+        span = span or _marked(messages, index, text, render, control_tokens)
+        if span is None:
             raise ChatTemplateError(
                 f"messages[{index}]: the template has no {{% generation %}} blocks, and writes this reply differently "
                 "once the conversation goes on or after a generation prompt, so its loss span cannot be told; use the "
                 "training version of the template, with {% generation %} around what the assistant says"
             )
-        said = after[len(before) :]
-        bare = said.rstrip()
-        end = len(before) + (len(bare) if bare.endswith(tuple(control_tokens)) else len(said))
-        if end > len(before):
-            spans.append((len(before), end))
+        if span[1] > span[0]:
+            spans.append(span)
     return text, spans
+
+
+def _prompted(
+    messages: Sequence[Mapping[str, Any]],
+    index: int,
+    text: str,
+    render: Callable[[Sequence[Mapping[str, Any]], bool], str],
+    control_tokens: Sequence[str],
+) -> tuple[int, int] | None:
+    try:
+        before, after = render(messages[:index], True), render(messages[: index + 1], False)
+    except ChatTemplateError:
+        return None
+    if not (text.startswith(before) and text.startswith(after) and len(before) <= len(after)):
+        return None
+    said = after[len(before) :]
+    return len(before), len(before) + len(_closed(said, control_tokens) or said)
+
+
+def _marked(
+    messages: Sequence[Mapping[str, Any]],
+    index: int,
+    text: str,
+    render: Callable[[Sequence[Mapping[str, Any]], bool], str],
+    control_tokens: Sequence[str],
+) -> tuple[int, int] | None:
+    content = messages[index].get("content")
+    if not isinstance(content, str) or not content or messages[index].get("tool_calls"):
+        return None
+    start, end = _unused(text)
+    shown = [*messages]
+    shown[index] = {**messages[index], "content": f"{start}{content}{end}"}
+    try:
+        marked, alone = render(shown, False), render(shown[: index + 1], False)
+    except ChatTemplateError:
+        return None
+    before, _, rest = marked.partition(start)
+    said, _, behind = rest.partition(end)
+    if before + said + behind != text:
+        return None
+    closing = _closed(alone.partition(end)[2], control_tokens)
+    size = len(closing) if closing and behind.startswith(closing) else 0
+    return len(before), len(before) + len(said) + size
+
+
+def _closed(said: str, control_tokens: Sequence[str]) -> str:
+    """Return a text up to the control token that ends it, white space aside; nothing when there is none."""
+    bare = said.rstrip()
+    return bare if bare.endswith(tuple(control_tokens)) else ""
+
+
+def _unused(text: str) -> tuple[str, str]:
+    unused = (chr(code) for code in _PRIVATE if chr(code) not in text)
+    return next(unused), next(unused)

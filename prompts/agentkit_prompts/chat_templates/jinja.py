@@ -181,12 +181,11 @@ class JinjaChatTemplate:
             data, _ = self._messages(messages, source)
             variables = {**self._variables, "documents": None, **plain(kwargs)}
             return text, marked_spans(text, lambda marks: self._run(source, data, given, False, variables, marks))
-        kept = list(messages)
-
-        def render(part: Sequence[Any], prompt: bool) -> str:
-            return self.render(kept[: len(part)], tools, prompt, **kwargs)
-
-        return reply_spans(self._messages(kept, source)[0], render, self.control_tokens)
+        return reply_spans(
+            self._messages(messages, source)[0],
+            lambda part, prompt: self.render(part, tools, prompt, **kwargs),
+            self.control_tokens,
+        )
 
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """Return one prompt as the model wants it: as it is for completion, as a user's message for chat."""
