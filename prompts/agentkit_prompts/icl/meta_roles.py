@@ -93,7 +93,8 @@ def joined(flat: Sequence[str | int], decode: Callable[[Sequence[int]], str] | N
         return None
     said: list[str] = []
     for is_text, run in groupby(flat, key=lambda piece: isinstance(piece, str)):
-        said.append("".join(map(str, run)) if is_text else decode([int(piece) for piece in run]))
+        held = list(run)
+        said.append("".join(map(str, held)) if is_text else decode([int(piece) for piece in held]))
     return "".join(said)
 
 
