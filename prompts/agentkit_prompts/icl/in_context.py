@@ -56,7 +56,7 @@ class InContext:
         mode: `gen` asks for the answer, `ppl` has one prompt per label, to be scored.
         instead: What stands where the answer would.
         separator: Between two worked examples that are text.
-        end: After the last one.
+        end: After the last one; by default a line end, where there are any.
         settings: What else was said about how the model is run; kept for whoever runs it.
 
     Raises:
@@ -85,33 +85,19 @@ class InContext:
         self.instead = instead
         self.settings = dict(settings or {})
         shows = not (type(retriever) is StaticSelector and (retriever.k == 0 or retriever.ids == ()))
-        after = "\n" if shows or getattr(retriever, "ids", None) is not None else ""
-        self.shots = Shots(
-            ice_template, train, answer=reader.output_column, separator=separator, end=after if end is None else end
-        )
-        problems = []
-        asked = prompt_template if prompt_template is not None else ice_template
+        after = ("\n" if shows else "") if end is None else end
+        self.shots = Shots(ice_template, train, answer=reader.output_column, separator=separator, end=after)
+        asked, name = (prompt_template, "prompt_template")
+        if asked is None:
+            asked, name = ice_template, "ice_template"
+        problems = [] if mode in ("gen", "ppl") else [f"mode must be 'gen' or 'ppl', got {mode!r}"]
+        problems += _problems_of_rows(reader, retriever, train)
+        if asked is not None and shows:
+            problems += _misfits(asked, ice_template, name)
         if asked is None:
             problems.append("prompt_template and ice_template are both missing; give one of them")
-        elif shows:
-            problems += _misfits(
-                asked, ice_template, "prompt_template" if prompt_template is not None else "ice_template"
-            )
-        if type(retriever) is StaticSelector and retriever.ids is not None:
-            odd = [name for name in retriever.ids if not name.isdecimal() or int(name) >= len(train)]
-            if odd:
-                problems.append(
-                    f"the retriever shows row {', '.join(odd)}, of {len(train)} training rows, counted from 0"
-                )
-        try:
-            reader.check(train, ())
-        except InContextError as error:
-            problems.append(str(error))
-        if mode not in ("gen", "ppl"):
-            problems.append(f"mode must be 'gen' or 'ppl', got {mode!r}")
-        if problems:
+        if asked is None or problems:
             raise InContextError(f"infer_cfg: {'; '.join(problems)}")
-        assert asked is not None
         self.prompt_template: RowTemplate = asked
         nowhere = [label for label in asked.labels or (None,) if shows and not asked.places(label)]
         if nowhere:
@@ -252,6 +238,20 @@ def said(prompt: Any, model: PromptParser | ChatTemplate | None, mode: Literal["
         return parse(prompt, mode)
     messages = chat_messages(ApiMetaTemplate(CHAT_META).parse(prompt, mode))
     return cast("ChatTemplate", model).render(messages, add_generation_prompt=mode == "gen")
+
+
+def _problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: Sequence[Row]) -> list[str]:
+    """Say which training rows or columns are not there."""
+    problems = []
+    if type(retriever) is StaticSelector:
+        odd = [name for name in retriever.ids or () if not name.isdecimal() or int(name) >= len(train)]
+        if odd:
+            problems.append(f"the retriever shows row {', '.join(odd)}, of {len(train)} training rows, counted from 0")
+    try:
+        reader.check(train, ())
+    except InContextError as error:
+        problems.append(str(error))
+    return problems
 
 
 def _misfits(asked: RowTemplate, ice_template: RowTemplate | None, name: str) -> list[str]:
