@@ -125,7 +125,7 @@ def recall(rounds: int) -> Iterator[Figure]:
 
             def bare(n: int) -> None:
                 for _ in range(n):
-                    index.query(query_vector(sentence(random_, 6)), [2], 10)
+                    index.query_sparse(query_vector(sentence(random_, 6)), [2], 10)
 
             def whole(n: int) -> None:
                 for _ in range(n):
@@ -149,7 +149,7 @@ def sparse(rounds: int) -> Iterator[Figure]:
             for _ in range(0, n, 250):
                 some = [document_vector(text) for text in random_.sample(texts, 250)]
                 ids = [f"00000000-0000-4000-8000-{random_.getrandbits(48):012x}" for _ in some]
-                index.upsert([Point(each, vector, 1) for each, vector in zip(ids, some, strict=True)])
+                index.upsert([Point(each, 1, 1, vector) for each, vector in zip(ids, some, strict=True)])
 
         yield from figures("sparse", interleave({"vector": vectors, "vector and upsert": upsert}, 500, rounds))
         index.close()

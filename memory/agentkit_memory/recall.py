@@ -40,7 +40,7 @@ def recall_documents(
     with database.read() as connection:
         scope_ids = readable_ids(connection, scope)
         # More than asked for: some may be gone from SQL or say the same, and the order of equal scores is ours.
-        hits = index.query(vector, scope_ids, 2 * limit + 8)
+        hits = index.query_sparse(vector, scope_ids, 2 * limit + 8)
         if not hits:
             return ()
         scores = {hit.id: hit.score for hit in hits}

@@ -210,14 +210,14 @@ def foreign_shard(folder: Path) -> qdrant_edge.EdgeShard:
 def test_an_index_that_fails_says_that_the_store_is_intact(tmp_path: Path) -> None:
     index = EdgeIndex(tmp_path / "index")
     index._shard = foreign_shard(tmp_path / "foreign")
-    point = Point("00000000-0000-0000-0000-000000000001", document_vector("zebra"), 1)
-    for act in (lambda: index.query(query_vector("zebra"), [1], 5), lambda: index.upsert([point])):
+    point = Point("00000000-0000-0000-0000-000000000001", 1, 1, document_vector("zebra"))
+    for act in (lambda: index.query_sparse(query_vector("zebra"), [1], 5), lambda: index.upsert([point])):
         with pytest.raises(IndexBroken, match=r"vector.*what is stored is intact"):
             act()
     index.close()
     index.close()
     with pytest.raises(StoreClosed, match="open the memory again"):
-        index.query(query_vector("zebra"), [1], 5)
+        index.query_sparse(query_vector("zebra"), [1], 5)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits on file sizes are POSIX's")
@@ -246,12 +246,12 @@ def test_a_disk_without_room_for_the_index_loses_nothing(home: Path, docs: Path)
 
 def test_writes_to_the_index_may_be_repeated(tmp_path: Path) -> None:
     index = EdgeIndex(tmp_path / "index")
-    point = Point("00000000-0000-0000-0000-000000000001", document_vector("zebra"), 1)
+    point = Point("00000000-0000-0000-0000-000000000001", 1, 1, document_vector("zebra"))
     for _ in range(2):
         index.upsert([point])
         assert index.count() == 1
-    assert [hit.id for hit in index.query(query_vector("zebra"), [1], 5)] == [point.id]
-    assert index.query(query_vector("zebra"), [2], 5) == index.query(query_vector("zebra"), [], 5) == []
+    assert [hit.id for hit in index.query_sparse(query_vector("zebra"), [1], 5)] == [point.id]
+    assert index.query_sparse(query_vector("zebra"), [2], 5) == index.query_sparse(query_vector("zebra"), [], 5) == []
     for _ in range(2):
         index.delete([point.id])
         assert index.count() == 0

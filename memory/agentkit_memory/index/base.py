@@ -1,12 +1,12 @@
-"""What a vector index has to be able to do."""
+"""What a vector index has to be able to do. A store of your own is one class that does it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-__all__ = ["Hit", "Point", "SparseVector", "VectorIndex"]
+__all__ = ["Hit", "IndexOpener", "Point", "SparseVector", "VectorIndex"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +19,17 @@ class SparseVector:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """An item as the index holds it: its id (a UUID as text), its vector and the number of its scope."""
+    """An item as the index holds it."""
 
     id: str
-    vector: SparseVector
+    """A UUID as text, in lower case."""
+    version: int
+    """Grows with every writing of the item; a point is never replaced by an older one."""
     scope_id: int
+    """Number of the scope the item belongs to."""
+    sparse: SparseVector
+    dense: Sequence[float] | None = None
+    """As long as the index has `dimensions`; None where there is no dense vector (yet)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +41,10 @@ class Hit:
 
 
 class VectorIndex(Protocol):
-    """A vector index of one process.
+    """The points of one space: BM25 weights and, where the space has a model, one dense vector each.
 
-    Every write may be repeated. After `flush`, what was written survives a crash.
+    Every write may be repeated. After `flush`, what was written survives a crash. A query never returns, nor is any
+    score influenced by, a point of another scope than those it names.
     """
 
     @property
@@ -45,20 +52,38 @@ class VectorIndex(Protocol):
         """Names this index for as long as it keeps what it holds; an emptied one has another name."""
         ...
 
+    @property
+    def dimensions(self) -> int:
+        """Length of the dense vectors; 0 where there are none."""
+        ...
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes may write it at the same time, as they may a server."""
+        ...
+
     def upsert(self, points: Sequence[Point]) -> None:
-        """Add points, replacing those with the same id."""
+        """Add points, replacing those with the same id and no greater version."""
         ...
 
     def delete(self, ids: Sequence[str]) -> None:
         """Remove points; unknown ids are fine."""
         ...
 
-    def query(self, vector: SparseVector, scope_ids: Sequence[int], limit: int) -> list[Hit]:
+    def query_sparse(self, vector: SparseVector, scope_ids: Sequence[int], limit: int) -> list[Hit]:
         """Return the best points of the given scopes, weighing terms by their frequency in these scopes only."""
         ...
 
-    def count(self) -> int:
-        """Return how many points there are."""
+    def query_dense(self, vector: Sequence[float], scope_ids: Sequence[int], limit: int) -> list[Hit]:
+        """Return the points of the given scopes whose dense vectors are nearest by cosine, which is the score."""
+        ...
+
+    def versions(self) -> Iterator[tuple[str, int]]:
+        """Give the id and the version of every point, in ascending order of the id."""
+        ...
+
+    def count(self, scope_ids: Sequence[int] | None = None) -> int:
+        """Return how many points there are, in all or of the given scopes."""
         ...
 
     def flush(self) -> None:
@@ -70,5 +95,9 @@ class VectorIndex(Protocol):
         ...
 
     def close(self) -> None:
-        """Flush and let go of the folder."""
+        """Flush and let go of what it holds."""
         ...
+
+
+IndexOpener: TypeAlias = Callable[[str, int], VectorIndex]
+"""Opens the index of a space: its name, and the dimensions of its dense vectors (0: none)."""

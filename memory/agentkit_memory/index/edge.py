@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from agentkit_memory.errors import IndexBroken, StoreClosed, StoreUnavailable
 from agentkit_memory.index.base import Hit, Point, SparseVector
@@ -24,13 +24,16 @@ else:
 
 __all__ = ["EdgeIndex"]
 
-_VECTOR = "bm25"
+_SPARSE = "bm25"
+_DENSE = "dense"
 _SCOPE = "scope"
+_VERSION = "version"
+_PAGE = 4096
 _PANIC = "PanicException"
 
 
 class EdgeIndex:
-    """A Qdrant Edge shard of BM25 vectors.
+    """A Qdrant Edge shard: BM25 vectors and, with `dimensions`, dense ones beside them.
 
     A shard that was not finished, or that cannot be loaded, is replaced by an empty one: its content can be written
     again from SQL.
@@ -40,8 +43,11 @@ class EdgeIndex:
         IndexBroken: The folder cannot be written.
     """
 
-    def __init__(self, folder: Path) -> None:
+    shared = False
+
+    def __init__(self, folder: Path, dimensions: int = 0) -> None:
         self.folder = folder
+        self.dimensions = dimensions
         self._shard_folder = folder / "shard"
         self._name = folder / "id"  # written last: without it the shard is not finished
         self._mutex = RLock()
@@ -59,43 +65,76 @@ class EdgeIndex:
         try:
             with self._reporting():
                 self.id = str(uuid.UUID(self._name.read_text("ascii").strip()))
-                return edge.EdgeShard.load(str(self._shard_folder), _config())
+                return edge.EdgeShard.load(str(self._shard_folder), _config(self.dimensions))
         except IndexBroken:  # no name, no shard, a damaged one, or one of another make
             return None
 
     def upsert(self, points: Sequence[Point]) -> None:
-        added = [
-            edge.Point(
-                uuid.UUID(point.id),
-                {_VECTOR: edge.SparseVector(indices=point.vector.indices, values=point.vector.values)},
-                {_SCOPE: point.scope_id},
-            )
-            for point in points
-        ]
-        if added:
-            self._update(edge.UpdateOperation.upsert_points(added))
+        by_version: dict[int, list[edge.Point]] = {}
+        for point in points:
+            vectors: dict[str, list[float] | edge.SparseVector | list[list[float]]] = {
+                _SPARSE: edge.SparseVector(indices=point.sparse.indices, values=point.sparse.values)
+            }
+            if point.dense is not None:
+                vectors[_DENSE] = _floats(point.dense)
+            made = edge.Point(point.id, vectors, {_SCOPE: point.scope_id, _VERSION: point.version})
+            by_version.setdefault(point.version, []).append(made)
+        for version, some in by_version.items():
+            no_newer = edge.Filter(must=[edge.FieldCondition(key=_VERSION, range=edge.RangeFloat(lte=version))])
+            self._update(edge.UpdateOperation.upsert_points(some, condition=no_newer))
 
     def delete(self, ids: Sequence[str]) -> None:
         if ids:
-            self._update(edge.UpdateOperation.delete_points([uuid.UUID(each) for each in ids]))
+            self._update(edge.UpdateOperation.delete_points(list(ids)))
 
-    def query(self, vector: SparseVector, scope_ids: Sequence[int], limit: int) -> list[Hit]:
+    def query_sparse(self, vector: SparseVector, scope_ids: Sequence[int], limit: int) -> list[Hit]:
         if not vector.indices or not scope_ids:
             return []
-        scopes = edge.Filter(must=[edge.FieldCondition(key=_SCOPE, match=edge.MatchAny(any=list(scope_ids)))])
-        request = edge.QueryRequest(
-            limit=limit,
-            query=edge.Query.Nearest(edge.SparseVector(indices=vector.indices, values=vector.values), using=_VECTOR),
-            filter=scopes,
-            params=edge.SearchParams(idf=edge.IdfParams(corpus=scopes)),  # other scopes cannot show in the scores
-            with_payload=False,
-        )
-        with self._using() as shard:
-            return [Hit(str(found.id), found.score) for found in shard.query(request)]
+        scopes = _within(scope_ids)
+        wanted = edge.SparseVector(indices=vector.indices, values=vector.values)
+        # Other scopes cannot show in the scores: terms are weighed over these scopes only.
+        return self._query(wanted, _SPARSE, scopes, edge.SearchParams(idf=edge.IdfParams(corpus=scopes)), limit)
 
-    def count(self) -> int:
+    def query_dense(self, vector: Sequence[float], scope_ids: Sequence[int], limit: int) -> list[Hit]:
+        if not self.dimensions or not scope_ids:
+            return []
+        return self._query(_floats(vector), _DENSE, _within(scope_ids), None, limit)
+
+    def _query(
+        self,
+        vector: edge.SparseVector | list[float],
+        using: str,
+        scopes: edge.Filter,
+        params: edge.SearchParams | None,
+        limit: int,
+    ) -> list[Hit]:
         with self._using() as shard:
-            return shard.count(edge.CountRequest(exact=True))
+            found = shard.query(
+                edge.QueryRequest(
+                    limit=limit,
+                    query=edge.Query.Nearest(vector, using=using),
+                    filter=scopes,
+                    params=params,
+                    with_payload=False,
+                )
+            )
+        return [Hit(str(each.id), each.score) for each in found]
+
+    def versions(self) -> Iterator[tuple[str, int]]:
+        offset: int | uuid.UUID | str | None = None
+        while True:
+            request = edge.ScrollRequest(offset=offset, limit=_PAGE, with_payload=[_VERSION], with_vector=False)
+            with self._using() as shard:
+                records, offset = shard.scroll(request)
+            for record in records:
+                yield str(record.id), int((record.payload or {}).get(_VERSION, 0))
+            if offset is None:
+                return
+
+    def count(self, scope_ids: Sequence[int] | None = None) -> int:
+        within = None if scope_ids is None else _within(scope_ids)
+        with self._using() as shard:
+            return shard.count(edge.CountRequest(exact=True, filter=within))
 
     def flush(self) -> None:
         with self._using() as shard:
@@ -109,7 +148,7 @@ class EdgeIndex:
                 self._shard = None
             shutil.rmtree(self._shard_folder, ignore_errors=True)
             self._shard_folder.mkdir()
-            shard = edge.EdgeShard.create(str(self._shard_folder), _config())
+            shard = edge.EdgeShard.create(str(self._shard_folder), _config(self.dimensions))
             shard.update(edge.UpdateOperation.create_field_index(_SCOPE, edge.PayloadSchemaType.Integer))
             shard.flush()
             self.id = str(uuid.uuid4())
@@ -153,5 +192,17 @@ class EdgeIndex:
             ) from error
 
 
-def _config() -> edge.EdgeConfig:
-    return edge.EdgeConfig(sparse_vectors={_VECTOR: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)})
+def _config(dimensions: int) -> edge.EdgeConfig:
+    dense = {_DENSE: edge.EdgeVectorParams(dimensions, edge.Distance.Cosine)} if dimensions else None
+    sparse = {_SPARSE: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)}
+    return edge.EdgeConfig(vectors=dense, sparse_vectors=sparse)
+
+
+def _floats(vector: Sequence[float]) -> list[float]:
+    """Return the vector as it is, if the binding takes it so: a list, or an array of numpy."""
+    return cast("list[float]", vector) if hasattr(vector, "dtype") else list(vector)
+
+
+def _within(scope_ids: Sequence[int]) -> edge.Filter:
+    match = edge.MatchValue(value=scope_ids[0]) if len(scope_ids) == 1 else edge.MatchAny(any=list(scope_ids))
+    return edge.Filter(must=[edge.FieldCondition(key=_SCOPE, match=match)])

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
-from agentkit_memory.index.bm25 import SPACE
+from agentkit_memory.index.outbox import enqueue, withdraw
 from agentkit_memory.ingest.chunks import Chunk
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.tables import documents, items, scopes, vector_state
+from agentkit_memory.store.tables import documents, items, scopes
 
 __all__ = ["ItemStore", "StoredItem"]
 
@@ -32,11 +32,6 @@ _MOVE = (
 )
 _ADD = insert(items)
 _DELETE = delete(items).where(_this_item)
-_UNINDEX = (
-    update(vector_state)
-    .where(vector_state.c.item_id == bindparam("item"), vector_state.c.want > 0)
-    .values(want=-(vector_state.c.want + 1))
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +84,6 @@ class ItemStore:
             index_elements=["id"],
             set_={name: new.excluded[name] for name in ("source", "content_hash", "chunks", "ingested_at")},
         )
-        self._enqueued = database.insert(vector_state).on_conflict_do_update(
-            index_elements=["item_id", "space"], set_={"want": func.abs(vector_state.c.want) + 1}
-        )
 
     def content_hash(self, uri: str) -> str | None:
         """Return the hash under which a document was stored, or None."""
@@ -134,7 +126,7 @@ class ItemStore:
             added = [(item, chunk) for item, chunk in zip(ids, chunks, strict=True) if item not in old]
             if added:
                 connection.execute(_ADD, [self._row(item, document, chunk, now) for item, chunk in added])
-                self._enqueue(connection, [item for item, _ in added])
+                enqueue(connection, [item for item, _ in added])
         return not known
 
     def remove_below(self, folder_uri: str, is_gone: Callable[[str], bool]) -> list[str]:
@@ -165,14 +157,10 @@ class ItemStore:
             connection.execute(select(scopes.c.id).where(scopes.c.id == self.scope_id).with_for_update())
 
     def _remove(self, connection: Connection, ids: Iterable[str]) -> None:
-        rows = [{"item": item} for item in ids]
-        if rows:
-            connection.execute(_UNINDEX, rows)
-            connection.execute(_DELETE, rows)
-
-    def _enqueue(self, connection: Connection, ids: Sequence[str]) -> None:
-        """Ask for the items to be indexed; one whose removal is still waiting gets the next version."""
-        connection.execute(self._enqueued, [{"item_id": item, "space": SPACE, "want": 1, "have": 0} for item in ids])
+        gone = list(ids)
+        if gone:
+            withdraw(connection, gone)
+            connection.execute(_DELETE, [{"item": item} for item in gone])
 
     def _row(self, item: str, document: str, chunk: Chunk, now: float) -> dict[str, object]:
         return {

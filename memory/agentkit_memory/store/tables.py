@@ -180,7 +180,7 @@ vector_spaces = Table(
 
 # The outbox. `want` and `have` are versions that only grow in size; a negative one means "not in the index".
 # No foreign key: the row of a deleted item stays until the index has forgotten it too. A worker that took a row holds
-# it until `leased_until`; after that another may take it.
+# it until `leased_until`; after that another may take it. One that failed waits until then, held by nobody.
 vector_state = Table(
     "vector_state",
     METADATA,
@@ -190,6 +190,8 @@ vector_state = Table(
     Column("have", Integer, nullable=False),
     Column("leased_by", String(36)),
     Column("leased_until", Float(53)),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("problem", Text),
     Index(
         "ix_vector_state_pending",
         "space",

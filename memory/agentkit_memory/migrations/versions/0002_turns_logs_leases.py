@@ -40,7 +40,12 @@ def _added() -> dict[str, tuple[sa.Column[object], ...]]:
             sa.Column("state", sa.String(16), nullable=False, server_default="active"),
             sa.Column("created_at", _TIME, nullable=False, server_default="0"),
         ),
-        "vector_state": (sa.Column("leased_by", sa.String(36)), sa.Column("leased_until", _TIME)),
+        "vector_state": (
+            sa.Column("leased_by", sa.String(36)),
+            sa.Column("leased_until", _TIME),
+            sa.Column("attempts", sa.Integer(), nullable=False, server_default="0"),
+            sa.Column("problem", sa.Text()),
+        ),
     }
 
 
