@@ -160,9 +160,9 @@ class TestConversations:
         assert [text.count(token) for token in ("<SYSTEM>", "<HUMAN>", "<BOT>", "<eoh>")] == [1, 1, 1, 1]
 
     def test_it_says_what_only_it_may_write(self) -> None:
-        template = MetaTemplate({**META, "begin": "Answer briefly.", "eos_token_id": ["<eos>", 5]})
+        template = MetaTemplate({**META, "begin": "<bos> Answer briefly.", "eos_token_id": ["<eos>", 5]})
         assert set(template.control_tokens) == {
-            *("<HUMAN>", "<eoh>", "<BOT>", "<eob>", "<SYSTEM>", "<eosys>", "<T>", "</s>", "<eos>")
+            *("<HUMAN>", "<eoh>", "<BOT>", "<eob>", "<SYSTEM>", "<eosys>", "<T>", "</s>", "<eos>", "<bos>")
         }
         assert template.stop_words == ("<eos>", "<eob>")
         assert template.eos_token_id == ("<eos>", 5)

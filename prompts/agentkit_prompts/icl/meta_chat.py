@@ -67,21 +67,25 @@ def as_prompt_list(
 def control_tokens(
     meta: MetaFormat | None, stop_words: Sequence[str], text: Callable[[Pieces], str] | None
 ) -> tuple[str, ...]:
-    """Return stop words and the markers around roles; `text` decodes markers that hold token ids."""
+    """Return stop words, the markers around roles, and the tokens in brackets at the beginning and the end of all.
+
+    `text` decodes markers that hold token ids; without it the ids say nothing.
+    """
     if meta is None:
         return ()
-    held: list[Pieces] = [meta.begin, meta.end]
-    for role in meta.roles.values():
-        held += [role.begin, role.end]
-    markers = [text(marker) if text else "".join(p for p in marker if isinstance(p, str)) for marker in held]
-    instructions = [marker for marker in markers[:2] if not any(character.isspace() for character in marker.strip())]
-    return tokens_of(stop_words, [*instructions, *markers[2:], *(e for e in meta.round if isinstance(e, str))])
+
+    def written(marker: Pieces) -> str:
+        return text(marker) if text else "".join(piece for piece in marker if isinstance(piece, str))
+
+    around = [written(marker) for role in meta.roles.values() for marker in (role.begin, role.end)]
+    loose = [entry for entry in meta.round if isinstance(entry, str)]
+    edges = [*bracketed(written(meta.begin)), *bracketed(written(meta.end))]
+    return tokens_of([*stop_words, *edges], [*around, *loose])
 
 
-def bracketed(marker: Pieces) -> list[str]:
+def bracketed(marker: str) -> list[str]:
     """Return the tokens in brackets that a marker holds."""
-    tokens = tokens_of((), ["".join(piece for piece in marker if isinstance(piece, str))])
-    return [token for token in tokens if token[0] in "<[" and token[-1] in ">]"]
+    return [token for token in tokens_of((), [marker]) if token[0] in "<[" and token[-1] in ">]"]
 
 
 def _roles(meta: MetaFormat | None) -> dict[str, str]:

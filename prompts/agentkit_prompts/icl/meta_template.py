@@ -163,5 +163,5 @@ class MetaTemplate:
         words = [self._text(end) for end in ends if self._decode or isinstance(end[0], str)]
         for role in self._meta.roles.values():
             if role.generate:
-                words += bracketed(role.end)
+                words += bracketed("".join(piece for piece in role.end if isinstance(piece, str)))
         return tuple(dict.fromkeys(word for word in words if word.strip()))
