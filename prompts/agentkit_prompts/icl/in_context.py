@@ -87,7 +87,7 @@ class InContext:
         shows = not (type(retriever) is StaticSelector and (retriever.k == 0 or retriever.ids == ()))
         after = ("\n" if shows else "") if end is None else end
         self.shots = Shots(ice_template, train, answer=reader.output_column, separator=separator, end=after)
-        asked, name = (prompt_template, "prompt_template")
+        asked, name = prompt_template, "prompt_template"
         if asked is None:
             asked, name = ice_template, "ice_template"
         problems = [] if mode in ("gen", "ppl") else [f"mode must be 'gen' or 'ppl', got {mode!r}"]
