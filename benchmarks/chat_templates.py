@@ -1,17 +1,83 @@
-"""Rendering conversations through chat templates, against the same text joined by hand.
+"""Rendering conversations through chat templates.
 
-Workloads: `role_markers`, a conversation of 1,000 turns (2,000 messages) as plain dicts.
+Workloads: `role_markers`, a conversation of 1,000 turns (2,000 messages) as plain dicts, against the same text joined
+by hand; `jinja`, 20 turns through templates of three kinds, against Jinja's immutable sandbox used directly.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from typing import Any
 
 from harness import Figure, figures, interleave, main
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from agentkit.prompts import CHAT_TEMPLATES, Message
+from agentkit.prompts import CHAT_TEMPLATES, JinjaChatTemplate, Message
 
 TURNS = 1000
+
+CHATML = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "
+    "'\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+TURN_BY_TURN = """{{- bos_token }}
+{%- if messages[0].role == 'system' %}
+    {%- set system = messages[0].content | trim %}
+    {%- set messages = messages[1:] %}
+{%- else %}
+    {%- set system = '' %}
+{%- endif %}
+{{- '<|header|>system<|end|>\\n\\n' + system + '<|eot|>' }}
+{%- for message in messages %}
+    {%- if (message.role == 'user') != (loop.index0 % 2 == 0) %}
+        {{- raise_exception('Roles must alternate') }}
+    {%- endif %}
+    {{- '<|header|>' + message.role + '<|end|>\\n\\n' + message.content | trim + '<|eot|>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|header|>assistant<|end|>\\n\\n' }}{%- endif %}
+"""
+WITH_TOOLS = """{%- if tools %}
+    {{- '<|im_start|>system\\n' }}
+    {%- if messages[0].role == 'system' %}{{- messages[0].content + '\\n\\n' }}{%- endif %}
+    {{- '# Tools\\n<tools>' }}
+    {%- for tool in tools %}{{- '\\n' }}{{- tool | tojson }}{%- endfor %}
+    {{- '\\n</tools><|im_end|>\\n' }}
+{%- elif messages[0].role == 'system' %}
+    {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
+{%- endif %}
+{%- set ns = namespace(last=messages | length - 1) %}
+{%- for message in messages[::-1] %}
+    {%- set index = (messages | length - 1) - loop.index0 %}
+    {%- if message.role == 'user' and not message.content.startswith('<tool_response>') %}
+        {%- set ns.last = index %}
+        {%- break %}
+    {%- endif %}
+{%- endfor %}
+{%- for message in messages %}
+    {%- if message.role == 'user' or (message.role == 'system' and not loop.first) %}
+        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
+    {%- elif message.role == 'assistant' %}
+        {%- set content = message.content %}
+        {%- if '</think>' in content %}{%- set content = content.split('</think>')[-1].lstrip('\\n') %}{%- endif %}
+        {{- '<|im_start|>assistant\\n' + content }}
+        {%- if message.tool_calls %}
+            {%- for call in message.tool_calls %}
+                {%- if call.function %}{%- set call = call.function %}{%- endif %}
+                {{- '\\n<tool_call>\\n{"name": "' + call.name + '", "arguments": ' }}
+                {{- call.arguments if call.arguments is string else call.arguments | tojson }}
+                {{- '}\\n</tool_call>' }}
+            {%- endfor %}
+        {%- endif %}
+        {{- '<|im_end|>\\n' }}
+    {%- elif message.role == 'tool' %}
+        {%- if loop.first or messages[loop.index0 - 1].role != 'tool' %}{{- '<|im_start|>user' }}{%- endif %}
+        {{- '\\n<tool_response>\\n' + message.content + '\\n</tool_response>' }}
+        {%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{- '<|im_end|>\\n' }}{%- endif %}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
+"""
 
 
 def role_markers(rounds: int) -> Iterable[Figure]:
@@ -44,5 +110,52 @@ def role_markers(rounds: int) -> Iterable[Figure]:
     yield from figures("role markers, 1,000 turns", interleave(candidates, 20, rounds), goals=goals)
 
 
+def _conversation(turns: int, with_tools: bool) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = [{"role": "system", "content": "You answer in one sentence. " * 4 + "Always."}]
+    for number in range(turns):
+        messages.append(
+            {"role": "user", "content": f"Question {number}: " + "what does the report say of it? " * 5 + "?"}
+        )
+        if with_tools and number % 3 == 0:
+            call = {"name": "search", "arguments": {"query": f"report {number}", "limit": 3}}
+            made = [{"id": f"{number:09d}", "type": "function", "function": call}]
+            messages.append({"role": "assistant", "content": "", "tool_calls": made})
+            found = {"role": "tool", "tool_call_id": f"{number:09d}", "name": "search", "content": f"Line {number}."}
+            messages.append(found)
+        messages.append({"role": "assistant", "content": f"Answer {number}: " + "it says this and that. " * 9 + "."})
+    return [*messages, {"role": "user", "content": "And in short?"}]
+
+
+def jinja(rounds: int) -> Iterable[Figure]:
+    """20 turns: the sandbox directly, then trusted, as it comes, and with limits but no normaliser."""
+    sandbox = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"], cache_size=0
+    )
+    sandbox.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
+    schema = {"type": "object", "properties": {"query": {"type": "string"}, "limit": {"type": "integer"}}}
+    tool = {"type": "function", "function": {"name": "search", "description": "Searches.", "parameters": schema}}
+    for name, source, tools in (
+        ("ChatML", CHATML, None),
+        ("alternating", TURN_BY_TURN, None),
+        ("tools", WITH_TOOLS, [tool]),
+    ):
+        messages = _conversation(20, tools is not None)
+        direct = sandbox.from_string(source)
+        given = {"messages": messages, "tools": tools, "add_generation_prompt": True, "bos_token": "<s>"}
+        ours = {
+            "limits off": JinjaChatTemplate(source, bos_token="<s>", limits=None),
+            "limits on": JinjaChatTemplate(source, bos_token="<s>"),
+            "raw, limits on": JinjaChatTemplate(source, bos_token="<s>", normalise=False),
+        }
+        assert {template.render(messages, tools) for template in ours.values()} == {direct.render(given)}
+        candidates = {"sandbox": lambda n, direct=direct, given=given: [direct.render(given) for _ in range(n)]}
+        for label, template in ours.items():
+            candidates[label] = lambda n, template=template, messages=messages, tools=tools: [  # type: ignore[misc]
+                template.render(messages, tools) for _ in range(n)
+            ]
+        goals = {"limits off": 1.1, "limits on": 1.5, "raw, limits on": 1.5}
+        yield from figures(f"Jinja, {name}", interleave(candidates, 400, rounds), goals=goals)
+
+
 if __name__ == "__main__":
-    main(__doc__, {"role_markers": role_markers})
+    main(__doc__, {"role_markers": role_markers, "jinja": jinja})

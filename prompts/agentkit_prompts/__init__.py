@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.budget import Budget, Cut, Size
     from agentkit_prompts.chat_templates.base import Capability, ChatTemplate
     from agentkit_prompts.chat_templates.base_template import BaseTemplate
+    from agentkit_prompts.chat_templates.diagnose import Finding
     from agentkit_prompts.chat_templates.jinja import JinjaChatTemplate
     from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES, ChatTemplateRegistry
     from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
@@ -108,6 +109,7 @@ __all__ = [
     "ExamplesPrompt",
     "Fact",
     "File",
+    "Finding",
     "Image",
     "InContext",
     "InContextError",
@@ -194,6 +196,7 @@ __getattr__ = lazy_exports(
         "agentkit_prompts.budget": "Budget Cut Size",
         "agentkit_prompts.chat_templates.base": "Capability ChatTemplate",
         "agentkit_prompts.chat_templates.base_template": "BaseTemplate",
+        "agentkit_prompts.chat_templates.diagnose": "Finding",
         "agentkit_prompts.chat_templates.jinja": "JinjaChatTemplate",
         "agentkit_prompts.chat_templates.registry": "CHAT_TEMPLATES ChatTemplateRegistry",
         "agentkit_prompts.chat_templates.role_markers": "RoleMarkerTemplate",
