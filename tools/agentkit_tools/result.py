@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel
 from pydantic_core import to_json, to_jsonable_python
@@ -65,6 +65,17 @@ class ToolResult:
     def answering(self, call: ToolCall) -> ToolResult:
         """Return the result as the answer to `call`."""
         return replace(self, call_id=call.id, name=call.name)
+
+    def checked(self) -> ToolResult:
+        """Return the result with content that a model can be sent.
+
+        Raises:
+            ValueError: The status is none.
+            TypeError, RecursionError: The content cannot be shown; see `to_content`.
+        """
+        if self.status not in get_args(ToolStatus):
+            raise ValueError(f"status {self.status!r} is none of {', '.join(get_args(ToolStatus))}")
+        return replace(self, content=to_content(self.content, nothing=""))
 
 
 def to_content(value: Any, *, nothing: str = "null") -> Content:

@@ -370,13 +370,15 @@ class Tool(Generic[P, R]):
         limit = self.policy.max_result_chars
         if type(value) is str and value.isascii() and (limit is None or len(value) <= limit):  # most results
             return ToolResult(call.id, call.name, value, "success", value)
-        if isinstance(value, ToolResult):
-            return shortened(value.answering(call), limit)
-        if isinstance(value, BaseException):
-            return self._failed(call, value)
         try:
+            if isinstance(value, ToolResult):
+                return shortened(value.answering(call).checked(), limit)
+            if isinstance(value, BaseException):
+                return self._failed(call, value)
             content = to_content(value, nothing=self._nothing)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # code of the tool's own runs here too
             text = f"{self.name} ran, but its result ({type(value).__name__}) cannot be shown: {describe_error(error)}"
             return ToolResult(call.id, call.name, text, "error", value, error)
         if limit is not None and (shorter := cut(content, limit)) is not None:
