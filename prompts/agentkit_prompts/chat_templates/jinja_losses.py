@@ -11,6 +11,8 @@ from agentkit_prompts.errors import ChatTemplateError
 __all__ = ["holds_all", "losses"]
 
 _THOUGHT = "</think>"
+_NEAR = 200
+"""Characters that mostly stand between two messages, at the most."""
 
 
 def holds_all(text: str, contents: Sequence[str]) -> bool:
@@ -47,8 +49,16 @@ def losses(
     at = 0
     media = False
     for index, message in enumerate(messages):
-        content = message.get("content")
-        if type(content) is list:
+        content = message["content"]
+        if type(content) is str:
+            end = at + len(content)
+            place = text.find(content, at, end + _NEAR)
+            if place >= 0:
+                at = place + len(content)
+                if len(message) == 2:
+                    continue
+                content = ""
+        else:
             media = media or any(part.get("type", "text") != "text" for part in content)
         for said in _texts(message, content):
             place = text.find(said, at)

@@ -56,6 +56,7 @@ class Probe:
         self._say = say
         self._known: dict[str, str | ChatTemplateError] = {}
         self._forms: dict[tuple[str, str], Form] = {}
+        self._arguments: Form | None = None
         self.text_roles: set[str] = set()
         """Roles whose text, it is known by now, the template takes as it is."""
 
@@ -105,6 +106,11 @@ class Probe:
 
     def arguments(self) -> Form:
         """Tell the form in which the template takes the arguments of tool calls; `any` when it drops them."""
+        if self._arguments is None:
+            self._arguments = self._arguments_form()
+        return self._arguments
+
+    def _arguments_form(self) -> Form:
         user = {"role": "user", "content": "a"}
         as_object = self.outcome([user, CALL({"key": WORD})], [TOOL])
         as_text = self.outcome([user, CALL(f'{{"key": "{WORD}"}}')], [TOOL])

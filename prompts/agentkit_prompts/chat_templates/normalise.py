@@ -24,6 +24,9 @@ Form = Literal["text", "parts", "any", "object"]
 """What a template wants: content as text or parts, arguments as text or an object; `any` takes both."""
 
 
+_ENCODE = json.JSONEncoder().encode
+
+
 def plain(value: Any) -> Any:
     """Return `value` rebuilt from plain JSON types; what is none of them becomes a placeholder with its type's name."""
     kind = type(value)
@@ -55,6 +58,8 @@ def plain(value: Any) -> Any:
 
 def with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message whose reasoning has every name that templates read it under."""
+    if message.keys().isdisjoint(REASONING):
+        return message
     found = next((message[name] for name in REASONING if message.get(name) is not None), None)
     if found is None:
         return message
@@ -90,13 +95,19 @@ def as_mappings(messages: object) -> list[dict[str, Any]]:
         ChatTemplateError: They are not a list of messages; names every entry that is none.
     """
     given = _entries(messages, "messages")
-    made = [plain(message) for message in given]
+    made = [_mapping(message) for message in given]
     _refuse(
         f"messages[{index}] is a {type(given[index]).__name__}, expected a Message or a mapping with role and content"
         for index, message in enumerate(made)
         if type(message) is not dict
     )
     return [with_reasoning(message) for message in made]
+
+
+def _mapping(message: object) -> Any:
+    if type(message) is dict and {*map(type, message), *map(type, message.values())} == {str}:
+        return message.copy()
+    return plain(message)
 
 
 def as_tools(tools: object) -> list[dict[str, Any]] | None:
@@ -108,6 +119,11 @@ def as_tools(tools: object) -> list[dict[str, Any]] | None:
     if tools is None:
         return None
     given = _entries(tools, "tools")
+    try:
+        if set(map(type, given)) == {dict}:
+            return [json.loads(_ENCODE(tool)) for tool in given]
+    except (TypeError, ValueError, RecursionError):
+        pass  # what is wrong, and where, is found below
     problems: list[str] = []
     for index, tool in enumerate(given):
         if not isinstance(tool, Mapping | ToolSpec):
