@@ -38,6 +38,7 @@ FORMS = (
 )
 """The forms that are recognised anywhere in a reply."""
 
+_OPENING = re.compile("|".join(re.escape(form.opening) for form in FORMS))
 _LONGEST = max(len(form.opening) for form in FORMS)
 _JSON = json.JSONDecoder()
 _NAME = re.compile(r"\s*([\w.:/-]+)\s*")
@@ -57,49 +58,50 @@ class SpokenCalls:
     def __init__(self, names: Collection[str]) -> None:
         self.calls: list[ToolCall] = []
         self._names = names
-        self._held = ""
+        self._held: list[str] = []
+        self._has_opened = False
         self._has_spoken = False
 
     def hear(self, text: str) -> str:
         """Take a piece of the reply, and return what of it can be shown."""
-        text = self._held + text
-        keep = _first_possible(text)
-        if not self._has_spoken and text.lstrip()[:1] in ("", "{", "["):
+        if not self._has_opened:
+            text = "".join([*self._held, text])
+            keep, self._has_opened = _first_possible(text)
+            if not self._has_spoken and text.lstrip()[:1] in ("", "{", "["):
+                keep, self._has_opened = 0, bool(text.strip())
+            self._held.clear()
+        else:
             keep = 0
-        text, self._held = text[:keep], text[keep:]
-        self._has_spoken = self._has_spoken or bool(text.strip())
-        return text
+        self._held.append(text[keep:])
+        self._has_spoken = self._has_spoken or bool(text[:keep].strip())
+        return text[:keep]
 
     def end(self) -> str:
         """Return what was held back and is no call."""
-        text, self._held = self._held, ""
+        text = "".join(self._held)
+        self._held.clear()
         if not self._has_spoken and (calls := list(_bare(text, self._names))):
             self.calls += calls
             return ""
         left: list[str] = []
         start = 0
-        while (at := _opening(text, start)) is not None:
-            found = _read(text, at)
-            end = found[1] if found is not None else at + 1
-            left.append(text[start : at if found is not None else end])
-            self.calls += found[0] if found is not None else ()
-            start = end
+        for opening in _OPENING.finditer(text):
+            at = opening.start()
+            if at >= start and (found := _read(text, at)) is not None:
+                left.append(text[start:at])
+                self.calls += found[0]
+                start = found[1]
         rest = "".join([*left, text[start:]])
         return rest if rest.strip() or not self.calls else ""
 
 
-def _first_possible(text: str) -> int:
-    """Return where a form opens in `text`, or could be opening at its end; the length of the text if nowhere."""
-    found = _opening(text, 0)
+def _first_possible(text: str) -> tuple[int, bool]:
+    """Return where a form opens in `text`, and True; or where one may be opening at its end, and False."""
+    found = _OPENING.search(text)
     if found is not None:
-        return found
+        return found.start(), True
     ends = range(max(0, len(text) - _LONGEST), len(text))
-    return next((at for at in ends if any(form.opening.startswith(text[at:]) for form in FORMS)), len(text))
-
-
-def _opening(text: str, start: int) -> int | None:
-    places = [at for form in FORMS if (at := text.find(form.opening, start)) >= 0]
-    return min(places, default=None)
+    return next((at for at in ends if any(form.opening.startswith(text[at:]) for form in FORMS)), len(text)), False
 
 
 def _read(text: str, at: int) -> tuple[list[ToolCall], int] | None:

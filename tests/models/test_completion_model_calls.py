@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -91,6 +92,13 @@ def test_every_call_has_an_id_of_its_own_of_nine_letters_and_digits() -> None:
     ids = {call.id for call in spoken.calls}
     assert len(ids) == 2
     assert all(len(id_) == 9 and id_.isalnum() for id_ in ids)
+
+
+def test_a_long_reply_that_may_be_a_call_is_put_together_once() -> None:
+    said = "<tool_call>{" + "x" * 300_000
+    started = time.process_time()
+    assert heard(said, 3) == (said, [])
+    assert time.process_time() - started < 2
 
 
 PIECES = st.sampled_from(

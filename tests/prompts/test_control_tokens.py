@@ -213,6 +213,13 @@ def test_a_text_with_every_private_use_character_is_refused() -> None:
         composed("<" + "".join(map(chr, codes))).to_text(CHATML)
 
 
+def test_stop_words_are_control_tokens_also_where_a_template_does_not_say_so() -> None:
+    template = Small(
+        "{% for m in messages %}{{ m.content }}<|m|>{% endfor %}", ["<|m|>"], stop_words=["<|stop|>", "\n"]
+    )
+    assert composed("a<|stop|>\n", system="x").to_text(template) == "x<|m|>a<\u200b|stop|>\n<|m|>"
+
+
 # Reject and allow
 
 

@@ -6,6 +6,7 @@ renders that, and what comes out swapped was untrusted. Where a control token ho
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -277,15 +278,16 @@ def _swap(tree: Tree, table_of: Callable[[Run], dict[int, int]]) -> Tree:
 
 def _cut(said: Said, offsets: Iterable[int]) -> Said:
     """Return `said` with a zero-width space at each offset, in the tainted run that ends or begins there."""
-    wanted = sorted(set(offsets))
+    wanted = deque(sorted(set(offsets)))
     if not wanted:
         return said
     runs: list[Run] = []
     start = 0
     for run in said:
         end = start + len(run.text)
-        here = [cut - start for cut in wanted if run.is_tainted and start <= cut <= end]
-        wanted = [cut for cut in wanted if cut - start not in here] if here else wanted
+        here: list[int] = []
+        while run.is_tainted and wanted and wanted[0] <= end:
+            here.append(wanted.popleft() - start)
         runs.append(run._replace(text=insert_breaks(run.text, here)) if here else run)
         start = end
     return Said(runs)

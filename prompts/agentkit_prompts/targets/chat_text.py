@@ -55,16 +55,16 @@ def chat_text(
             f"control_tokens: expected one of {', '.join(map(repr, get_args(Policy)))}, got {control_tokens!r}"
         )
     template = chat_template_of(chat_template)
-    tokens = control_tokens_of(tuple(template.control_tokens))
-    tools = [dict(openai_tool(tool)) for tool in composition.tools] or None
+    tokens = control_tokens_of((*template.control_tokens, *(getattr(template, "stop_words", None) or ())))
     known = frozenset(_words_of_tools(composition)) if control_tokens != "allow" else frozenset[str]()
     read = _Reader(tokens, known, is_split=control_tokens != "allow")
-    tree = {"messages": [read.message(*pair) for pair in (*composition.walk(), *more)]}
+    tree: dict[str, Tree] = {"messages": [read.message(*pair) for pair in (*composition.walk(), *more)]}
+    tree["tools"] = [dict(openai_tool(tool)) for tool in composition.tools] or None
     if "documents" in kwargs:
         tree["documents"] = read.untrusted(kwargs.pop("documents"), "documents")
 
     def render(drawn: Tree) -> str:
-        return template.render(tools=tools, add_generation_prompt=add_generation_prompt, **{**kwargs, **drawn})
+        return template.render(add_generation_prompt=add_generation_prompt, **{**kwargs, **drawn})
 
     if control_tokens == "allow" or is_harmless(tree, tokens):
         return render(plain(tree))
