@@ -27,6 +27,7 @@ __all__ = [
     "documents",
     "embeddings",
     "erasures",
+    "item_sources",
     "items",
     "messages",
     "recall_logs",
@@ -69,10 +70,17 @@ conversations = Table(
     Column("created_at", Float(53), nullable=False),
     Column("expires_at", Float(53)),
     UniqueConstraint("scope_id", "name"),
+    Index(
+        "ix_conversations_expires_at",
+        "expires_at",
+        sqlite_where=column("expires_at").is_not(None),
+        postgresql_where=column("expires_at").is_not(None),
+    ),
 )
 
 # `head_seq` is what a writer compares and swaps: the number of messages of the branch. A fork is one row: it shows the
-# messages of its parent up to `fork_seq`, then its own. Messages up to `itemised_seq` are items already.
+# messages of its parent up to `fork_seq`, then its own. Messages up to `itemised_seq` are items already. `edits` counts
+# the redactions of the conversation, so that a view of it that is out of date can be told.
 branches = Table(
     "branches",
     METADATA,
@@ -83,7 +91,14 @@ branches = Table(
     Column("parent_id", BigInteger),
     Column("fork_seq", Integer, nullable=False, server_default="0"),
     Column("itemised_seq", Integer, nullable=False, server_default="0"),
+    Column("edits", Integer, nullable=False, server_default="0"),
     UniqueConstraint("conversation_id", "name"),
+    Index(
+        "ix_branches_behind",
+        "conversation_id",
+        sqlite_where=column("itemised_seq") < column("head_seq"),
+        postgresql_where=column("itemised_seq") < column("head_seq"),
+    ),
 )
 
 # `key` stands on the first message of an append only, so that NULLs do not collide.
@@ -97,6 +112,7 @@ messages = Table(
     Column("body", Text, nullable=False),
     Column("created_at", Float(53), nullable=False),
     Column("redacted_at", Float(53)),
+    Column("said_at", Float(53)),  # where that is another time than it was stored
     Index(
         "uq_messages_branch_id_key",
         "branch_id",
@@ -163,7 +179,17 @@ items = Table(
     Column("meta", Text, nullable=False, server_default="{}"),
     Index(None, "document_id", "position"),
     Index(None, "branch_id", "position"),
-    Index(None, "scope_id"),
+    Index(None, "scope_id", "kind", "position"),
+)
+
+# What an item was made from: a fact goes when what it was taken from goes.
+item_sources = Table(
+    "item_sources",
+    METADATA,
+    Column("item_id", ForeignKey("items.id", ondelete="CASCADE"), primary_key=True),
+    Column("source_id", String(36), primary_key=True),
+    Index(None, "source_id"),
+    sqlite_with_rowid=False,
 )
 
 # Which index the `have` of `vector_state` speaks of: another index holds nothing of it.
@@ -213,19 +239,20 @@ embeddings = Table(
     sqlite_with_rowid=False,
 )
 
-# What was recalled, and why: `policy` and `candidates` are JSON.
+# What was recalled, and why, in the order of writing: `policy`, `candidates` and `degraded` are JSON.
 recall_logs = Table(
     "recall_logs",
     METADATA,
-    Column("id", String(36), primary_key=True),
+    Column("id", _BigId, primary_key=True),
     Column("scope_id", ForeignKey("scopes.id"), nullable=False),
     Column("conversation", _Name, nullable=False),
     Column("at", Float(53), nullable=False),
     Column("query", Text, nullable=False),
     Column("policy", Text, nullable=False),
     Column("candidates", Text, nullable=False),
+    Column("degraded", Text, nullable=False),
     Column("took_us", Integer, nullable=False),
-    Index(None, "scope_id", "at"),
+    Index(None, "scope_id", "id"),
 )
 
 # An erasure that was asked for; one that was interrupted has no `finished_at` and is taken up again.

@@ -13,6 +13,10 @@ depends_on = None
 _ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _NAME = sa.String(255)
 _TIME = sa.Float(53)
+_PARTIAL = (
+    ("conversations", "ix_conversations_expires_at", "expires_at", "expires_at IS NOT NULL"),
+    ("branches", "ix_branches_behind", "conversation_id", "itemised_seq < head_seq"),
+)
 
 
 def _added() -> dict[str, tuple[sa.Column[object], ...]]:
@@ -22,8 +26,9 @@ def _added() -> dict[str, tuple[sa.Column[object], ...]]:
             sa.Column("parent_id", sa.BigInteger()),
             sa.Column("fork_seq", sa.Integer(), nullable=False, server_default="0"),
             sa.Column("itemised_seq", sa.Integer(), nullable=False, server_default="0"),
+            sa.Column("edits", sa.Integer(), nullable=False, server_default="0"),
         ),
-        "messages": (sa.Column("redacted_at", _TIME),),
+        "messages": (sa.Column("redacted_at", _TIME), sa.Column("said_at", _TIME)),
         "items": (
             sa.Column("branch_id", sa.BigInteger()),
             sa.Column("speaker", sa.Text(), nullable=False, server_default=""),
@@ -55,6 +60,19 @@ def upgrade() -> None:
         for column in columns:
             op.add_column(table, column)
     op.create_index("ix_items_branch_id_position", "items", ["branch_id", "position"])
+    op.create_index("ix_items_scope_id_kind_position", "items", ["scope_id", "kind", "position"])
+    op.drop_index("ix_items_scope_id", "items")
+    for table, name, column, where in _PARTIAL:
+        op.create_index(name, table, [column], sqlite_where=sa.text(where), postgresql_where=sa.text(where))
+    op.create_table(
+        "item_sources",
+        sa.Column("item_id", sa.String(36), nullable=False),
+        sa.Column("source_id", sa.String(36), nullable=False),
+        sa.PrimaryKeyConstraint("item_id", "source_id", name="pk_item_sources"),
+        sa.ForeignKeyConstraint(["item_id"], ["items.id"], name="fk_item_sources_item_id", ondelete="CASCADE"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("ix_item_sources_source_id", "item_sources", ["source_id"])
     op.create_table(
         "tool_calls",
         sa.Column("branch_id", _ID, nullable=False),
@@ -80,18 +98,19 @@ def upgrade() -> None:
     )
     op.create_table(
         "recall_logs",
-        sa.Column("id", sa.String(36), nullable=False),
+        sa.Column("id", _ID, nullable=False),
         sa.Column("scope_id", _ID, nullable=False),
         sa.Column("conversation", _NAME, nullable=False),
         sa.Column("at", _TIME, nullable=False),
         sa.Column("query", sa.Text(), nullable=False),
         sa.Column("policy", sa.Text(), nullable=False),
         sa.Column("candidates", sa.Text(), nullable=False),
+        sa.Column("degraded", sa.Text(), nullable=False),
         sa.Column("took_us", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_recall_logs"),
         sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name="fk_recall_logs_scope_id"),
     )
-    op.create_index("ix_recall_logs_scope_id_at", "recall_logs", ["scope_id", "at"])
+    op.create_index("ix_recall_logs_scope_id_id", "recall_logs", ["scope_id", "id"])
     op.create_table(
         "erasures",
         sa.Column("id", sa.String(36), nullable=False),
@@ -107,10 +126,32 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop what `upgrade` added."""
-    for table in ("erasures", "recall_logs", "embeddings", "tool_calls"):
+    """Drop what `upgrade` added: a fork becomes a copy, and turns and facts are no items any more."""
+    op.execute(
+        "UPDATE vector_state SET want = -(want + 1) "
+        "WHERE want > 0 AND item_id IN (SELECT id FROM items WHERE kind <> 'chunk')"
+    )
+    for table in ("erasures", "recall_logs", "embeddings", "tool_calls", "item_sources"):
         op.drop_table(table)
+    op.execute("DELETE FROM items WHERE kind <> 'chunk'")
+    _copy_forks()
+    for table, name, _, _ in _PARTIAL:
+        op.drop_index(name, table)
+    op.create_index("ix_items_scope_id", "items", ["scope_id"])
+    op.drop_index("ix_items_scope_id_kind_position", "items")
     op.drop_index("ix_items_branch_id_position", "items")
     for table, columns in _added().items():
         for column in reversed(columns):
             op.drop_column(table, column.name)
+
+
+def _copy_forks() -> None:
+    """Give every fork the messages it showed of its parent. A parent is older than its forks, so it is done before."""
+    connection = op.get_bind()
+    forks = sa.text("SELECT id, parent_id, fork_seq FROM branches WHERE parent_id IS NOT NULL ORDER BY id")
+    copy = sa.text(
+        "INSERT INTO messages (branch_id, seq, key, format, body, created_at) "
+        "SELECT :id, seq, key, format, body, created_at FROM messages WHERE branch_id = :parent_id AND seq <= :fork_seq"
+    )
+    for fork in connection.execute(forks).mappings().all():
+        connection.execute(copy, dict(fork))
