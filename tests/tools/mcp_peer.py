@@ -21,6 +21,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.runner import serve_loop
 from mcp.server.stdio import stdio_server
 
+WIRE = os.dup(1)  # stdout itself; the SDK keeps stray prints away from it
 PNG = b"\x89PNG\r\n\x1a\npixels"
 
 honest = MCPServer("honest", instructions="Be kind.")
@@ -50,6 +51,8 @@ def fail(why: str) -> str:
 
 @honest.tool()
 async def wait(seconds: float, mark: str = "") -> str:
+    if mark:
+        Path(mark).write_text("started")
     try:
         await asyncio.sleep(seconds)
     except asyncio.CancelledError:
@@ -84,6 +87,13 @@ async def freeze() -> str:
     """Block the event loop of the server."""
     time.sleep(600)
     return "never"
+
+
+@honest.tool()
+async def torrent() -> str:
+    """Write one line that does not end."""
+    while True:
+        os.write(WIRE, b"x" * 65_536)
 
 
 @honest.tool()
@@ -193,7 +203,7 @@ LIES: list[tuple[types.Tool, Callable[[dict[str, Any]], types.CallToolResult]]] 
     ),
     (
         _tool("pictures", {"type": "object", "properties": {"count": {"type": "integer"}}}),
-        lambda arguments: types.CallToolResult(content=[_image(PNG + bytes(9_000_000))] * arguments["count"]),
+        lambda arguments: types.CallToolResult(content=[_image(PNG + bytes(90_000))] * arguments["count"]),
     ),
     (
         _tool("mixed"),

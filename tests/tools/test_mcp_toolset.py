@@ -11,11 +11,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp_running import HTTPPeer, command, is_alive
+from mcp_running import HTTPPeer, command, free_port, is_alive
 
 from agentkit import Agent, Message, ScriptedModel, ToolCall
 from agentkit.prompts import Image, PromptContext
@@ -54,13 +55,31 @@ def eventually(true: Any, seconds: float = 10) -> bool:
     return False
 
 
-@pytest.fixture(params=["pipes", "http"])
+@contextmanager
+def started(transport: str) -> Iterator[MCPToolset]:
+    if transport == "pipes":
+        with MCPToolset(command("honest")) as toolset:
+            yield toolset
+        return
+    peer = HTTPPeer("honest", free_port())
+    peer.start()
+    try:
+        with MCPToolset(peer.url) as toolset:
+            yield toolset
+    finally:
+        peer.kill()
+
+
+@pytest.fixture(params=["pipes", "http"], scope="module")
 def server(request: pytest.FixtureRequest) -> Iterator[MCPToolset]:
-    if request.param == "pipes":
-        source: Any = command("honest")
-    else:
-        source = request.getfixturevalue("http_peer").url
-    with MCPToolset(source) as toolset:
+    """One server for all tests that leave it as it was."""
+    with started(request.param) as toolset:
+        yield toolset
+
+
+@pytest.fixture(params=["pipes", "http"])
+def fresh(request: pytest.FixtureRequest) -> Iterator[MCPToolset]:
+    with started(request.param) as toolset:
         yield toolset
 
 
@@ -127,16 +146,16 @@ def test_two_servers_with_the_same_names_clash_where_they_are_put_together(serve
         assert len(server + other.prefixed("other_")) == 2 * len(server)
 
 
-async def test_a_changed_list_is_seen_at_the_next_turn(server: MCPToolset) -> None:
-    turn = TurnTools(lambda context: server.prefixed("x_"))
+async def test_a_changed_list_is_seen_at_the_next_turn(fresh: MCPToolset) -> None:
+    turn = TurnTools(lambda context: fresh.prefixed("x_"))
     assert "x_sprout" not in await turn.at(CONTEXT)
 
-    await ask(named(server, "grow"))
+    await ask(named(fresh, "grow"))
 
-    assert await asyncio.to_thread(eventually, lambda: "sprout" in server)
-    assert "sprout" in await server.at(CONTEXT)
+    assert await asyncio.to_thread(eventually, lambda: "sprout" in fresh)
+    assert "sprout" in await fresh.at(CONTEXT)
     assert "x_sprout" in await turn.at(CONTEXT)
-    assert (await ask(named(server, "sprout"))).content == "a new leaf"
+    assert (await ask(named(fresh, "sprout"))).content == "a new leaf"
 
 
 def test_it_is_usable_from_any_event_loop_and_from_several_at_once(server: MCPToolset) -> None:
@@ -172,29 +191,29 @@ async def test_calls_run_concurrently(server: MCPToolset) -> None:
     results = await asyncio.gather(*(ask(wait, seconds=0.5) for _ in range(5)))
 
     assert [result.content for result in results] == ["waited"] * 5
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 2.4  # one after the other they would take 2.5
 
 
 async def test_a_call_that_takes_too_long_times_out_and_is_cancelled_over_there(
     server: MCPToolset, tmp_path: Path
 ) -> None:
     mark = tmp_path / "mark"
-    result = await ask(named(server, "wait").but(timeout=0.3), seconds=60, mark=str(mark))
+    result = await ask(named(server, "wait").but(timeout=1.5), seconds=60, mark=str(mark))
 
     assert result.status == "timeout"
-    assert await asyncio.to_thread(eventually, mark.exists)
+    assert await asyncio.to_thread(eventually, lambda: mark.read_text() == "cancelled")
     assert (await ask(named(server, "add"), a=1, b=1)).content == "2"
 
 
 async def test_cancelling_the_caller_cancels_the_call_over_there(server: MCPToolset, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     calling = asyncio.create_task(ask(named(server, "wait"), seconds=60, mark=str(mark)))
-    await asyncio.sleep(0.3)
+    assert await asyncio.to_thread(eventually, lambda: mark.exists() and mark.read_text() == "started")
     calling.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await calling
-    assert await asyncio.to_thread(eventually, mark.exists)
+    assert await asyncio.to_thread(eventually, lambda: mark.read_text() == "cancelled")
 
 
 async def test_resources_are_documents_and_parts(server: MCPToolset) -> None:
@@ -287,8 +306,9 @@ async def test_a_server_that_died_between_two_calls_is_started_again_without_an_
 
 async def test_many_calls_in_flight_when_the_server_dies_all_end(tmp_path: Path) -> None:
     async with MCPToolset(command("honest")) as server:
-        waiting = [asyncio.create_task(ask(named(server, "wait"), seconds=60)) for _ in range(5)]
-        await asyncio.sleep(0.3)
+        wait, marks = named(server, "wait"), [tmp_path / f"mark {number}" for number in range(5)]
+        waiting = [asyncio.create_task(ask(wait, seconds=60, mark=str(mark))) for mark in marks]
+        assert await asyncio.to_thread(eventually, lambda: all(mark.exists() for mark in marks))
         await ask(named(server, "die"), mark=str(tmp_path / "mark"))
         results = await asyncio.gather(*waiting)
         after = await ask(named(server, "add"), a=1, b=1)
@@ -312,12 +332,13 @@ def test_closing_ends_the_process_and_the_thread_and_calls_from_then_on_are_erro
     assert "was closed by this program" in str(result.content)
 
 
-def test_closing_while_a_call_runs_ends_the_call() -> None:
+def test_closing_while_a_call_runs_ends_the_call(tmp_path: Path) -> None:
     server = MCPToolset(command("honest"))
     wait = named(server, "wait")
-    threading.Timer(0.5, server.close).start()
+    mark = tmp_path / "mark"
+    threading.Thread(target=lambda: eventually(mark.exists) and server.close()).start()
 
-    result = asyncio.run(ask(wait, seconds=60))
+    result = asyncio.run(ask(wait, seconds=60, mark=str(mark)))
 
     assert result.status == "error"
     assert isinstance(result.error, MCPServerLost)

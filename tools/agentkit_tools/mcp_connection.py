@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import Context
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import finalize
 
@@ -42,6 +43,7 @@ class Connection:
         self._sessions = _Sessions(target, connect_timeout)
         self._thread: LoopThread | None = None
         self._pid = 0
+        self._lock = Lock()
         self._closed = False
         self._ending: finalize[Any, Any] | None = None
 
@@ -74,17 +76,19 @@ class Connection:
             raise
 
     def _submit(self, work: Callable[[Client], Awaitable[T]]) -> Future[T]:
-        if self._closed:
-            raise MCPServerLost(f"the connection to MCP server {self.name} was closed by this program")
-        if self._thread is None or self._pid != os.getpid():  # a forked child has neither the thread nor the session
-            self._thread, self._pid = LoopThread(f"agentkit-mcp-{self.name}"), os.getpid()
-            self._sessions = self._sessions.again()
-            self._ending = finalize(self, _end, self._thread, self._sessions, self._pid)  # at exit of the process too
-        return self._thread.submit(self._sessions.run(work))
+        with self._lock:
+            if self._closed:
+                raise MCPServerLost(f"the connection to MCP server {self.name} was closed by this program")
+            if self._thread is None or self._pid != os.getpid():  # a forked child has neither thread nor session
+                self._thread, self._pid = LoopThread(f"agentkit-mcp-{self.name}"), os.getpid()
+                self._sessions = self._sessions.again()
+                self._ending = finalize(self, _end, self._thread, self._sessions, self._pid)  # at exit, too
+            return self._thread.submit(self._sessions.run(work))
 
     def close(self) -> None:
         """End the session, its process and its thread; wait until they have ended. Requests under way fail."""
-        self._closed = True
+        with self._lock:
+            self._closed = True
         if self._ending is not None:
             self._ending()
 

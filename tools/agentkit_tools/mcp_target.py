@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from agentkit_tools.errors import ToolDefinitionError
 
 if TYPE_CHECKING:
+    from httpx2 import Response
     from mcp import StdioServerParameters
     from mcp.client import Transport
 
@@ -25,7 +26,7 @@ ServerLike: TypeAlias = "str | Sequence[str] | StdioServerParameters | Callable[
 _MOST_LAST_WORDS = 8_192
 _SILENCE_SECONDS = 300.0
 _CONNECT_SECONDS = 30.0
-_MOST_EVENT_BYTES = 64 * 1024 * 1024
+_MOST_BYTES = 64 * 1024 * 1024
 
 
 class LastWords(asyncio.Protocol):
@@ -118,8 +119,12 @@ class Target:
 
             timeout = httpx2.Timeout(_CONNECT_SECONDS, read=_SILENCE_SECONDS)
             async with (
-                httpx2.AsyncClient(headers=self._headers, timeout=timeout) as client,
-                streamable_http_client(server, http_client=client, max_sse_event_size=_MOST_EVENT_BYTES) as streams,
+                httpx2.AsyncClient(
+                    headers={"Accept-Encoding": "identity", **self._headers},
+                    timeout=timeout,
+                    event_hooks={"response": [_limit]},
+                ) as client,
+                streamable_http_client(server, http_client=client, max_sse_event_size=_MOST_BYTES) as streams,
             ):
                 yield streams
         elif callable(server):
@@ -132,6 +137,30 @@ class Target:
             async with _errlog(stderr) as errlog, stdio_client(server, errlog) as streams:
                 errlog.close()  # the server has its own copy: when it closes that one, this is the end of the file
                 yield streams
+
+
+async def _limit(response: Response) -> None:
+    """Make an answer fail that is larger than anything useful, or could become so when it is unpacked."""
+    import httpx2
+
+    encoding = response.headers.get("Content-Encoding", "identity")
+    inner = response.stream
+
+    class Limited(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            if encoding.lower() != "identity":
+                raise httpx2.StreamError(f"the answer is packed ({encoding[:20]}), which was not asked for")
+            left = _MOST_BYTES
+            async for piece in inner:  # type: ignore[union-attr]
+                left -= len(piece)
+                if left < 0:
+                    raise httpx2.StreamError(f"the answer has more than {_MOST_BYTES:,} bytes")
+                yield piece
+
+        async def aclose(self) -> None:
+            await inner.aclose()  # type: ignore[union-attr]
+
+    response.stream = Limited()
 
 
 @asynccontextmanager

@@ -1,0 +1,113 @@
+"""An MCP server over HTTP that is written by hand, because no SDK would let anyone write it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+MODES = ("endless", "events", "packed", "page", "elsewhere", "broken", "half", "other id", "deep", "fine")
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Behaves until a tool is called; the name of the tool says how it misbehaves then."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        method = message["method"]
+        if "id" not in message:
+            self.answer(202, b"")
+        elif method == "initialize":
+            version = message["params"]["protocolVersion"]
+            about = {"name": "hand", "version": "1"}
+            self.result(message, {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about})
+        elif method == "tools/list":
+            self.result(message, {"tools": [{"name": mode, "inputSchema": {"type": "object"}} for mode in MODES]})
+        elif method == "tools/call":
+            self.misbehave(message["params"]["name"], message)
+        else:
+            self.send(message, {"error": {"code": -32601, "message": "Method not found"}})
+
+    def do_GET(self) -> None:
+        self.answer(405, b"")
+
+    def misbehave(self, mode: str, message: dict[str, Any]) -> None:
+        fine = {"content": [{"type": "text", "text": "fine"}]}
+        if mode in ("endless", "events"):
+            kind = "application/json" if mode == "endless" else "text/event-stream"
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            start = b'{"jsonrpc": "2.0", "result": "' if mode == "endless" else b"data: "
+            piece = b"x" * 1_000_000
+            self.chunk(start)
+            while True:
+                self.chunk(piece)
+        elif mode == "packed":
+            body = gzip.compress(b" " * 200_000_000, 1)
+            self.answer(200, body, **{"Content-Encoding": "gzip"})
+        elif mode == "page":
+            self.answer(200, b"<html>Please log in</html>", **{"Content-Type": "text/html"})
+        elif mode == "elsewhere":
+            self.answer(307, b"", Location="http://127.0.0.2:1/mcp")
+        elif mode == "broken":
+            self.answer(500, b"Traceback: secret")
+        elif mode == "half":
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", "100")
+            self.end_headers()
+            self.wfile.write(b'{"jsonrpc"')
+            self.close_connection = True
+        elif mode == "other id":
+            self.result({**message, "id": 4242}, fine)
+        elif mode == "deep":
+            self.answer(200, b'{"jsonrpc": "2.0", "id": 1, "result": ' + b"[" * 100_000)
+        else:
+            self.result(message, fine)
+
+    def chunk(self, piece: bytes) -> None:
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+
+    def result(self, message: dict[str, Any], result: Any) -> None:
+        self.send(message, {"result": result})
+
+    def send(self, message: dict[str, Any], outcome: dict[str, Any]) -> None:
+        self.answer(200, json.dumps({"jsonrpc": "2.0", "id": message["id"], **outcome}).encode())
+
+    def answer(self, status: int, body: bytes, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", **headers}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def handle(self) -> None:
+        try:
+            super().handle()
+        except OSError:  # the client has had enough
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@contextmanager
+def hand_written() -> Iterator[str]:
+    """Serve on loopback; yield the address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/mcp"
+    finally:
+        server.shutdown()
+        server.server_close()
