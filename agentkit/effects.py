@@ -39,7 +39,7 @@ class AskApproval(NamedTuple):
 
 
 class CallTools(NamedTuple):
-    """Run calls. Answered with one `ToolResult` per call, in their order, and the `Usage` of agents the tools ran."""
+    """Run calls. Answered with one `ToolResult` per call, in their order, and what agents that the tools ran spent."""
 
     calls: tuple[ToolCall, ...]
     step: int

@@ -86,7 +86,8 @@ def run_loop(
             except Interrupted as cut:
                 yield Append((message, *[result.message for result in cut.results]), f"{run_id}:{step}")
                 raise
-            usage = usage + inside
+            if inside is not None:
+                usage = usage + inside
             fresh = (message, *[result.message for result in results])
         else:
             try:
@@ -111,11 +112,11 @@ def run_loop(
 
 def _call_tools(
     calls: tuple[ToolCall, ...], tools: Mapping[str, Tool], step: int
-) -> Generator[Effect, Any, tuple[Sequence[ToolResult], Usage]]:
+) -> Generator[Effect, Any, tuple[Sequence[ToolResult], Usage | None]]:
     """Ask for approval where a tool wants it, then run the calls; a tool denies what was not approved."""
     asking = tuple([call for call in calls if call.name in tools and tools[call.name].policy.approval != "never"])
     approved: frozenset[str] = (yield AskApproval(asking, step)) if asking else frozenset()
-    answer: tuple[Sequence[ToolResult], Usage] = yield CallTools(calls, step, approved)
+    answer: tuple[Sequence[ToolResult], Usage | None] = yield CallTools(calls, step, approved)
     return answer
 
 

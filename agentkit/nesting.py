@@ -75,8 +75,10 @@ class Nesting:
             outer._inner.append(usage)
             outer = outer._outer
 
-    def inner_usage(self) -> Usage:
-        """Return what the runs inside have spent since this was asked last."""
+    def inner_usage(self) -> Usage | None:
+        """Return what the runs inside have spent since this was asked last, or None when there were none."""
+        if len(self._inner) == self._counted:
+            return None
         fresh = self._inner[self._counted :]
         self._counted += len(fresh)
         return sum(fresh, Usage())

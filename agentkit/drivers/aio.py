@@ -118,7 +118,7 @@ class AsyncDriver:
 
     async def _call_tools(
         self, effect: CallTools, loop: Generator[Effect, Any, Any]
-    ) -> tuple[Sequence[ToolResult], Usage]:
+    ) -> tuple[Sequence[ToolResult], Usage | None]:
         calls, told = effect.calls, _Round(self, effect)
         try:
             results = await call_tools(calls, self.tools, told.context, on_start=told.on_start, on_end=told.on_end)
