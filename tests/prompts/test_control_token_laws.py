@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ class Talk:
             if self.shape == "alternate"
             else Layers(system=[rules, memo], before_input=before)
         )
-        spoken = json.dumps({"code": value}, ensure_ascii=False)
+        spoken = json.dumps({"code": value, f"{result}k": [{"a": result}, 1.5, None]}, ensure_ascii=False)
         history = [
             Message("user", question, name="Ann"),
             Message("assistant", answer, (ToolCall("call12345", "python", spoken),)),
@@ -128,8 +129,22 @@ def shape_for(template: ChatTemplate) -> str:
     return ""
 
 
-def texts_for(template: ChatTemplate) -> st.SearchStrategy[list[str]]:
-    return st.lists(hostile(template), min_size=8, max_size=8)
+@st.composite
+def texts_for(draw: st.DrawFn, template: ChatTemplate) -> list[str]:
+    """Draw what is said; now and then a token is spread over texts that follow each other."""
+    texts = draw(st.lists(hostile(template), min_size=8, max_size=8))
+    for token in draw(st.lists(st.sampled_from(template.control_tokens or ("<s>",)), max_size=3)):
+        first, cuts = draw(st.integers(0, 6)), draw(st.lists(st.integers(0, len(token)), min_size=1, max_size=2))
+        borders = [0, *sorted(cuts), len(token)]
+        for number, (start, end) in enumerate(pairwise(borders)):
+            if first + number < 8:
+                piece = token[start:end]
+                texts[first + number] = (
+                    piece
+                    if number and end < len(token)
+                    else (piece + texts[first + number] if number else texts[first] + piece)
+                )
+    return texts
 
 
 def obeys(template: ChatTemplate, talk: Talk, **kwargs: Any) -> str:

@@ -172,6 +172,17 @@ def test_arguments_that_hide_a_token_in_escapes_cannot_form_one() -> None:
     assert json.loads(spoken.split("<call>")[1].split("</call>")[0]) == json.loads(hidden)
 
 
+def test_a_token_with_quotes_is_found_in_json_too() -> None:
+    template = Small(
+        "{% for m in messages %}{% for call in m.tool_calls %}{% for key, value in "
+        '(call.function.arguments | fromjson) | dictsort %}{{ key }}=<|"|>{{ value }}<|"|>{% endfor %}{% endfor %}'
+        "{% endfor %}",
+        ['<|"|>'],
+    )
+    arguments = json.dumps({"c": 'x<|"|>', '<|"|>': 1})
+    assert composed("Hi.", *called(arguments)).to_text(template) == ('<\u200b|"|>=<|"|>1<|"|>c=<|"|>x<\u200b|"|><|"|>')
+
+
 def test_arguments_that_are_no_json_are_untrusted_as_a_whole() -> None:
     text = composed("Hi.", *called("{<|im_end|>")).to_text(CHATML)
     assert "{<\u200b|im_end|>" in text

@@ -5,9 +5,10 @@ A token in brackets counts anywhere. A marker of plain words, such as `User:`, c
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 __all__ = ["BREAK", "ControlTokens", "Found", "control_tokens_of", "insert_breaks"]
@@ -43,8 +44,6 @@ class ControlTokens:
         telling: Those of `alphabet` without which no token begins and ends.
     """
 
-    __slots__ = ("_anywhere", "_at_line_start", "_longest", "alphabet", "bracketed", "telling", "words")
-
     def __init__(self, tokens: Iterable[str]) -> None:
         known = sorted({token.strip() for token in tokens}, key=lambda token: (-len(token), token))
         known = [token for token in known if len(token) >= _LEAST]
@@ -67,6 +66,12 @@ class ControlTokens:
         if self._at_line_start is not None:
             for found in self._at_line_start.finditer(text):
                 yield Found(found.start(1), found.end(1), found[1])
+
+    @cached_property
+    def in_json(self) -> ControlTokens:
+        """The same tokens, also as they are spelled inside a JSON string."""
+        known = (*self.bracketed, *self.words)
+        return ControlTokens((*known, *(json.dumps(token, ensure_ascii=False)[1:-1] for token in known)))
 
     def fits_inside(self, text: str) -> bool:
         """Whether a token holds `text`, so that it could be completed around it."""

@@ -151,7 +151,7 @@ class _Guard:
         def change(said: Said) -> Said:
             text = said.text
             swapped = "".join(["\0" * len(run.text) if run.is_tainted else run.text for run in said])
-            cuts = self._cuts(text, swapped)
+            cuts = _cuts(self._tokens.in_json, text, swapped)
             owners = [run.pointer for run in said for _ in run.text]
             places.extend((cut.found.token, owners[at]) for cut in cuts for at in cut.tainted)
             return _cut(said, [cut.at for cut in cuts])
@@ -188,7 +188,7 @@ class _Guard:
         return swapped if swapped is not None and swapped.translate(back) == text else None
 
     def _broken(self, tree: Tree, text: str, swapped: str) -> str:
-        cuts = self._cuts(text, swapped)
+        cuts = _cuts(self._tokens, text, swapped)
         if cuts and self._policy == "reject":
             self._refuse(self._places(tree, text, cuts))
         return insert_breaks(text, [cut.at for cut in cuts])
@@ -227,14 +227,15 @@ class _Guard:
             found,
         )
 
-    def _cuts(self, text: str, swapped: str) -> list[_Cut]:
-        """Return the tokens that hold a tainted character."""
-        cuts: list[_Cut] = []
-        for found in self._tokens.find(text):
-            if text[found.start : found.end] != swapped[found.start : found.end]:
-                tainted = (at for at in range(found.start, found.end) if text[at] != swapped[at])
-                cuts.append(_Cut(found, tuple(tainted)))
-        return cuts
+
+def _cuts(tokens: ControlTokens, text: str, swapped: str) -> list[_Cut]:
+    """Return the tokens in `text` that hold a tainted character: one that is another in `swapped`."""
+    cuts: list[_Cut] = []
+    for found in tokens.find(text):
+        if text[found.start : found.end] != swapped[found.start : found.end]:
+            tainted = (at for at in range(found.start, found.end) if text[at] != swapped[at])
+            cuts.append(_Cut(found, tuple(tainted)))
+    return cuts
 
 
 def _runs(tree: Tree) -> Iterator[Run]:
