@@ -30,7 +30,7 @@ def root(tmp_path: Path) -> Path:
     (tmp_path / "secret.txt").write_text(SECRET)
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "file.txt").write_text(SECRET)
-    inside = tmp_path / "root"
+    inside = tmp_path / "inside"
     (inside / "docs" / "deep").mkdir(parents=True)
     (inside / "notes.md").write_text("first\nSecond line\nthird\n")
     (inside / "docs" / "guide.md").write_text("A guide.\nIt is second to none.\n")
@@ -196,7 +196,7 @@ OUTSIDE = [
     "file:///etc/passwd",
     "link.txt",
     "up/secret.txt",
-    "up/root/notes.md",
+    "up/inside/notes.md",
     "up",
     "loop",
     "loop/x",
@@ -234,7 +234,7 @@ async def test_no_path_reads_or_writes_what_is_outside(root: Path, path: str) ->
         assert written.status == "error", written.content
         assert sorted(item for item in root.rglob("*")) == [item for item, _ in before]
     assert (root.parent / "secret.txt").read_text() == SECRET
-    assert sorted(item.name for item in root.parent.iterdir()) == ["outside", "root", "secret.txt"]
+    assert sorted(item.name for item in root.parent.iterdir()) == ["inside", "outside", "secret.txt"]
 
 
 @pytest.mark.parametrize("path", ["up", "up/outside", "..", "/", "loop", "notes.md", ".git", "missing", "link.txt"])
