@@ -36,7 +36,7 @@ from agentkit_prompts.chat_templates.jinja import JinjaChatTemplate
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.icl.meta_template import MetaTemplate
 
-fewer = settings(law, max_examples=law.max_examples // 10)
+fewer = settings(law, max_examples=law.max_examples // 20 + 3)
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.layers.VolatilityWarning")
 
@@ -161,7 +161,7 @@ REASONED = re.compile(r"</\w*think\w*>|</thought>|</reasoning>|</seed:think>|\[/
 
 
 def keeps_order(template: ChatTemplate, talk: Talk) -> str:
-    talk.texts = [REASONED.sub("", text) for text in talk.texts]
+    talk.texts = [REASONED.sub(" ", text) for text in talk.texts]
     text = talk.composition().to_text(template)
     expected = talk.harmless.composition().to_text(template, control_tokens="allow")
     assert [token for _, token in sorted(tokens_in(text, template))] == [
@@ -228,7 +228,7 @@ def test_every_registered_template_keeps_its_tokens_to_itself(name: str) -> None
     @fewer
     @given(talks(template))
     def holds(talk: Talk) -> None:
-        talk.texts = [REASONED.sub("", text) for text in talk.texts]
+        talk.texts = [REASONED.sub(" ", text) for text in talk.texts]
         text = obeys(template, talk)
         untouched = talk.composition().to_text(template, control_tokens="allow")
         if "<|python_tag|>" not in template.control_tokens:  # the end of a turn depends on that tag in its text
@@ -250,7 +250,7 @@ def test_the_templates_of_real_models_keep_their_tokens_to_themselves(path: Path
     if not shape_for(template):
         pytest.skip("the template is for something else than a conversation")
 
-    @settings(law, max_examples=law.max_examples // 20)
+    @settings(law, max_examples=law.max_examples // 50 + 3)
     @given(talks(template))
     def holds(talk: Talk) -> None:
         keeps_order(template, talk)
