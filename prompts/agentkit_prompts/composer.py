@@ -14,12 +14,13 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.base import BasePrompt
 from agentkit_prompts.budget import Budget
-from agentkit_prompts.composition import AtOnce, Composition, Fragment, Section
+from agentkit_prompts.composition import Composition
 from agentkit_prompts.context import PromptContext
 from agentkit_prompts.errors import KwargsError, PromptError
 from agentkit_prompts.layers import Layers
 from agentkit_prompts.rendered import Rendered
 from agentkit_prompts.schema import JsonSchema
+from agentkit_prompts.sections import AtOnce, Fragment, Section
 from agentkit_prompts.tokens import ESTIMATE, TokenCounter
 
 __all__ = ["Memo", "compose"]

@@ -23,7 +23,8 @@ from agentkit_prompts.tokens import (
 )
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition import Composition, Section
+    from agentkit_prompts.composition import Composition
+    from agentkit_prompts.sections import Section
 
 __all__ = [
     "Breakpoint",

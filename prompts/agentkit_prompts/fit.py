@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentkit_prompts.budget import Budget
-from agentkit_prompts.composition import Composition, Fragment, Section
+from agentkit_prompts.composition import Composition
 from agentkit_prompts.errors import BudgetError
 from agentkit_prompts.explain import Trim
 from agentkit_prompts.fitting import Bounds, History, Node, largest, node_of, unit_order
+from agentkit_prompts.sections import Fragment, Section
 from agentkit_prompts.tokens import MESSAGE_OVERHEAD, schema_tokens, tool_tokens
 
 __all__ = ["fit"]

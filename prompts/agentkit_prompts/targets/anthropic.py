@@ -14,6 +14,7 @@ from agentkit_prompts.errors import MediaError
 from agentkit_prompts.frozen import FrozenDict, FrozenList, freeze
 from agentkit_prompts.messages import Message
 from agentkit_prompts.parts import Media, Part, Text
+from agentkit_prompts.sections import to_parts
 from agentkit_prompts.targets.tool_media import IMAGE_TYPES, content_of, image_type, provable, text_of
 
 if TYPE_CHECKING:
@@ -125,8 +126,6 @@ def _system(system: Rendered, borders: Iterable[int]) -> list[FrozenDict]:
 
 def _add(turns: list[_Turn], rendered: Rendered) -> None:
     if rendered.media:
-        from agentkit_prompts.composition import to_parts
-
         turns.append(("user", tuple(_blocks(to_parts(rendered)))))
     elif rendered.text.strip():
         turns.append(("user", (FrozenDict(type="text", text=rendered.text),)))

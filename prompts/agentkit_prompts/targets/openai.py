@@ -11,6 +11,7 @@ from agentkit_prompts.errors import MediaError
 from agentkit_prompts.frozen import FrozenDict, FrozenList
 from agentkit_prompts.messages import Message
 from agentkit_prompts.parts import Media, Part, Text
+from agentkit_prompts.sections import to_parts
 from agentkit_prompts.targets.tool_media import provable, text_of
 from agentkit_prompts.targets.wire import clean
 
@@ -59,8 +60,6 @@ def _rendered(role: str, rendered: Rendered) -> FrozenDict:
         if wire is None or wire["role"] != role:
             wire = rendered.wire = FrozenDict(role=role, content=clean(rendered.text))
         return wire
-    from agentkit_prompts.composition import to_parts
-
     return FrozenDict(role=role, content=FrozenList(_part(part) for part in to_parts(rendered)))
 
 

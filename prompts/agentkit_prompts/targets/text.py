@@ -14,7 +14,8 @@ from agentkit_prompts.messages import Message
 from agentkit_prompts.rendered import Rendered
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition import Composition, Section
+    from agentkit_prompts.composition import Composition
+    from agentkit_prompts.sections import Section
 
 __all__ = ["BLANK", "plain_line", "plain_text", "said_lines"]
 
