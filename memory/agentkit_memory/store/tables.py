@@ -139,6 +139,9 @@ tool_calls = Table(
     sqlite_with_rowid=False,
 )
 
+# Of a document that takes several transactions, the items of the next `generation` are written beside those that are
+# shown; they are shown, and the others no longer, when the generation is counted up. `stamp` is what the file system
+# said of the file when it was read; it is empty where that would not show a later change.
 documents = Table(
     "documents",
     METADATA,
@@ -149,6 +152,8 @@ documents = Table(
     Column("content_hash", String(64), nullable=False),
     Column("chunks", Integer, nullable=False),
     Column("ingested_at", Float(53), nullable=False),
+    Column("generation", Integer, nullable=False, server_default="0"),
+    Column("stamp", Text, nullable=False, server_default=""),
     UniqueConstraint("scope_id", "uri"),
 )
 
@@ -177,6 +182,14 @@ items = Table(
     Column("valid_to", Float(53)),
     Column("superseded_by", String(36)),
     Column("meta", Text, nullable=False, server_default="{}"),
+    Column("first_generation", Integer, nullable=False, server_default="0"),  # of its document, see there
+    Column("last_generation", Integer),
+    Index(
+        "ix_items_leaving",
+        "document_id",
+        sqlite_where=column("last_generation").is_not(None),
+        postgresql_where=column("last_generation").is_not(None),
+    ),
     Index(None, "document_id", "position"),
     Index(None, "branch_id", "position"),
     Index(None, "scope_id", "kind", "position"),

@@ -16,6 +16,11 @@ _TIME = sa.Float(53)
 _PARTIAL = (
     ("conversations", "ix_conversations_expires_at", "expires_at", "expires_at IS NOT NULL"),
     ("branches", "ix_branches_behind", "conversation_id", "itemised_seq < head_seq"),
+    ("items", "ix_items_leaving", "document_id", "last_generation IS NOT NULL"),
+)
+_NEW = (
+    "kind <> 'chunk' OR EXISTS (SELECT 1 FROM documents WHERE documents.id = items.document_id AND "
+    "(items.first_generation > documents.generation OR items.last_generation < documents.generation))"
 )
 
 
@@ -38,6 +43,12 @@ def _added() -> dict[str, tuple[sa.Column[object], ...]]:
             sa.Column("valid_to", _TIME),
             sa.Column("superseded_by", sa.String(36)),
             sa.Column("meta", sa.Text(), nullable=False, server_default="{}"),
+            sa.Column("first_generation", sa.Integer(), nullable=False, server_default="0"),
+            sa.Column("last_generation", sa.Integer()),
+        ),
+        "documents": (
+            sa.Column("generation", sa.Integer(), nullable=False, server_default="0"),
+            sa.Column("stamp", sa.Text(), nullable=False, server_default=""),
         ),
         "vector_spaces": (
             sa.Column("model", _NAME, nullable=False, server_default=""),
@@ -126,14 +137,13 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop what `upgrade` added: a fork becomes a copy, and turns and facts are no items any more."""
+    """Drop what `upgrade` added: a fork becomes a copy; turns, facts and what is not shown are no items any more."""
     op.execute(
-        "UPDATE vector_state SET want = -(want + 1) "
-        "WHERE want > 0 AND item_id IN (SELECT id FROM items WHERE kind <> 'chunk')"
+        f"UPDATE vector_state SET want = -(want + 1) WHERE want > 0 AND item_id IN (SELECT id FROM items WHERE {_NEW})"
     )
     for table in ("erasures", "recall_logs", "embeddings", "tool_calls", "item_sources"):
         op.drop_table(table)
-    op.execute("DELETE FROM items WHERE kind <> 'chunk'")
+    op.execute(f"DELETE FROM items WHERE {_NEW}")
     _copy_forks()
     for table, name, _, _ in _PARTIAL:
         op.drop_index(name, table)
