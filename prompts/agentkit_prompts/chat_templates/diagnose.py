@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from jinja2 import meta
+from jinja2 import meta, nodes
 
 from agentkit_prompts.chat_templates.generation import has_generation
 from agentkit_prompts.chat_templates.jinja_environment import compiled
@@ -170,4 +170,12 @@ def _rest(source: str, probe: Probe) -> list[Finding]:
 
 
 def _read_names(source: str) -> set[str]:
-    return meta.find_undeclared_variables(compiled(source, True).environment.parse(source))
+    """Return the names a template reads from outside; one that it also sets counts when it asks whether it is there."""
+    tree = compiled(source, True).environment.parse(source)
+    stored = {node.name for node in tree.find_all(nodes.Name) if node.ctx != "load"}
+    asked = {
+        test.node.name
+        for test in tree.find_all(nodes.Test)
+        if test.name in ("defined", "undefined") and isinstance(test.node, nodes.Name)
+    }
+    return meta.find_undeclared_variables(tree) - (stored - asked)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from agentkit_prompts.errors import ChatTemplateError
 
@@ -89,8 +89,7 @@ def spans_of(
     """
     own = getattr(template, "spans", None)
     if callable(own):
-        told: tuple[str, Spans] = own(messages, tools, **kwargs)
-        return told
+        return cast("tuple[str, Spans]", own(messages, tools, **kwargs))
     return reply_spans(
         messages, lambda part, prompt: template.render(part, tools, prompt, **kwargs), template.control_tokens
     )

@@ -22,7 +22,7 @@ from agentkit_prompts.chat_templates.jinja_file import read_files
 from agentkit_prompts.chat_templates.jinja_losses import holds_all, losses
 from agentkit_prompts.chat_templates.jinja_markers import control_tokens, turn_after
 from agentkit_prompts.chat_templates.jinja_probe import Probe
-from agentkit_prompts.chat_templates.normalise import as_mappings, as_tools, normalised, plain, simple
+from agentkit_prompts.chat_templates.normalise import as_mappings, as_tools, flat, normalised, plain, simple
 from agentkit_prompts.engine import Limits
 from agentkit_prompts.engine.values import Fault, nearest
 from agentkit_prompts.errors import ChatTemplateError
@@ -137,9 +137,9 @@ class JinjaChatTemplate:
         given = as_tools(tools)
         source = self._source(given)
         data, contents = self._messages(messages, source)
-        variables = {**self._variables, "documents": plain(documents)}
-        if kwargs:
-            variables |= plain(kwargs)
+        variables = {**self._variables, "documents": None}
+        if documents is not None or kwargs:
+            variables |= flat("variables of the template", lambda: plain({**kwargs, "documents": documents}))
         if continue_final_message:
             name = continue_final_message if isinstance(continue_final_message, str) else "content"
             return render_open(data, name, lambda opened: self._run(source, opened, given, False, variables))
@@ -179,7 +179,11 @@ class JinjaChatTemplate:
         if has_generation(source):
             text = self.render(messages, tools, False, **kwargs)
             data, _ = self._messages(messages, source)
-            variables = {**self._variables, "documents": None, **plain(kwargs)}
+            variables = {
+                **self._variables,
+                "documents": None,
+                **flat("variables of the template", lambda: plain(kwargs)),
+            }
             return text, marked_spans(text, lambda marks: self._run(source, data, given, False, variables, marks))
         return reply_spans(
             self._messages(messages, source)[0],
@@ -257,10 +261,7 @@ class JinjaChatTemplate:
         contents = simple(messages, self._probe(source).text_roles if self.normalise else None)
         if contents is not None:
             return messages, contents  # type: ignore[return-value]
-        try:
-            made = as_mappings(messages)
-        except RecursionError:
-            raise ChatTemplateError("messages: the data is cyclic or nests too deeply; pass flatter data") from None
+        made = as_mappings(messages)
         if not self.normalise:
             return made, None
         probe = self._probe(source)

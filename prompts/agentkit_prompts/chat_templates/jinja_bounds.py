@@ -26,7 +26,7 @@ _CONTAINERS = (list, tuple, dict, set, frozenset)
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _PERCENT = re.compile(r"%(?:\((?P<name>[^()]*)\))?[#0\- +]*(?P<width>\*|\d*)(?:\.(?P<precision>\*|\d*))?")
 _DIGITS = re.compile(r"\d{5,}")
-_NESTED = re.compile(r"\{[^{}]*\{(?!\{)[^{}]*\}")
+_NESTED = re.compile(r"\{[^{}]*\{")
 
 
 class Bounds(Meter):
@@ -127,7 +127,7 @@ class Bounds(Meter):
     def filled(self, template: str, args: tuple[Any, ...], kwargs: Any) -> None:
         """Charge the filling of `{}` fields, before it is done."""
         self.made(len(template) * 4)
-        if _DIGITS.search(template) or _NESTED.search(template):
+        if _DIGITS.search(template) or _NESTED.search(template.replace("{{", "")):
             raise Fault("the text to format has fields of a computed width, or wider than 9,999 characters")
         fields = template.count("{")
         self.made(fields * (self.longest((args, kwargs)) + (_WIDEST_FIELD if ":" in template else 0)) if fields else 0)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from agentkit_prompts.chat_templates.jinja_probe import WORD
 from agentkit_prompts.errors import ChatTemplateError
 
 __all__ = ["holds_all", "losses"]
@@ -44,7 +45,7 @@ def losses(
     A message that is not in the text word for word may have been rewritten by the template, so the conversation is
     rendered `again` with one plain word in its place: a message is lost when that word does not come out either.
     """
-    absent: list[int] = []
+    absent: list[tuple[int, str]] = []
     found: list[str] = []
     at = 0
     media = False
@@ -65,7 +66,7 @@ def losses(
             if place >= 0:
                 at = place + len(said)
             elif said not in text and json.dumps(said, ensure_ascii=False)[1:-1] not in text:
-                absent.append(index)
+                absent.append((index, said))
         for call in message.get("tool_calls") or ():
             name = str(call["function"]["name"])
             if name not in text:
@@ -90,23 +91,24 @@ def _texts(message: dict[str, Any], content: Any) -> list[str]:
 
 
 def _dropped(
-    messages: Sequence[dict[str, Any]], absent: list[int], again: Callable[[Sequence[dict[str, Any]]], str]
+    messages: Sequence[dict[str, Any]],
+    absent: Sequence[tuple[int, str]],
+    again: Callable[[Sequence[dict[str, Any]]], str],
 ) -> list[str]:
     replaced = list(messages)
-    for index in absent:
-        word: Any = f"probeword{index}probeword"
-        if type(messages[index]["content"]) is list:
-            word = [{"type": "text", "text": word}]
-        replaced[index] = {**messages[index], "content": word}
+    words = [f"{WORD}{number:04}" for number in range(len(absent))]
+    for word, (index, said) in zip(words, absent, strict=True):
+        content = replaced[index]["content"]
+        changed: Any = word
+        if type(content) is list:
+            changed = [{**part, "text": word} if str(part.get("text")).strip() == said else part for part in content]
+        replaced[index] = {**replaced[index], "content": changed}
     try:
         text = again(replaced)
     except ChatTemplateError:
         return []  # the template reads the content, or it would not mind the word
-    return [
-        f"messages[{index}]: what the {messages[index]['role']} says"
-        for index in dict.fromkeys(absent)
-        if f"probeword{index}probeword" not in text
-    ]
+    lost = [index for word, (index, _) in zip(words, absent, strict=True) if word not in text]
+    return [f"messages[{index}]: what the {messages[index]['role']} says" for index in dict.fromkeys(lost)]
 
 
 def _without_media(message: dict[str, Any]) -> dict[str, Any]:

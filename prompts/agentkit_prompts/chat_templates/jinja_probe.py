@@ -14,8 +14,8 @@ __all__ = ["CALL", "NAME", "TOOL", "WORD", "Probe", "Say", "said_by"]
 Say: TypeAlias = Callable[[Sequence[dict[str, Any]], Sequence[dict[str, Any]] | None, bool], str]
 """Renders messages and tools as they are; the flag is `add_generation_prompt`."""
 
-WORD = "probeword"
-"""Text that no template holds."""
+WORD = "7305128946"
+"""Text that no template holds, and that has no upper and lower case."""
 NAME = "probe_tool"
 TOOL: dict[str, Any] = {
     "type": "function",
@@ -102,6 +102,7 @@ class Probe:
         found = self.outcome(said_by(role, [{"type": "text", "text": WORD}]))
         if isinstance(found, ChatTemplateError) or WORD not in found:
             return False
+        found = found.lower()  # the template may
         return f"'text': '{WORD}'" not in found and f'"text": "{WORD}"' not in found
 
     def arguments(self) -> Form:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.items import ToolSpec
 from agentkit_prompts.messages import Message
 from agentkit_prompts.parts import Part, Text
 
-__all__ = ["REASONING", "Form", "as_mappings", "as_tools", "normalised", "plain", "simple", "with_reasoning"]
+__all__ = ["REASONING", "Form", "as_mappings", "as_tools", "flat", "normalised", "plain", "simple", "with_reasoning"]
+
+T = TypeVar("T")
 
 REASONING = ("reasoning_content", "thinking", "reasoning")
 """Names of what a model thought before it answered; a template reads one of them, senders use any."""
@@ -95,7 +97,7 @@ def as_mappings(messages: object) -> list[dict[str, Any]]:
         ChatTemplateError: They are not a list of messages; names every entry that is none.
     """
     given = _entries(messages, "messages")
-    made = [_mapping(message) for message in given]
+    made = flat("messages", lambda: [_mapping(message) for message in given])
     _refuse(
         f"messages[{index}] is a {type(given[index]).__name__}, expected a Message or a mapping with role and content"
         for index, message in enumerate(made)
@@ -124,14 +126,28 @@ def as_tools(tools: object) -> list[dict[str, Any]] | None:
             return [json.loads(_ENCODE(tool)) for tool in given]
     except (TypeError, ValueError, RecursionError):
         pass  # what is wrong, and where, is found below
-    problems: list[str] = []
-    for index, tool in enumerate(given):
-        if not isinstance(tool, Mapping | ToolSpec):
-            problems.append(f"tools[{index}] is a {type(tool).__name__}, expected a ToolSpec or a JSON Schema mapping")
-        elif isinstance(tool, Mapping):
-            problems += _not_json(tool, f"tools[{index}]")
-    _refuse(problems)
+    _refuse(flat("tools", lambda: [one for at, tool in enumerate(given) for one in _no_tool(tool, f"tools[{at}]")]))
     return [plain(tool) for tool in given]
+
+
+def flat(what: str, make: Callable[[], T]) -> T:
+    """Return what `make` makes of data from outside.
+
+    Raises:
+        ChatTemplateError: The data is cyclic, or nests too deeply to be walked through.
+    """
+    try:
+        return make()
+    except RecursionError:
+        raise ChatTemplateError(f"{what}: the data is cyclic or nests too deeply; pass flatter data") from None
+
+
+def _no_tool(tool: object, where: str) -> list[str]:
+    if isinstance(tool, Mapping):
+        return _not_json(tool, where)
+    if isinstance(tool, ToolSpec):
+        return []
+    return [f"{where} is a {type(tool).__name__}, expected a ToolSpec or a JSON Schema mapping"]
 
 
 def _entries(value: object, what: str) -> Sequence[Any]:
