@@ -76,6 +76,7 @@ def test_its_metadata_names_the_distribution_the_python_and_the_licence(wheel: z
         "dense",
         "dev",
         "durable",
+        "http",
         "mcp",
         "openai",
         "otel",

@@ -147,6 +147,14 @@ async def test_long_lists_and_many_hits_say_that_there_is_more(root: Path) -> No
     assert found[-1].startswith("[there is more")
 
 
+async def test_a_search_ends_after_so_many_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentkit_tools.ready.files._MOST_FILES", 1)
+    found = (await said(file_tools(root), "search_files", text="e", pattern="*.md")).split("\n")
+    assert found[-1] == "[only the first 1 files were searched: name a folder inside]"
+    assert all(line.startswith("docs/guide.md:") for line in found[:-1])
+    assert (await said(file_tools(root), "list_files")).endswith("only the first 1 are listed, name a folder inside]")
+
+
 async def test_names_that_could_be_taken_for_lines_are_quoted(root: Path) -> None:
     (root / "docs" / "a\nsecret.txt (5 bytes)").write_text("x")
     (root / "docs" / os.fsdecode(b"bytes-\xff")).write_text("x")
