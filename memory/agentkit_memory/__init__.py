@@ -1,12 +1,16 @@
 """Layer 2 of agentkit: conversations, documents and recall. Import it as `agentkit.memory`."""
 
 from agentkit_memory.errors import (
+    FactError,
     HeadMoved,
     IndexBroken,
     IndexBusy,
+    IndexUnavailable,
     IngestError,
     KeyReused,
     MessageUnreadable,
+    NameTaken,
+    NotFound,
     RecallError,
     ScopeError,
     StoreClosed,
@@ -24,15 +28,19 @@ from agentkit_memory.scope import Scope
 from agentkit_memory.session import Session
 
 __all__ = [
+    "FactError",
     "HeadMoved",
     "IndexBroken",
     "IndexBusy",
+    "IndexUnavailable",
     "IngestError",
     "IngestProgress",
     "IngestReport",
     "KeyReused",
     "Memory",
     "MessageUnreadable",
+    "NameTaken",
+    "NotFound",
     "RecallError",
     "Scope",
     "ScopeError",

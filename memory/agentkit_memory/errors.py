@@ -6,12 +6,16 @@ Every error says what went wrong, where, what was expected and what to do about 
 from __future__ import annotations
 
 __all__ = [
+    "FactError",
     "HeadMoved",
     "IndexBroken",
     "IndexBusy",
+    "IndexUnavailable",
     "IngestError",
     "KeyReused",
     "MessageUnreadable",
+    "NameTaken",
+    "NotFound",
     "RecallError",
     "ScopeError",
     "StoreClosed",
@@ -83,6 +87,18 @@ class KeyReused(StoreError):
     """An idempotency key was used before, for other messages."""
 
 
+class NameTaken(StoreError):
+    """A fork has the name of another branch of the conversation."""
+
+
+class NotFound(StoreError):
+    """What was named is not stored in this scope, or is no more."""
+
+
+class FactError(StoreError, ValueError):
+    """A fact that says nothing, that cannot be stored, or that ends before it begins."""
+
+
 class MessageUnreadable(StoreError):
     """A message that cannot be written as UTF-8 JSON, or a stored one that is none."""
 
@@ -93,6 +109,10 @@ class IndexBusy(StoreError):
 
 class IndexBroken(StoreError):
     """The vector index failed. The database is intact, and the index can be rebuilt from it."""
+
+
+class IndexUnavailable(StoreError):
+    """The server of the vector index is away, slow or failing. What is written is queued in the database."""
 
 
 class IngestError(StoreError):

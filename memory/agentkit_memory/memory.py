@@ -6,73 +6,50 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from threading import RLock
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from agentkit_memory.errors import IndexBusy, ScopeError, StoreClosed, StoreUnavailable
+from agentkit_memory.errors import IndexBusy, IndexUnavailable, ScopeError, StoreUnavailable
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.scope import Scope, check_name
 from agentkit_memory.session import Session
 from agentkit_prompts.context import Document
 
 if TYPE_CHECKING:
-    from agentkit_memory.index.edge import EdgeIndex
+    from agentkit_memory.index.base import IndexOpener, VectorIndex
+    from agentkit_memory.index.verify import Repair, Verification
+    from agentkit_memory.index.worker import Worker
     from agentkit_memory.store.engine import Database
 
 __all__ = ["Memory"]
 
 
 class _Store:
-    """What the memories of one `open` share: the database, and the index once it is needed."""
+    """What the memories of one `open` share: the database, and its indexes once they are needed."""
 
-    def __init__(self, database: Database, folder: Path) -> None:
+    def __init__(self, database: Database, opener: IndexOpener) -> None:
+        from agentkit_memory.index.indexes import Indexes
+
         self.database = database
-        self.folder = folder
-        self._lock = RLock()
-        self._index: EdgeIndex | None = None
-        self._closed = False
+        self.indexes = Indexes(database, opener)
 
-    def index(self) -> EdgeIndex:
-        """Return the index, loaded and speaking of this database.
+    def index(self) -> VectorIndex:
+        """Return the index that is read, loaded and speaking of this database.
 
         Raises:
             IndexBusy: Another process owns it.
         """
-        from agentkit_memory.index.edge import EdgeIndex
-        from agentkit_memory.index.outbox import attach
+        return self.indexes.get()
 
-        with self._lock:
-            if self._closed:
-                raise StoreClosed(f"{self.database.where}: this memory was closed; open it again")
-            if self._index is None:
-                index = EdgeIndex(self.folder)
-                try:
-                    attach(self.database, index)
-                except BaseException:
-                    index.close()
-                    raise
-                self._index = index
-            return self._index
-
-    def catch_up(self) -> EdgeIndex:
+    def catch_up(self) -> VectorIndex:
         """Return the index after writing to it what the outbox holds."""
-        from agentkit_memory.index.outbox import catch_up
-
-        with self._lock:
-            index = self.index()
-            catch_up(self.database, index)
-            return index
+        return self.indexes.catch_up()
 
     def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            index, self._index = self._index, None
-            try:
-                if index is not None:
-                    index.close()
-            finally:
-                self.database.close()
+        try:
+            self.indexes.close()
+        finally:
+            self.database.close()
 
 
 class Memory:
@@ -93,7 +70,7 @@ class Memory:
         target: str | os.PathLike[str],
         *,
         scope: Scope | str = "local",
-        index: str | os.PathLike[str] | None = None,
+        index: str | os.PathLike[str] | IndexOpener | None = None,
         timeout: float = 5.0,
     ) -> Memory:
         """Open the memory in a folder, making it if there is none, or in a PostgreSQL database.
@@ -101,13 +78,16 @@ class Memory:
         Args:
             target: Folder that holds `memory.db` and `index/`, or a `postgresql://` URL.
             scope: Whose memory to read and write; a string is the name of a tenant.
-            index: Folder of the vector index, where it is not `target/index`. Required with a URL.
+            index: Folder of the vector index, where it is not `target/index`; the address of a Qdrant server
+                (`http://...`), which many processes may share; or what opens an index of your own. Required with a
+                URL as `target`.
             timeout: Seconds to wait for a lock of another process.
 
         Raises:
             StoreError: The store is locked, read-only, corrupt, newer than this code, or cannot be reached.
             ScopeError: The scope names nobody.
         """
+        from agentkit_memory.index.opening import index_opener
         from agentkit_memory.store.engine import Database
 
         scope = Scope.of(scope)
@@ -115,11 +95,12 @@ class Memory:
         if isinstance(target, str) and "://" in target:
             if index is None:
                 raise StoreUnavailable(f"{target.split('://')[0]}://...: give the folder of the index too: index=...")
-            place, folder = target, Path(index)
+            place = target
         else:
             home = Path(target).expanduser()
-            place, folder = home / "memory.db", Path(index) if index is not None else home / "index"
-        return cls(_Store(Database.open(place, timeout=timeout), folder.expanduser()), scope)
+            place = home / "memory.db"
+            index = home / "index" if index is None else index
+        return cls(_Store(Database.open(place, timeout=timeout), index_opener(index)), scope)
 
     def within(self, scope: Scope | str) -> Memory:
         """Return the same store, seen from another scope. Closing either closes both."""
@@ -186,6 +167,30 @@ class Memory:
             raise ScopeError("a session id cannot be empty: name the conversation")
         return Session(Branch(self._store.database, self._own_scope(), session_id))
 
+    def verify(self) -> Verification:
+        """Compare the index with SQL, point by point, for all scopes, changing nothing.
+
+        Raises:
+            IndexBusy: Another process owns the index.
+        """
+        return self._store.indexes.verify()
+
+    def repair(self) -> Repair:
+        """Index what is missing or stale, forget what is left over; return what was found before and after.
+
+        Raises:
+            IndexBusy: Another process owns the index.
+        """
+        return self._store.indexes.repair()
+
+    def worker(self) -> Worker:
+        """Return a worker that indexes what is written, by any process: let `worker.run(stop)` have a thread.
+
+        Raises:
+            IndexBusy: Another process owns the index.
+        """
+        return self._store.indexes.worker()
+
     def close(self) -> None:
         """Close the database and the index. Closing twice is fine."""
         self._store.close()
@@ -198,7 +203,7 @@ class Memory:
         return self._scope_id
 
     def _index_if_free(self) -> None:
-        with suppress(IndexBusy):  # its owner will do it
+        with suppress(IndexBusy, IndexUnavailable):  # its owner will do it, or the next who finds the server back
             self._store.catch_up()
 
     def __enter__(self) -> Self:

@@ -18,9 +18,9 @@ import qdrant_edge
 from sqlalchemy import text
 
 from agentkit_memory import IndexBroken, IndexBusy, Memory, StoreClosed, StoreLocked
-from agentkit_memory.index import outbox
+from agentkit_memory.index import worker
 from agentkit_memory.index.base import Point
-from agentkit_memory.index.bm25 import document_vector, query_vector
+from agentkit_memory.index.bm25 import SPACE, document_vector, query_vector
 from agentkit_memory.index.edge import EdgeIndex
 
 HOLD = """if True:
@@ -34,7 +34,7 @@ HOLD = """if True:
 INGEST = """if True:
     import sys
     from agentkit_memory import Memory
-    from agentkit_memory.index import edge, outbox
+    from agentkit_memory.index import edge, worker
     from agentkit_memory.ingest import pipeline
     memory = Memory.open(sys.argv[1], timeout=30)
     memory.session("s")
@@ -107,7 +107,7 @@ def test_a_crash_between_any_two_writes_is_mended_by_the_next_opening(
             memory.recall("zebra")
             with monkeypatch.context() as patch:
                 if step == "acknowledge":
-                    patch.setattr(outbox, "_ACKNOWLEDGE", text("SELECT nothing"))
+                    patch.setattr(worker, "_ACKNOWLEDGE", text("SELECT nothing"))
                 else:
                     patch.setattr(EdgeIndex, step, crash)
                 with pytest.raises((Crash, Exception)):
@@ -140,7 +140,7 @@ def test_an_index_that_is_lost_or_damaged_is_built_again(home: Path, docs: Path,
     (docs / "a.md").write_text("zebra")
     with Memory.open(home) as memory:
         memory.ingest(docs)
-    index = home / "index"
+    index = home / "index" / SPACE
     if damage == "folder":
         shutil.rmtree(index)
     elif damage == "shard":
@@ -178,7 +178,7 @@ def test_a_database_that_moved_to_another_index_tells_the_old_owner(home: Path, 
     with Memory.open(home) as old, Memory.open(home, index=tmp_path / "elsewhere") as new:
         old.ingest(docs)
         assert len(new.recall("zebra")) == 1
-        with pytest.raises(IndexBusy, match="let one folder serve one database"):
+        with pytest.raises(IndexBusy, match="let one index serve one database"):
             old.recall("zebra")
 
 

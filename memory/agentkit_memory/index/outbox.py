@@ -1,71 +1,65 @@
-"""Brings the vector index to the state that SQL wants.
+"""The outbox: what SQL wants of the index, written in the transaction that writes the items.
 
-`vector_state` is written in the transaction that writes the item: whoever writes items calls `enqueue` or `withdraw`,
-and nobody else adds rows. The index is written and flushed first and the row acknowledged after it, so a crash in
-between repeats a write and never loses one.
+Whoever writes items calls `enqueue` or `withdraw`; nobody else adds rows to `vector_state`. Workers bring the index to
+what is wanted (`worker.py`).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from sqlalchemy import (
     Connection,
     Select,
+    String,
     bindparam,
     delete,
     func,
     insert,
-    literal,
     literal_column,
+    or_,
     select,
     text,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from agentkit_memory.errors import IndexBusy
-from agentkit_memory.index.base import Point, VectorIndex
-from agentkit_memory.index.bm25 import SPACE, document_vector, indexed_text
+from agentkit_memory.index.bm25 import SPACE
+from agentkit_memory.index.spaces import active_space
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import items, vector_spaces, vector_state
 
-__all__ = ["attach", "catch_up", "enqueue", "hold_spaces", "pending", "withdraw", "written_spaces"]
+__all__ = ["MISSING", "backfill", "enqueue", "hold_spaces", "pending", "reset", "withdraw", "written_spaces"]
 
 _SPACES_LOCK = 0x61676E7370  # any number all of us agree on
 
+_state = vector_state.c
 _WRITTEN = (
     select(vector_spaces.c.space)
     .where(vector_spaces.c.state.in_(("active", "building")))
     .order_by(vector_spaces.c.space)
 )
-_NEXT = {"want": func.abs(vector_state.c.want) + 1}
+_NEXT = {"want": func.abs(_state.want) + 1}
 _ADD = {
     "sqlite": sqlite.insert(vector_state).on_conflict_do_update(index_elements=["item_id", "space"], set_=_NEXT),
     "postgresql": postgresql.insert(vector_state).on_conflict_do_update(
         index_elements=["item_id", "space"], set_=_NEXT
     ),
 }
-_WITHDRAW = update(vector_state).where(vector_state.c.want > 0).values(want=-(vector_state.c.want + 1))
-_WITHDRAW_ONE = _WITHDRAW.where(vector_state.c.item_id == bindparam("item"))
-
-_BATCH = 512
-
-_waiting = (vector_state.c.space == SPACE, vector_state.c.want != vector_state.c.have)
-_PENDING = (
-    select(vector_state.c.item_id, vector_state.c.want, items.c.title, items.c.text, items.c.scope_id)
-    .outerjoin(items, items.c.id == vector_state.c.item_id)
-    .where(*_waiting)
-    .order_by(vector_state.c.item_id)
-    .limit(_BATCH)
+_WITHDRAW = update(vector_state).where(_state.want > 0).values(want=-(_state.want + 1))
+_WITHDRAW_ONE = _WITHDRAW.where(_state.item_id == bindparam("item"))
+_this_space = _state.space == bindparam("this")
+_PENDING = select(func.count()).select_from(vector_state).where(_this_space, _state.want != _state.have)
+MISSING = select(items.c.id, bindparam("this", type_=String), literal_column("1"), literal_column("0")).where(
+    items.c.superseded_by.is_(None),
+    or_(items.c.valid_to.is_(None), items.c.valid_to > bindparam("now")),
+    ~select(_state.item_id).where(_state.item_id == items.c.id, _this_space).exists(),
 )
-_OWNER = select(vector_spaces.c.index_id).where(vector_spaces.c.space == SPACE)
-_COUNT = select(func.count()).select_from(vector_state).where(*_waiting)
-_HELD = select(func.count()).select_from(vector_state).where(vector_state.c.space == SPACE, vector_state.c.have > 0)
-_this = (vector_state.c.item_id == bindparam("item"), vector_state.c.space == SPACE)
-_ACKNOWLEDGE = update(vector_state).where(*_this).values(have=bindparam("done"))
-_FORGET = delete(vector_state).where(
-    *_this, vector_state.c.want == bindparam("done"), vector_state.c.have == bindparam("done")
+_BACKFILL = insert(vector_state).from_select(["item_id", "space", "want", "have"], MISSING)
+_DROP_TOMBSTONES = delete(vector_state).where(_this_space, _state.want < 0)
+_NOTHING_HELD = (
+    update(vector_state).where(_this_space).values(have=0, leased_by=None, leased_until=None, attempts=0, problem=None)
 )
 
 
@@ -92,86 +86,43 @@ def enqueue(connection: Connection, item_ids: Sequence[str]) -> None:
     """
     if item_ids:
         hold_spaces(connection)
-        spaces = written_spaces(connection)
-        rows = [{"item_id": item, "space": space, "want": 1, "have": 0} for space in spaces for item in item_ids]
+        ordered = sorted(item_ids)  # everybody takes rows in this order, so that nobody waits in a circle
+        rows = [
+            {"item_id": item, "space": space, "want": 1, "have": 0}
+            for space in written_spaces(connection)
+            for item in ordered
+        ]
         connection.execute(_ADD[connection.dialect.name], rows)
 
 
-def withdraw(connection: Connection, items: Sequence[str] | Select[tuple[str]]) -> None:
+def withdraw(connection: Connection, item_ids: Sequence[str] | Select[tuple[str]]) -> None:
     """Ask for the items to be forgotten by every index: they are deleted, superseded or no longer to be found.
 
     Args:
-        connection: Where the items are written; call it before they are deleted if `items` selects from them.
-        items: Their ids, or a SELECT of them.
+        connection: Where the items are written; call it before they are deleted if `item_ids` selects from them.
+        item_ids: Their ids, or a SELECT of them.
     """
-    if isinstance(items, Select):
-        connection.execute(_WITHDRAW.where(vector_state.c.item_id.in_(items)))
-    elif items:
-        connection.execute(_WITHDRAW_ONE, [{"item": item} for item in items])
+    if isinstance(item_ids, Select):
+        connection.execute(_WITHDRAW.where(_state.item_id.in_(item_ids)))
+    elif item_ids:
+        connection.execute(_WITHDRAW_ONE, [{"item": item} for item in sorted(item_ids)])
 
 
-def pending(database: Database) -> int:
-    """Return how many items the index does not yet hold as it should."""
+def pending(database: Database, space: str | None = None) -> int:
+    """Return how many items the index of a space (the one that is read) does not yet hold as it should."""
     with database.read() as connection:
-        return int(connection.scalar(_COUNT) or 0)
+        name = active_space(connection).name if space is None else space
+        return int(connection.scalar(_PENDING, {"this": name}) or 0)
 
 
-def attach(database: Database, index: VectorIndex) -> None:
-    """Make `vector_state` speak of this index; if it spoke of another or a damaged one, all is indexed anew."""
-    with database.read() as connection:
-        ours = connection.scalar(_OWNER) == index.id
-        held = connection.scalar(_HELD) or 0
-        waiting = connection.scalar(_COUNT) or 0
-    points = index.count()
-    # A crash before the acknowledgement leaves more done than is written down, but never more than was waiting.
-    if ours and held - waiting <= points <= held + waiting:
-        return
-    if ours or points:
-        index.clear()
-    with database.write() as connection:
-        connection.execute(delete(vector_state).where(vector_state.c.space == SPACE, vector_state.c.want < 0))
-        connection.execute(update(vector_state).where(vector_state.c.space == SPACE).values(have=0))
-        missing = select(items.c.id, literal(SPACE), literal_column("1"), literal_column("0")).where(
-            ~select(vector_state.c.item_id)
-            .where(vector_state.c.item_id == items.c.id, vector_state.c.space == SPACE)
-            .exists()
-        )
-        connection.execute(insert(vector_state).from_select(["item_id", "space", "want", "have"], missing))
-        connection.execute(delete(vector_spaces).where(vector_spaces.c.space == SPACE))
-        connection.execute(insert(vector_spaces).values(space=SPACE, index_id=index.id))
+def backfill(connection: Connection, space: str, now: float | None = None) -> int:
+    """Ask for every item that may be recalled and that a space never heard of; return how many there were."""
+    added = connection.execute(_BACKFILL, {"this": space, "now": time.time() if now is None else now})
+    return int(added.rowcount)
 
 
-def catch_up(database: Database, index: VectorIndex) -> int:
-    """Bring the index to the wanted state and return how many items that took.
-
-    Raises:
-        IndexBusy: The database is served by another index folder now.
-    """
-    total = 0
-    while True:
-        with database.read() as connection:
-            if connection.scalar(_OWNER) != index.id:
-                raise IndexBusy(
-                    f"{database.where}: another process built an index of it in another folder, so this one is out of "
-                    "date; let one folder serve one database, and open the memory again"
-                )
-            rows = connection.execute(_PENDING).all()
-        if not rows:
-            return total
-        points: list[Point] = []
-        gone: list[str] = []
-        for item, want, title, said, scope_id in rows:
-            if want > 0 and said is not None:
-                points.append(Point(item, want, scope_id, document_vector(indexed_text(title, said))))
-            else:
-                gone.append(item)
-        index.upsert(points)
-        index.delete(gone)
-        index.flush()
-        done = [{"item": row.item_id, "done": row.want} for row in rows]
-        with database.write() as connection:
-            connection.execute(_ACKNOWLEDGE, done)
-            removed = [each for each in done if each["done"] < 0]
-            if removed:
-                connection.execute(_FORGET, removed)
-        total += len(rows)
+def reset(connection: Connection, space: str) -> None:
+    """Start a space anew: its index holds nothing."""
+    connection.execute(_DROP_TOMBSTONES, {"this": space})
+    connection.execute(_NOTHING_HELD, {"this": space})
+    backfill(connection, space)

@@ -1,0 +1,75 @@
+"""Places between two writes where a test may have the process killed, as a power cut or `kill -9` would.
+
+Off, and free, unless the environment variable AGENTKIT_FAILPOINT names one: `worker.flushed:3` kills at its third pass.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from difflib import get_close_matches
+from threading import Lock
+
+__all__ = ["FAILPOINTS", "VARIABLE", "Failpoint", "armed", "failpoint"]
+
+VARIABLE = "AGENTKIT_FAILPOINT"
+
+FAILPOINTS: Mapping[str, str] = {
+    "edge.unnamed": "a new shard is made, its name is not",
+    "edge.between": "points of one version are written, those of the next are not",
+    "index.cleared": "an index that spoke of something else is empty, SQL does not know",
+    "index.attached": "SQL speaks of this index",
+    "items.removed": "old chunks of a document are removed, not committed",
+    "items.enqueued": "chunks and their outbox rows are written, not committed",
+    "items.committed": "a document is stored",
+    "messages.written": "messages are written, not committed",
+    "messages.committed": "messages are stored",
+    "repair.queued": "what is missing or left over is in the outbox, the index is as it was",
+    "worker.leased": "a worker has taken rows",
+    "worker.embedded": "the vectors are computed",
+    "worker.upserted": "points are written, not flushed",
+    "worker.deleted": "points are removed, not flushed",
+    "worker.flushed": "the index is durable, SQL does not know",
+    "worker.unacknowledged": "rows are acknowledged, not committed",
+    "worker.acknowledged": "rows are acknowledged",
+}
+"""Every failpoint, and what has happened when it is passed."""
+
+
+class Failpoint:
+    """One armed failpoint.
+
+    Args:
+        spec: Its name and, after a colon, at which pass to kill; the first, when it does not say.
+
+    Raises:
+        ValueError: There is no such failpoint, or the number is none.
+    """
+
+    def __init__(self, spec: str) -> None:
+        self.name, _, count = spec.partition(":")
+        if self.name not in FAILPOINTS:
+            near = get_close_matches(self.name, FAILPOINTS, 3) or sorted(FAILPOINTS)
+            raise ValueError(f"{VARIABLE}={spec}: there is no failpoint {self.name!r}; there is {', '.join(near)}")
+        if count and not (count.isascii() and count.isdigit() and int(count)):
+            raise ValueError(f"{VARIABLE}={spec}: expected NAME or NAME:COUNT, the count being 1 or more")
+        self._left = int(count or 1)
+        self._lock = Lock()
+
+    def passed(self, name: str) -> None:
+        """Kill this process if it is the time and place."""
+        if name == self.name:
+            with self._lock:
+                self._left -= 1
+                if not self._left:
+                    os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
+armed: Failpoint | None = Failpoint(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None
+
+
+def failpoint(name: str) -> None:
+    """Say that the program is at the failpoint `name`."""
+    if armed is not None:
+        armed.passed(name)

@@ -1,0 +1,174 @@
+"""`Indexes`: the indexes of one database, each opened when it is first needed and made to agree with SQL."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import RLock
+
+from sqlalchemy import bindparam, func, select, update
+
+from agentkit_memory.errors import IndexBroken, StoreClosed
+from agentkit_memory.failpoints import failpoint
+from agentkit_memory.index.base import IndexOpener, VectorIndex
+from agentkit_memory.index.outbox import hold_spaces, reset
+from agentkit_memory.index.spaces import Embed, Space, active_space, claim_space, find_space
+from agentkit_memory.index.verify import Repair, Verification, repair, verify
+from agentkit_memory.index.worker import Worker
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.tables import vector_state
+
+__all__ = ["Indexes"]
+
+_state = vector_state.c
+_this_space = _state.space == bindparam("this")
+_COUNTS = select(func.count().filter(_state.have > 0), func.count().filter(_state.want != _state.have)).where(
+    _this_space
+)
+_FREE_LEASES = (
+    update(vector_state).where(_this_space, _state.leased_by.is_not(None)).values(leased_by=None, leased_until=None)
+)
+
+
+class Indexes:
+    """Opens, fills, checks and closes the indexes of the spaces of a database. Threads may share it.
+
+    Args:
+        database: What the indexes are of.
+        opener: Opens the index of a space.
+        embed: Turns texts into dense vectors; given the name of a space's model, it returns None if it has no such.
+        clock: Tells the time, in seconds.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        opener: IndexOpener,
+        *,
+        embed: Callable[[str], Embed | None] = lambda model: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.database = database
+        self._opener = opener
+        self._embed = embed
+        self._clock = clock
+        self._lock = RLock()
+        self._open: dict[str, tuple[Space, VectorIndex, Worker]] = {}
+        self._closed = False
+
+    def active(self) -> Space:
+        """Return the space that is read."""
+        with self.database.read() as connection:
+            return active_space(connection)
+
+    def get(self, space: Space | None = None) -> VectorIndex:
+        """Return the index of a space (the one that is read), open and speaking of this database.
+
+        Raises:
+            IndexBusy: Another process owns it.
+            IndexBroken: It cannot be opened, or holds the points of another database.
+        """
+        return self._get(space)[1]
+
+    def worker(self, space: Space | None = None, *, lease: float = 60.0, batch: int = 512) -> Worker:
+        """Return another worker for the outbox of a space (the one that is read), to run in a thread of its own."""
+        found, index, _ = self._get(space)
+        embed = self._embed(found.model) if found.model else None
+        return Worker(self.database, index, found.name, embed=embed, batch=batch, lease=lease, clock=self._clock)
+
+    def catch_up(self, space: Space | None = None, *, patience: float = 5.0) -> VectorIndex:
+        """Return the index after bringing it to the wanted state.
+
+        What other workers hold is waited for up to `patience` seconds; what failed and is to be tried later is not.
+        """
+        with self._lock:
+            _, index, worker = self._get(space)
+            deadline = time.monotonic() + patience
+            while True:
+                while worker.run_once():
+                    pass
+                if not worker.others or time.monotonic() >= deadline:
+                    return index
+                time.sleep(0.005)
+
+    def verify(self, space: Space | None = None) -> Verification:
+        """Compare the index of a space with SQL."""
+        found, index, _ = self._get(space)
+        return verify(self.database, index, found.name, self._clock())
+
+    def repair(self, space: Space | None = None) -> Repair:
+        """Mend what `verify` finds, and return what it found before and after."""
+        with self._lock:
+            found, index, _ = self._get(space)
+            before = repair(self.database, index, found.name, self._clock())
+            self.catch_up(found)
+            return Repair(before, verify(self.database, index, found.name, self._clock()))
+
+    def forget(self, space: Space) -> None:
+        """Empty the index of a space that is no longer written, and close it."""
+        with self._lock:
+            self.get(space).clear()
+            _, index, _ = self._open.pop(space.name)
+            index.close()
+
+    def close(self) -> None:
+        """Close every index. Closing twice is fine."""
+        with self._lock:
+            self._closed = True
+            while self._open:
+                _, (_, index, _) = self._open.popitem()
+                index.close()
+
+    def _get(self, space: Space | None) -> tuple[Space, VectorIndex, Worker]:
+        with self._lock:
+            if self._closed:
+                raise StoreClosed(f"{self.database.where}: this memory was closed; open it again")
+            if space is None:
+                space = self.active()
+            found = self._open.get(space.name)
+            if found is None:
+                index = self._opener(space.name, space.dimensions)
+                try:
+                    found = self._attach(space, index)
+                except BaseException:
+                    index.close()
+                    raise
+                self._open[space.name] = found
+            return found
+
+    def _attach(self, space: Space, index: VectorIndex) -> tuple[Space, VectorIndex, Worker]:
+        """Make the outbox speak of this index; if it spoke of another, all is indexed anew."""
+        points = index.count()
+        with self.database.write() as connection:
+            hold_spaces(connection, change=True)
+            known = find_space(connection, space.name)
+            ours = known is not None and known.index_id == index.id
+            if ours:
+                if not index.shared:
+                    connection.execute(_FREE_LEASES, {"this": space.name})  # whoever held them is dead
+            else:
+                if points and index.shared:
+                    raise IndexBroken(
+                        f"{self.database.where}: the index of space {space.name!r} on the server holds {points} points "
+                        "of another database; name another collection, or delete that one"
+                    )
+                if points:
+                    index.clear()
+                failpoint("index.cleared")
+                claim_space(connection, known or space, index.id)
+                reset(connection, space.name)
+        failpoint("index.attached")
+        embed = self._embed(space.model) if space.model else None
+        found = space, index, Worker(self.database, index, space.name, embed=embed, clock=self._clock)
+        if ours and not index.shared:
+            self._check(*found)
+        return found
+
+    def _check(self, space: Space, index: VectorIndex, worker: Worker) -> None:
+        """Mend an index that lost points, or has some left over: a damaged folder, or one from a backup."""
+        while not space.dimensions and worker.run_once():
+            pass  # a model may be slow: what waits for it leaves the counts less certain
+        with self.database.read() as connection:
+            held, waiting = connection.execute(_COUNTS, {"this": space.name}).one()
+        if abs(index.count() - held) > waiting:
+            repair(self.database, index, space.name, self._clock())

@@ -1,0 +1,57 @@
+"""What opens the index of a space: Qdrant Edge in a folder, or a Qdrant server. Their packages are imported then."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import quote
+
+from agentkit_memory.index.base import IndexOpener, VectorIndex
+
+__all__ = ["edge_indexes", "index_opener", "qdrant_indexes"]
+
+
+def index_opener(index: str | os.PathLike[str] | IndexOpener) -> IndexOpener:
+    """Return what opens the indexes in a folder, on a server if it is an address, or `index` itself."""
+    if isinstance(index, str) and index.startswith(("http://", "https://")):
+        return qdrant_indexes(index)
+    if isinstance(index, str | os.PathLike):
+        return edge_indexes(index)
+    return index
+
+
+def edge_indexes(folder: str | os.PathLike[str]) -> IndexOpener:
+    """Keep every space in a folder of its own below `folder`, in this process (Qdrant Edge).
+
+    What it returns raises StoreUnavailable where the extra `vector` is not installed.
+    """
+    place = Path(folder).expanduser()
+
+    def open_edge(space: str, dimensions: int) -> VectorIndex:
+        from agentkit_memory.index.edge import EdgeIndex
+
+        return EdgeIndex(place / quote(space, safe="+ "), dimensions)
+
+    return open_edge
+
+
+def qdrant_indexes(
+    location: str, *, collection: str = "agentkit", api_key: str | None = None, timeout: float = 5.0
+) -> IndexOpener:
+    """Keep every space in a collection of its own on a Qdrant server, which any number of processes may share.
+
+    What it returns raises StoreUnavailable where the extra `vector` is not installed.
+
+    Args:
+        location: Address of the server. `:memory:` or a path opens the client's local mode, which is for tests.
+        collection: Start of the names of the collections. Two databases on one server need two.
+        api_key: Sent with every request.
+        timeout: Seconds a request may take.
+    """
+
+    def open_qdrant(space: str, dimensions: int) -> VectorIndex:
+        from agentkit_memory.index.qdrant import QdrantIndex, connect
+
+        return QdrantIndex(connect(location, api_key, timeout), f"{collection}-{quote(space, safe='')}", dimensions)
+
+    return open_qdrant

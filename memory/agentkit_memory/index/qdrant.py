@@ -1,0 +1,257 @@
+"""A Qdrant server as the index: many processes write and read it. The only file that knows its client."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from threading import RLock
+from typing import TYPE_CHECKING, cast
+
+from agentkit_memory.errors import IndexBroken, IndexBusy, IndexUnavailable, StoreClosed, StoreUnavailable
+from agentkit_memory.index.base import Hit, Point, SparseVector
+
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient, models
+    from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
+else:
+    try:
+        from qdrant_client import QdrantClient, models
+        from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
+    except ImportError as missing:
+        raise StoreUnavailable("a Qdrant server needs its client: install the extra `vector`") from missing
+
+__all__ = ["QdrantIndex", "connect"]
+
+_SPARSE = "bm25"
+_DENSE = "dense"
+_SCOPE = "scope"
+_VERSION = "version"
+_NAME = "agentkit_index"
+_PAGE = 1000
+_WRITTEN_AT_ONCE = 128  # points: a request must stay below what a server accepts
+_OLDEST = (1, 19)
+"""The first server that weighs terms over the scope that is read. Older ones would show other scopes in the scores."""
+
+
+def connect(location: str, api_key: str | None = None, timeout: float = 5.0) -> QdrantClient:
+    """Return a client of the server at an address, or of local mode in a folder or `:memory:`.
+
+    Raises:
+        IndexBusy: Another process uses the folder.
+        IndexBroken: The folder cannot be used.
+    """
+    if location.startswith(("http://", "https://")):
+        return QdrantClient(
+            url=location, api_key=api_key, timeout=max(1, math.ceil(timeout)), check_compatibility=False
+        )
+    if location == ":memory:":
+        return QdrantClient(location)
+    try:
+        return QdrantClient(path=location, force_disable_check_same_thread=True)
+    except RuntimeError as error:
+        raise IndexBusy(f"{location}: {error}") from error
+    except (OSError, ValueError) as error:
+        raise IndexBroken(f"{location}: the folder cannot be used as an index ({error})") from error
+
+
+class QdrantIndex:
+    """One collection: BM25 vectors and, with `dimensions`, dense ones beside them.
+
+    The collection is made if there is none. One shard, so that term weights are of the whole scope.
+
+    Args:
+        client: How the server is reached; this index closes it.
+        collection: Name of the collection.
+        dimensions: Length of the dense vectors; 0 for none.
+        shared: Whether other processes use the collection too; local mode has none.
+
+    Raises:
+        IndexUnavailable: The server is away, slow or failing.
+        IndexBroken: It is too old, or the collection is not one of ours.
+    """
+
+    def __init__(
+        self, client: QdrantClient, collection: str, dimensions: int = 0, *, shared: bool | None = None
+    ) -> None:
+        is_local = type(client._client).__name__ == "QdrantLocal"
+        self.collection = collection
+        self.dimensions = dimensions
+        self.shared = not is_local if shared is None else shared
+        self._mutex = RLock() if is_local else nullcontext()  # local mode knows no threads
+        self._client: QdrantClient | None = client
+        try:
+            with self._using() as server:
+                self._check_version(server.info().version)
+                self.id = self._ensure(server)
+        except BaseException:
+            self.close()
+            raise
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        by_version: dict[int, list[models.PointStruct]] = {}
+        for point in points:
+            vectors: dict[str, models.Vector] = {
+                _SPARSE: models.SparseVector(indices=point.sparse.indices, values=point.sparse.values)
+            }
+            if point.dense is not None:
+                vectors[_DENSE] = _floats(point.dense)
+            payload = {_SCOPE: point.scope_id, _VERSION: point.version}
+            made = models.PointStruct(id=point.id, vector=cast("models.VectorStruct", vectors), payload=payload)
+            by_version.setdefault(point.version, []).append(made)
+        for version, some in by_version.items():
+            no_newer = models.Filter(must=[models.FieldCondition(key=_VERSION, range=models.Range(lte=version))])
+            for start in range(0, len(some), _WRITTEN_AT_ONCE):
+                batch = some[start : start + _WRITTEN_AT_ONCE]
+                with self._using() as server:
+                    server.upsert(self.collection, batch, wait=True, update_filter=no_newer)
+
+    def delete(self, ids: Sequence[str]) -> None:
+        if ids:
+            with self._using() as server:
+                server.delete(self.collection, models.PointIdsList(points=list(ids)), wait=True)
+
+    def query_sparse(self, vector: SparseVector, scope_ids: Sequence[int], limit: int) -> list[Hit]:
+        if not vector.indices or not scope_ids:
+            return []
+        scopes = _within(scope_ids)
+        wanted = models.SparseVector(indices=vector.indices, values=vector.values)
+        # Other scopes cannot show in the scores: terms are weighed over these scopes only.
+        params = models.SearchParams(idf=models.IdfCorpusParams(corpus=scopes))
+        return self._query(wanted, _SPARSE, scopes, params, limit)
+
+    def query_dense(self, vector: Sequence[float], scope_ids: Sequence[int], limit: int) -> list[Hit]:
+        if not self.dimensions or not scope_ids:
+            return []
+        return self._query(_floats(vector), _DENSE, _within(scope_ids), None, limit)
+
+    def versions(self) -> Iterator[tuple[str, int]]:
+        offset: str | int | uuid.UUID | None = None
+        while True:
+            with self._using() as server:
+                records, following = server.scroll(
+                    self.collection, limit=_PAGE, offset=offset, with_payload=[_VERSION], with_vectors=False
+                )
+            for record in records:
+                yield str(record.id), int((record.payload or {}).get(_VERSION, 0))
+            if following is None:
+                return
+            offset = str(following)
+
+    def count(self, scope_ids: Sequence[int] | None = None) -> int:
+        within = None if scope_ids is None else _within(scope_ids)
+        with self._using() as server:
+            return server.count(self.collection, count_filter=within, exact=True).count
+
+    def flush(self) -> None:
+        """Nothing: a write that was answered is in the server's log."""
+
+    def clear(self) -> None:
+        with self._using() as server:
+            server.delete_collection(self.collection)
+            self.id = self._ensure(server)
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _query(
+        self,
+        vector: models.SparseVector | list[float],
+        using: str,
+        scopes: models.Filter,
+        params: models.SearchParams | None,
+        limit: int,
+    ) -> list[Hit]:
+        with self._using() as server:
+            answer = server.query_points(
+                self.collection,
+                query=vector,
+                using=using,
+                query_filter=scopes,
+                search_params=params,
+                limit=limit,
+                with_payload=False,
+            )
+        return [Hit(str(each.id), each.score) for each in answer.points]
+
+    def _check_version(self, version: str) -> None:
+        numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+        if numbers < _OLDEST:
+            raise IndexBroken(
+                f"the Qdrant server is version {version}; {'.'.join(map(str, _OLDEST))} is the first that weighs words "
+                "over the scope that is read, so that no other scope shows in the scores: upgrade it"
+            )
+
+    def _ensure(self, server: QdrantClient) -> str:
+        """Make the collection if there is none, and return the name of what it holds."""
+        if not server.collection_exists(self.collection):
+            try:
+                server.create_collection(
+                    self.collection,
+                    vectors_config={_DENSE: models.VectorParams(size=self.dimensions, distance=models.Distance.COSINE)}
+                    if self.dimensions
+                    else {},
+                    sparse_vectors_config={_SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+                    shard_number=1,
+                    metadata={_NAME: str(uuid.uuid4())},
+                )
+            except (UnexpectedResponse, ValueError):
+                if not server.collection_exists(self.collection):  # otherwise another process was first
+                    raise
+        found = server.get_collection(self.collection)
+        name = (found.config.metadata or {}).get(_NAME)
+        dense = found.config.params.vectors
+        size = dense[_DENSE].size if isinstance(dense, dict) and _DENSE in dense else 0
+        if not isinstance(name, str) or size != self.dimensions:
+            what = "is not an index of agentkit" if not isinstance(name, str) else f"has {size} dimensions"
+            raise IndexBroken(
+                f"collection {self.collection!r} {what}; expected one that agentkit made, of {self.dimensions} "
+                "dimensions: name another collection, or delete it"
+            )
+        if self.shared:
+            for field in (_SCOPE, _VERSION):
+                if field not in (found.payload_schema or {}):
+                    server.create_payload_index(self.collection, field, models.PayloadSchemaType.INTEGER)
+        return name
+
+    @contextmanager
+    def _using(self) -> Iterator[QdrantClient]:
+        """Lend the client, and turn what it raises into an error of ours."""
+        client = self._client
+        if client is None:
+            raise StoreClosed(f"collection {self.collection!r}: this index was closed; open the memory again")
+        try:
+            with self._mutex:
+                yield client
+        except ResponseHandlingException as error:
+            raise self._away(f"{type(error.source).__name__}: {error.source}") from error
+        except UnexpectedResponse as error:
+            status = error.status_code or 0
+            if status >= 500 or status in (408, 429):
+                raise self._away(f"it answered {status} {error.reason_phrase}") from error
+            raise self._broken(f"it answered {status}: {error.content[:200].decode('utf-8', 'replace')}") from error
+        except (ApiException, ValueError, KeyError) as error:
+            raise self._broken(f"{type(error).__name__}: {error}") from error
+
+    def _away(self, said: str) -> IndexUnavailable:
+        return IndexUnavailable(
+            f"collection {self.collection!r}: the Qdrant server is away, slow or failing ({said}); what is stored is "
+            "intact, what is written is queued in the database: try again when it is back"
+        )
+
+    def _broken(self, said: str) -> IndexBroken:
+        return IndexBroken(
+            f"collection {self.collection!r}: the Qdrant server refused ({said}); what is stored is intact: if the "
+            "collection is gone or damaged, delete it and open the memory again, then it is built from the database"
+        )
+
+
+def _floats(vector: Sequence[float]) -> list[float]:
+    return [float(value) for value in vector]
+
+
+def _within(scope_ids: Sequence[int]) -> models.Filter:
+    return models.Filter(must=[models.FieldCondition(key=_SCOPE, match=models.MatchAny(any=list(scope_ids)))])

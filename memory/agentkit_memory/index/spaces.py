@@ -1,0 +1,62 @@
+"""A space is one way to index what SQL holds: BM25 alone, or BM25 and one dense model. One of them is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from agentkit_memory.index.bm25 import SPACE
+from agentkit_memory.store.tables import vector_spaces
+
+__all__ = ["Embed", "Space", "active_space", "claim_space", "find_space"]
+
+Embed: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
+"""Turns texts into dense vectors, one each, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A row of `vector_spaces`."""
+
+    name: str
+    index_id: str = ""
+    """Which index the outbox speaks of; empty while there is none."""
+    model: str = ""
+    dimensions: int = 0
+    """Length of the dense vectors; 0 where the space has none."""
+    state: str = "active"
+    """`active`: it is read; `building`: it is written too; `retired`: neither."""
+
+
+_ROW = select(
+    vector_spaces.c.space,
+    vector_spaces.c.index_id,
+    vector_spaces.c.model,
+    vector_spaces.c.dimensions,
+    vector_spaces.c.state,
+)
+_FIND = _ROW.where(vector_spaces.c.space == bindparam("name"))
+_ACTIVE = _ROW.where(vector_spaces.c.state == "active")
+
+
+def find_space(connection: Connection, name: str) -> Space | None:
+    """Return the space of that name, if it was ever indexed."""
+    row = connection.execute(_FIND, {"name": name}).first()
+    return None if row is None else Space(*row)
+
+
+def active_space(connection: Connection) -> Space:
+    """Return the space that is read: BM25 alone in a store that was never indexed."""
+    row = connection.execute(_ACTIVE).first()
+    return Space(SPACE) if row is None else Space(*row)
+
+
+def claim_space(connection: Connection, space: Space, index_id: str) -> None:
+    """Write down that the outbox speaks of this index of the space from now on."""
+    known = update(vector_spaces).where(vector_spaces.c.space == space.name).values(index_id=index_id)
+    if not connection.execute(known).rowcount:
+        row = {"space": space.name, "index_id": index_id, "model": space.model}
+        connection.execute(insert(vector_spaces).values(**row, dimensions=space.dimensions, state=space.state))
