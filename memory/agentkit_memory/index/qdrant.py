@@ -140,6 +140,8 @@ class QdrantIndex:
             offset = str(following)
 
     def count(self, scope_ids: Sequence[int] | None = None) -> int:
+        if scope_ids is not None and not scope_ids:
+            return 0
         within = None if scope_ids is None else _within(scope_ids)
         with self._using() as server:
             return server.count(self.collection, count_filter=within, exact=True).count
@@ -250,7 +252,8 @@ class QdrantIndex:
 
 
 def _floats(vector: Sequence[float]) -> list[float]:
-    return [float(value) for value in vector]
+    as_list = getattr(vector, "tolist", None)
+    return list(vector) if as_list is None else cast("list[float]", as_list())
 
 
 def _within(scope_ids: Sequence[int]) -> models.Filter:
