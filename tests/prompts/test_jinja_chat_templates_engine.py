@@ -59,6 +59,14 @@ SOURCES = """
 {% filter upper %}a{{ 1 }}{% endfilter %}{% raw %}{{ x }}{% endraw %}{# gone #}
 {% block a %}one{{ messages[0].n }}{% endblock %}{{ self.a() }}
 {% autoescape true %}{{ '<' }}{{ '<' ~ '>' }}{{ '<' + messages[0].content }}{{ [1] }}{% endautoescape %}
+{% autoescape true %}{{ '<' ~ messages[0].content ~ (messages[0].content | safe) }}{{ messages[0].content | trim }}{% set x %}<{% endset %}{{ x }}{% endautoescape %}
+{% autoescape messages[0].n %}{{ '<' ~ messages[0].content }}{{ '<' + messages[0].content }}{% endautoescape %}
+{% for x in [1, 2] %}{% block b scoped %}{{ x }}{{ loop.index }}{% endblock %}{% endfor %}
+{% for m in messages %}{{ [m.role] | map('upper') | list }}{{ m.role in (messages | map(attribute='role')) }}{% endfor %}
+{{ missing() }}
+{{ missing.x() }}
+{{ none() }}
+{{ 'a' is test('x') }}{{ 'abc' is filter }}{{ 'x' is undefined }}{{ missing is undefined }}{{ 'é' is lower }}
 {% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.current }}{{ c.next() }}{{ c.reset() }}{% set j = joiner('-') %}{{ j() }}{{ j() }}
 {{ 1 < 2 < 3 }}{{ 1 == 1.0 }}{{ 'a' in 'abc' }}{{ 'a' not in ['b'] }}{{ [1] == [1] }}{{ {'a': [1]} != {'a': [2]} }}{{ 'x' in {'x': 1} }}{{ 1 in {'a': 1}.values() }}{{ 'a' in ['a'] | map('upper') }}
 {{ 'a' if missing else 'b' }}{{ 'a' if false }}{{ not 1 }}{{ 1 and 0 or 3 }}{{ none is none }}{{ true is boolean }}

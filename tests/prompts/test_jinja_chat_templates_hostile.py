@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import datetime
 
 import pytest
 
@@ -22,6 +23,11 @@ BOMBS = r"""
 {% set ns=namespace(x='a'*1000) %}{% for a in range(60) %}{% set ns.x = 'b' + ns.x + ns.x+ns.x+ns.x+ns.x+ns.x+ns.x %}{% endfor %}{{ ns.x }}
 {{ 'a' * 10**10 }}
 {{ 10**10 * 'a' }}
+{{ (2**8000 + 1) * (2**8000) }}
+{% set ns = namespace(x=2**8190) %}{% for i in range(9) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}
+{{ ['a' * 5000000, 'b' * 5000000] }}
+{{ 2 ** 'a' }}
+{{ 'a'.maketrans({}) }}
 {{ ([1] * 10**9)|length }}
 {% set ns=namespace(x=3) %}{% for a in range(100) %}{% set ns.x = ns.x*ns.x %}{% endfor %}{{ ns.x }}
 {{ '%1000000000d' % 1 }}
@@ -197,6 +203,12 @@ def test_what_nobody_bounded_is_not_called_and_the_error_says_how_to_trust() -> 
     with pytest.raises(ChatTemplateError, match=r"int\.to_bytes\(\).*limits=None for a template that you trust"):
         JinjaChatTemplate("{{ (1).to_bytes(3, 'big') }}", lossy=True).render(HI)
     assert JinjaChatTemplate("{{ (1).to_bytes(3, 'big') }}", lossy=True, limits=None).render(HI) == r"b'\x00\x00\x01'"
+
+
+def test_a_date_of_a_thousand_characters_is_refused() -> None:
+    template = JinjaChatTemplate("{{ strftime_now('%Y' * 600) }}", now=datetime(2031, 3, 2), lossy=True)
+    with pytest.raises(ChatTemplateError, match="longer than 1,000"):
+        template.render(HI)
 
 
 def test_limits_are_the_caller_s_to_set() -> None:

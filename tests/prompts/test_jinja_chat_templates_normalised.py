@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from agentkit.prompts import ChatTemplateError, Finding, Image, JinjaChatTemplate, Message, Text, ToolSpec
+from agentkit.prompts import ChatTemplateError, File, Finding, Image, JinjaChatTemplate, Message, Text, ToolSpec
 
 TEXTS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls or [] %}[{{ c.id }} {{ c.type }} {{ c.function.name }} {{ c.function.arguments }}]{% endfor %}{% endfor %}"
 PARTS = "{% for m in messages %}<{{ m.role }}>{% for p in m.content %}{% if p.type == 'text' %}{{ p.text }}{% else %}({{ p.type }}){% endif %}{% endfor %}{% endfor %}"
@@ -26,7 +28,11 @@ def call(arguments: Any, **fields: Any) -> dict[str, Any]:
 
 
 def render(source: str, *messages: Any, **fields: Any) -> str:
-    return JinjaChatTemplate(source, **fields).render(list(messages))
+    """Render twice: what was learnt about the template the first time must change nothing."""
+    template = JinjaChatTemplate(source, **fields)
+    text = template.render(list(messages))
+    assert template.render(list(messages)) == text
+    return text
 
 
 def test_null_content_is_no_text_and_other_null_fields_are_gone() -> None:
@@ -172,6 +178,8 @@ FLOW = (
     "source",
     [
         FLOW,
+        FLOW.replace("{% for message in messages %}", "{% for x in [1] %}{% for message in messages %}")
+        + "{% endfor %}",
         "{% for message in messages %}{% if message.role == 'user' %}{% else %}{{ message.content }}{% endif %}{% endfor %}",
         "{% for message in messages %}{% if loop.index > 1 %}{% break %}{% endif %}{{ 'x' }}{% endfor %}",
         "{% for message in messages if message.role == 'system' %}{{ message.content }}{% endfor %}",
@@ -183,8 +191,65 @@ FLOW = (
 )
 def test_a_loop_over_the_messages_that_can_pass_one_over_is_found_out(source: str) -> None:
     template = JinjaChatTemplate(source)
-    with pytest.raises(ChatTemplateError, match=r"messages\[0\]: what the user says"):
-        template.render([{"role": "user", "content": "Unheard"}])
+    for _ in range(2):
+        with pytest.raises(ChatTemplateError, match=r"messages\[0\]: what the user says"):
+            template.render([{"role": "user", "content": "Unheard"}])
+
+
+WALK = "{% for m in messages %}{% set said = m.content %}{{ '#' * loop.index }}{{ said }}{% endfor %}"
+
+
+def test_a_conversation_is_whole_wherever_its_messages_stand() -> None:
+    talk = [{"role": role, "content": f"{role} {number}"} for number in range(4) for role in ("user", "assistant")]
+    assert render(WALK, *talk).startswith("#user 0##assistant 0###user 1")
+    dropping = WALK.replace("{{ said }}", "{{ said if loop.index != 5 }}")
+    template = JinjaChatTemplate(dropping)
+    for _ in range(2):
+        with pytest.raises(ChatTemplateError, match=r"messages\[4\]: what the user says"):
+            template.render(talk)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for m in messages %}{{ m.role ~ ': ' ~ (m.content | trim) }} {% endfor %}",
+        "{% for m in messages %}{{ m.content }}{% endfor %}{{ messages | length }}",
+        "{% for m in messages %}{% if m['role'] == 'user' %}{{ m['content'] }}{% elif m['role'] == 'user' %}{% else %}{{ m['content'] }}{% endif %}{% endfor %}",
+        "{% for m in messages %}{% if m.role == 'user' or loop.last %}{{ m.content }}{% elif m.role == 'assistant' %}{% if m.role == 'assistant' %}{{ m.content }}{% endif %}{% endif %}{% endfor %}",
+        "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% elif m.role == 'assistant' %}{{ 'x' }}{{ m.content }}{% else %}{% if m.role == 'system' %}{{ m.content }}{% endif %}{% endif %}{% endfor %}",
+    ],
+)
+def test_a_loop_that_says_every_message_says_it_for_every_role(source: str) -> None:
+    text = render(source, USER, {"role": "assistant", "content": "Yes"}, {"role": "user", "content": "Bye"})
+    assert [word in text for word in ("Hi", "Yes", "Bye")] == [True] * 3
+
+
+class Said(BaseModel):
+    role: str
+    content: str
+
+
+@dataclass
+class Spoken:
+    role: str
+    content: str
+
+
+def test_messages_of_other_libraries_are_read_field_by_field() -> None:
+    named = Message("user", "Hi", name="ann")
+    report = Message("user", (Text("see "), File(b"x")))
+    text = render(
+        TEXTS + "{{ messages[2].name }}", Said(role="user", content="A"), Spoken("assistant", "B"), named, report
+    )
+    assert text.startswith("<user>A<assistant>B<user>Hi<user>see [file")
+    assert text.endswith("ann")
+    strict = ToolSpec("look", strict=True)
+    assert (
+        JinjaChatTemplate("{{ tools[0].function.strict }}{{ messages[0].content }}", lossy=True).render(
+            [USER], [strict]
+        )
+        == "TrueHi"
+    )
 
 
 def codes(source: str) -> set[str]:

@@ -249,7 +249,7 @@ class JinjaChatTemplate:
     def _probe(self, source: str) -> Probe:
         if source not in self._probes:
             self._probes[source] = Probe(
-                lambda messages, tools, prompt: self._run(source, messages, tools, prompt, self._variables)
+                lambda messages, tools, prompt: self._run(source, messages, tools, prompt, self._variables), source
             )
         return self._probes[source]
 

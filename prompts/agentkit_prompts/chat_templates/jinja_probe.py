@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -27,6 +28,7 @@ TOOL: dict[str, Any] = {
 }
 """A tool that no template holds."""
 _ID = "000000000"
+_TEXT_OF_PART = re.compile(r"[.'\"]text\b")
 
 
 def CALL(arguments: Any) -> dict[str, Any]:  # noqa: N802 (a constant with a hole)
@@ -52,8 +54,9 @@ def said_by(role: str, content: Any) -> list[dict[str, Any]]:
 class Probe:
     """What a template does with small conversations; each is rendered once."""
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: Say, source: str) -> None:
         self._say = say
+        self._source = source
         self._known: dict[str, str | ChatTemplateError] = {}
         self._forms: dict[tuple[str, str], Form] = {}
         self._arguments: Form | None = None
@@ -87,11 +90,15 @@ class Probe:
             other: Form = "parts"
             if at_hand == "parts":
                 takes, takes_other, other = takes_other, takes, "text"
-            known = "any" if takes(role) or not takes_other(role) else other
+            known = "any" if takes(role) or not (takes_other(role) or self._wants_text(at_hand)) else other
             self._forms[role, at_hand] = known
             if at_hand == "text" and known == "any":
                 self.text_roles.add(role)
         return known
+
+    def _wants_text(self, at_hand: str) -> bool:
+        """Decide for a template that says no small conversation: one that never names `text` cannot take parts."""
+        return at_hand == "parts" and _TEXT_OF_PART.search(self._source) is None
 
     def _takes_text(self, role: str) -> bool:
         return self.holds(WORD, said_by(role, WORD)) or (
