@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
+from agentkit_memory.bridge import Threads
 from agentkit_memory.errors import IndexBusy, IndexUnavailable, ScopeError, StoreUnavailable
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.scope import Scope, check_name
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Memory"]
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 
 class _Store:
     """What the memories of one `open` share: the database, and its indexes once they are needed."""
@@ -31,7 +36,8 @@ class _Store:
         from agentkit_memory.index.indexes import Indexes
 
         self.database = database
-        self.indexes = Indexes(database, opener)
+        self.indexes = Indexes(database, opener, clock=database.clock)
+        self.threads = Threads()
 
     def index(self) -> VectorIndex:
         """Return the index that is read, loaded and speaking of this database.
@@ -46,6 +52,7 @@ class _Store:
         return self.indexes.catch_up()
 
     def close(self) -> None:
+        self.threads.close()
         try:
             self.indexes.close()
         finally:
@@ -62,7 +69,6 @@ class Memory:
         self._store = store
         self.scope = scope
         """Whose memory is read and written."""
-        self._scope_id: int | None = None
 
     @classmethod
     def open(
@@ -72,6 +78,7 @@ class Memory:
         scope: Scope | str = "local",
         index: str | os.PathLike[str] | IndexOpener | None = None,
         timeout: float = 5.0,
+        clock: Callable[[], float] = time.time,
     ) -> Memory:
         """Open the memory in a folder, making it if there is none, or in a PostgreSQL database.
 
@@ -82,6 +89,7 @@ class Memory:
                 (`http://...`), which many processes may share; or what opens an index of your own. Required with a
                 URL as `target`.
             timeout: Seconds to wait for a lock of another process.
+            clock: Says what time it is, in seconds since 1970. Nothing is ordered by it.
 
         Raises:
             StoreError: The store is locked, read-only, corrupt, newer than this code, or cannot be reached.
@@ -100,7 +108,7 @@ class Memory:
             home = Path(target).expanduser()
             place = home / "memory.db"
             index = home / "index" if index is None else index
-        return cls(_Store(Database.open(place, timeout=timeout), index_opener(index)), scope)
+        return cls(_Store(Database.open(place, timeout=timeout, clock=clock), index_opener(index)), scope)
 
     def within(self, scope: Scope | str) -> Memory:
         """Return the same store, seen from another scope. Closing either closes both."""
@@ -127,11 +135,11 @@ class Memory:
         """
         from agentkit_memory.index.outbox import pending
         from agentkit_memory.ingest.pipeline import ingest_files
-        from agentkit_memory.store.items import ItemStore
+        from agentkit_memory.store.documents import DocumentStore
 
         self._index_if_free()  # first of all: without the extra it needs, nothing is half done
         given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        store = ItemStore(self._store.database, self._own_scope(), self.scope.key)
+        store = DocumentStore(self._store.database, self._own_scope(), self.scope.key)
         report = ingest_files(store, given, on_progress, self._index_if_free)
         self._index_if_free()
         return report.with_pending(pending(self._store.database))
@@ -153,19 +161,60 @@ class Memory:
         check_query(query, limit)
         return recall_documents(self._store.database, self._store.catch_up(), self.scope, query, limit)
 
-    def session(self, session_id: str) -> Session:
-        """Open a conversation of this scope, making it if there is none.
+    def session(
+        self, session_id: str, *, branch: str = "main", expires_at: float | None = None, load: bool = True
+    ) -> Session:
+        """Open a conversation of this scope, making it if there is none. One that has expired begins anew.
+
+        Args:
+            session_id: Its name.
+            branch: Which fork of it to open.
+            expires_at: When it is over, in seconds since 1970: nothing of it is recalled from then on, and `expire`
+                deletes it. `math.inf` for never. What was said before holds, when this does not say.
+            load: Whether to read the messages now. Reading pages of a long conversation does not need it.
 
         Raises:
-            ScopeError: The id is empty, too long or holds NUL.
+            ScopeError: The id is empty, too long or holds NUL, or the time is none.
+            NotFound: There is no such branch.
             StoreError: The database cannot be read or written.
         """
-        from agentkit_memory.store.conversations import Branch
+        from agentkit_memory.store.removal import open_branch
 
         check_name("session id", session_id)
         if not session_id:
             raise ScopeError("a session id cannot be empty: name the conversation")
-        return Session(Branch(self._store.database, self._own_scope(), session_id))
+        return Session(open_branch(self._store.database, self._own_scope(), session_id, branch, expires_at), load=load)
+
+    def delete_session(self, session_id: str) -> bool:
+        """Delete a conversation of this scope, its forks and everything made of it; say whether there was one."""
+        from agentkit_memory.store.removal import delete_named
+
+        found = delete_named(self._store.database, self._own_scope(), session_id)
+        self._index_if_free()
+        return found
+
+    def expire(self, now: float | None = None) -> dict[str, int]:
+        """Delete the conversations of all scopes that have expired, and what was made of them.
+
+        Args:
+            now: What time it is, in seconds since 1970, where that is not what the clock says.
+
+        Returns:
+            How many rows went, per table.
+        """
+        from agentkit_memory.store.removal import expire
+
+        removed = expire(self._store.database, self._store.database.clock() if now is None else now)
+        self._index_if_free()
+        return removed
+
+    async def run(self, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function of this memory, or of a session of it, from async code: `await memory.run(memory.recall, q)`.
+
+        It is called in a thread of the store's own, so that the event loop does not wait for it. If the caller is
+        cancelled, what has begun is waited for.
+        """
+        return await self._store.threads.run(act, *args, **kwargs)
 
     def verify(self) -> Verification:
         """Compare the index with SQL, point by point, for all scopes, changing nothing.
@@ -196,11 +245,9 @@ class Memory:
         self._store.close()
 
     def _own_scope(self) -> int:
-        if self._scope_id is None:
-            from agentkit_memory.store.scopes import scope_id
+        from agentkit_memory.store.scopes import scope_id
 
-            self._scope_id = scope_id(self._store.database, self.scope)
-        return self._scope_id
+        return scope_id(self._store.database, self.scope)  # looked up each time: somebody may have erased it
 
     def _index_if_free(self) -> None:
         with suppress(IndexBusy, IndexUnavailable):  # its owner will do it, or the next who finds the server back

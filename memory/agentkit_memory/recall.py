@@ -7,7 +7,7 @@ from agentkit_memory.index.base import VectorIndex
 from agentkit_memory.index.bm25 import query_vector
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.items import ItemStore, StoredItem
+from agentkit_memory.store.items import StoredItem, read_items
 from agentkit_memory.store.scopes import readable_ids
 from agentkit_prompts.context import Document
 
@@ -44,7 +44,7 @@ def recall_documents(
         if not hits:
             return ()
         scores = {hit.id: hit.score for hit in hits}
-        found = ItemStore.read(connection, list(scores), scope_ids)
+        found = read_items(connection, list(scores), scope_ids, database.clock())
     found.sort(key=lambda item: (-scores[item.id], item.uri, item.position, item.id))
     unique = {item.content_hash: item for item in reversed(found)}  # the best of those that say the same stays
     best = [item for item in found if unique[item.content_hash] is item]

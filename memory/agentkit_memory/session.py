@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from threading import Lock
-from typing import Protocol
+from threading import RLock
+from typing import TYPE_CHECKING
 
-from agentkit_memory.errors import HeadMoved, KeyReused, StoreError, WouldWait
+from agentkit_memory.errors import HeadMoved, KeyReused, ScopeError, WouldWait
+from agentkit_memory.records import BranchInfo, StoredCall, StoredMessage
 from agentkit_memory.scope import check_name
 from agentkit_prompts.composer import Memo
 from agentkit_prompts.conversation import Conversation
 from agentkit_prompts.messages import Message
+
+if TYPE_CHECKING:
+    from agentkit_memory.store.conversations import Branch
 
 __all__ = ["Session"]
 
@@ -18,29 +23,23 @@ _SHORT = 65_536
 """Characters that are written as JSON and stored within a fraction of a millisecond."""
 
 
-class _Branch(Protocol):
-    name: str
-
-    def head(self) -> int: ...
-    def tail(self, after: int) -> list[Message]: ...
-    def seq_of(self, key: str) -> int | None: ...
-    def append(self, expected: int, added: Sequence[Message], key: str | None, *, wait: bool = True) -> bool: ...
-
-
 class Session:
-    """One conversation.
+    """One conversation, or one fork of it.
 
     The messages are read once; after that a turn costs what it adds. Several sessions may be open on one
     conversation, in any number of processes: whoever appends to a view that is no longer the whole conversation gets
     `HeadMoved` and an up-to-date view, and nothing is lost or interleaved.
     """
 
-    def __init__(self, branch: _Branch) -> None:
+    def __init__(self, branch: Branch, *, load: bool = True) -> None:
         self._branch = branch
-        self._lock = Lock()
+        self._lock = RLock()
         self.memo = Memo()
         """Fragments rendered for earlier turns; they belong to this session alone."""
-        self._view = Conversation(branch.tail(0))
+        self._edits = branch.edits
+        self._view: Conversation | None = None
+        if load:
+            self._load()
 
     @property
     def id(self) -> str:
@@ -48,58 +47,61 @@ class Session:
         return self._branch.name
 
     @property
+    def branch(self) -> str:
+        """The name of the branch: `main`, or that of a fork."""
+        return self._branch.branch
+
+    @property
     def conversation(self) -> Conversation:
-        """The messages, as of the last `append` or `refresh`."""
-        return self._view
+        """The messages, as of the last `append`, `redact` or `refresh`; read now if they were not yet."""
+        return self._view if self._view is not None else self._load()
 
     def refresh(self) -> Conversation:
-        """Read what other writers added, if anything, and return the conversation.
+        """Read what other writers added or redacted, if anything, and return the conversation.
 
         Raises:
             StoreError: The database cannot be read, or the conversation is gone.
         """
         with self._lock:
-            if self._branch.head() != len(self._view):
-                self._catch_up()
-            return self._view
+            self._catch_up()
+            return self.conversation
 
-    def append(self, *messages: Message, key: str | None = None) -> Conversation:
+    def append(self, *messages: Message, key: str | None = None, said_at: float | None = None) -> Conversation:
         """Add messages in one transaction and return the conversation with them at its end.
 
         Args:
             messages: What to add, in order.
-            key: Idempotency key: the second append under the same key and with the same messages adds nothing.
+            key: Idempotency key: the second append under the same key and with the same messages adds nothing. A
+                fork knows the keys of the messages that it shares.
+            said_at: When it was said, in seconds since 1970, if that is not now.
 
         Raises:
             HeadMoved: Another writer was first. Nothing was added; `conversation` now holds what they wrote.
             KeyReused: The key was used for other messages.
-            ScopeError: The key is too long or holds NUL.
+            ScopeError: The key is too long or holds NUL, or the time is none.
+            NotFound: The conversation was deleted.
             StoreError: The database is locked, read-only, full or gone. Nothing was added.
         """
-        if not messages:
-            return self._view
-        if key is not None:
-            check_name("idempotency key", key)
+        _check(key, said_at)
         with self._lock:
-            known = len(self._view)
-            if self._branch.append(known, messages, key):
-                self._view = self._view.append(*messages)
-                return self._view
-            self._catch_up()
-            used = None if key is None else self._branch.seq_of(key)
-            if used is not None:
-                if tuple(self._view[used - 1 : used - 1 + len(messages)]) == messages:
+            view = self.conversation
+            if not messages:
+                return view
+            known = len(view)
+            while True:
+                if self._branch.append(known, self._edits, messages, key, said_at):
+                    self._view = self.conversation.append(*messages)
                     return self._view
-                raise KeyReused(
-                    f"conversation {self.id!r}: key {key!r} was used for other messages (message {used} on); "
-                    "give every append a key of its own"
-                )
-            actual = len(self._view)
-            if actual == known:
-                raise StoreError(f"conversation {self.id!r} was deleted; open it again to begin a new one")
-            raise HeadMoved(self.id, known, actual)
+                redacted = self._catch_up()
+                used = None if key is None else self._branch.seq_of(key)
+                if used is not None:
+                    self._check_same(str(key), used, messages)
+                    return self.conversation
+                actual = len(self.conversation)
+                if actual != known or not redacted:
+                    raise HeadMoved(self.id, known, actual)
 
-    def append_now(self, *messages: Message, key: str | None = None) -> bool:
+    def append_now(self, *messages: Message, key: str | None = None, said_at: float | None = None) -> bool:
         """Do what `append` does if that takes no waiting: a few short messages, and nobody else is writing.
 
         Returns:
@@ -108,12 +110,11 @@ class Session:
         Raises:
             ScopeError, StoreError: As `append` does.
         """
-        if key is not None:
-            check_name("idempotency key", key)
-        if not messages or not _short(messages) or not self._lock.acquire(blocking=False):
+        _check(key, said_at)
+        if not messages or self._view is None or not _short(messages) or not self._lock.acquire(blocking=False):
             return not messages
         try:
-            done = self._branch.append(len(self._view), messages, key, wait=False)
+            done = self._branch.append(len(self._view), self._edits, messages, key, said_at, wait=False)
             if done:
                 self._view = self._view.append(*messages)
             return done
@@ -122,8 +123,104 @@ class Session:
         finally:
             self._lock.release()
 
-    def _catch_up(self) -> None:
-        self._view = self._view.append(*self._branch.tail(len(self._view)))
+    def page(
+        self, *, after: int | None = None, before: int | None = None, limit: int = 50
+    ) -> tuple[StoredMessage, ...]:
+        """Return some messages in order, read from the store without the others.
+
+        The number of the first or last of them is where the next page begins: `page(before=found[0].seq)`.
+
+        Args:
+            after: Return the first messages after this number.
+            before: Return the last messages before this number. With neither, the newest are returned.
+            limit: Most messages to return.
+
+        Raises:
+            ScopeError: The limit is less than 1.
+            StoreError: The database cannot be read, or the conversation is gone.
+        """
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise ScopeError(f"page: expected a limit of 1 or more messages, got {limit!r}")
+        self._branch.state()  # a conversation that is gone has no empty pages
+        bounds = {name: number for name, number in (("after", after), ("before", before)) if number is not None}
+        return tuple(self._branch.page(**bounds, most=limit, newest=after is None))
+
+    def fork(self, name: str, at: int | None = None) -> Session:
+        """Begin a branch that shows the first `at` messages and goes on by itself; it takes one row.
+
+        Args:
+            name: What to call it. `memory.session(id, branch=name)` opens it again.
+            at: How many messages to share; all of `conversation`, when it does not say.
+
+        Raises:
+            ScopeError: The name cannot be stored.
+            NameTaken: The conversation has a branch of that name.
+            NotFound: There are fewer messages.
+        """
+        check_name("name of a fork", name)
+        if not name:
+            raise ScopeError("a fork needs a name to open it by again")
+        return Session(self._branch.fork(name, len(self.conversation) if at is None else at))
+
+    def branches(self) -> tuple[BranchInfo, ...]:
+        """Return every branch of the conversation, `main` first."""
+        return tuple(self._branch.all())
+
+    def tool_calls(self, *, after: int = 0) -> tuple[StoredCall, ...]:
+        """Return the tool calls in messages after number `after`, in order, each with the message that answers it."""
+        return tuple(self._branch.tool_calls(after))
+
+    def redact(self, seq: int, replacement: str = "[redacted]") -> Conversation:
+        """Replace what message number `seq` says, everywhere it is kept, and return the conversation.
+
+        Its place, role, name and the ids of its tool calls stay, so that the conversation stays valid; the arguments
+        of its tool calls become `{}`. Its item and its vectors follow; facts that were taken from it go, and recall
+        logs no longer quote it. Other sessions see it when they next append or refresh.
+
+        Raises:
+            NotFound: There is no such message.
+            MessageUnreadable: The replacement cannot be stored.
+        """
+        from agentkit_memory.store.redaction import redact
+
+        with self._lock:
+            redact(self._branch, seq, replacement)
+            self._catch_up()
+            return self.conversation
+
+    def _load(self) -> Conversation:
+        with self._lock:
+            if self._view is None:
+                self._view = Conversation(self._branch.tail(0))
+            return self._view
+
+    def _catch_up(self) -> bool:
+        """Read what is new, or everything again if messages were redacted; say which."""
+        head, edits = self._branch.state()  # first: what changes after it is noticed the next time
+        redacted = edits != self._edits
+        if redacted:
+            self._view, self.memo = None, Memo()  # which show what was redacted
+            self._edits = edits
+        elif self._view is not None and head != len(self._view):
+            self._view = self._view.append(*self._branch.tail(len(self._view)))
+        return redacted
+
+    def _check_same(self, key: str, used: int, messages: Sequence[Message]) -> None:
+        stored = self._branch.page(after=used - 1, most=len(messages))
+        if len(stored) != len(messages) or any(
+            old.message != new and not old.redacted for old, new in zip(stored, messages, strict=True)
+        ):
+            raise KeyReused(
+                f"conversation {self.id!r}: key {key!r} was used for other messages (message {used} on); "
+                "give every append a key of its own"
+            )
+
+
+def _check(key: str | None, said_at: float | None) -> None:
+    if key is not None:
+        check_name("idempotency key", key)
+    if said_at is not None and not (isinstance(said_at, int | float) and math.isfinite(said_at)):
+        raise ScopeError(f"said_at: expected seconds since 1970, got {said_at!r}")
 
 
 def _short(messages: Sequence[Message]) -> bool:

@@ -11,7 +11,7 @@ from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.chunks import CHUNKER, chunk_text
 from agentkit_memory.ingest.files import SourceFile, find_files, is_gone, read_text
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
-from agentkit_memory.store.items import ItemStore
+from agentkit_memory.store.documents import DocumentStore
 
 __all__ = ["ingest_files"]
 
@@ -19,7 +19,7 @@ _BATCH = 512  # chunks
 
 
 def ingest_files(
-    store: ItemStore,
+    store: DocumentStore,
     paths: Iterable[str | os.PathLike[str]],
     on_progress: Callable[[IngestProgress], None] | None = None,
     on_stored: Callable[[], None] | None = None,
@@ -59,7 +59,7 @@ def ingest_files(
     )
 
 
-def _ingest(store: ItemStore, file: SourceFile) -> tuple[str, int]:
+def _ingest(store: DocumentStore, file: SourceFile) -> tuple[str, int]:
     data, text = read_text(file)
     digest = hashlib.blake2b(data, digest_size=24, person=CHUNKER.encode()).hexdigest()
     if store.content_hash(file.uri) == digest:
@@ -69,6 +69,6 @@ def _ingest(store: ItemStore, file: SourceFile) -> tuple[str, int]:
     return ("added" if new else "changed"), len(chunks)
 
 
-def _remove_gone(store: ItemStore, folder: Path) -> list[str]:
+def _remove_gone(store: DocumentStore, folder: Path) -> list[str]:
     """Remove what was ingested from a folder before and is no longer on the disk."""
     return store.remove_below(folder.resolve().as_uri(), is_gone)

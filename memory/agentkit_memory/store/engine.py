@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -14,6 +15,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
 
 from agentkit_memory.errors import (
+    NotFound,
     StoreClosed,
     StoreCorrupt,
     StoreError,
@@ -40,9 +42,11 @@ class Database:
     is fair and cheap where SQLite's own waiting is neither. PostgreSQL writes take connections from the pool.
     """
 
-    def __init__(self, engine: Engine, where: str, timeout: float) -> None:
+    def __init__(self, engine: Engine, where: str, timeout: float, clock: Callable[[], float] = time.time) -> None:
         self.engine = engine
         self.where = where
+        self.clock = clock
+        """Seconds since 1970. Nothing is ordered by it: it may go backwards."""
         self._lock = RLock()
         self._timeout = timeout
         self._writer: Connection | None = None
@@ -50,12 +54,13 @@ class Database:
         self._closed = False
 
     @classmethod
-    def open(cls, target: Path | str, *, timeout: float = 5.0) -> Database:
+    def open(cls, target: Path | str, *, timeout: float = 5.0, clock: Callable[[], float] = time.time) -> Database:
         """Open, create or upgrade the database at a file path or a URL.
 
         Args:
             target: Path of a SQLite file (its folder is created), or a database URL.
             timeout: Seconds to wait for another process that holds a lock.
+            clock: Says what time it is.
 
         Raises:
             StoreError: The database is locked, read-only, corrupt, newer than this code or cannot be reached.
@@ -69,7 +74,7 @@ class Database:
             engine = _sqlite(target, timeout)
         else:
             engine, where = _server(target, timeout)
-        database = cls(engine, where, timeout)
+        database = cls(engine, where, timeout, clock)
         try:
             with database.read() as connection:
                 current = current_revision(connection)
@@ -109,6 +114,9 @@ class Database:
 
         An `IntegrityError` passes through: it means something only to who wrote the statement. Without `wait` a
         small write takes well below a millisecond, so that it needs no thread, or raises `WouldWait`.
+
+        Raises:
+            NotFound: What the rows belong to was deleted meanwhile.
         """
         try:
             if not self.is_sqlite:
@@ -141,7 +149,12 @@ class Database:
                     yield writer
             finally:
                 self._lock.release()
-        except IntegrityError:
+        except IntegrityError as error:
+            if _code(error.orig) in ("SQLITE_CONSTRAINT_FOREIGNKEY", "23503"):
+                raise NotFound(
+                    f"{self.where}: what this belongs to was deleted or erased meanwhile; nothing was written: "
+                    "open it again"
+                ) from error
             raise
         except DBAPIError as error:
             raise translate(error, self.where) from error
@@ -178,7 +191,13 @@ def _sqlite(path: Path, timeout: float) -> Engine:
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: object) -> None:
-        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "temp_store=MEMORY"):
+        for pragma in (
+            "journal_mode=WAL",
+            "synchronous=NORMAL",
+            "foreign_keys=ON",
+            "temp_store=MEMORY",
+            "secure_delete=ON",
+        ):
             connection.execute(f"PRAGMA {pragma}").close()
 
     return engine
@@ -208,6 +227,10 @@ def _server(address: str, timeout: float) -> tuple[Engine, str]:
             f"{scheme}://... is no database URL: expected postgresql://user@host/database"
         ) from error
     return engine, url.render_as_string()  # which hides the password
+
+
+def _code(cause: object) -> str:
+    return getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or ""
 
 
 def _closed(where: str) -> StoreClosed:
@@ -243,7 +266,7 @@ _POSTGRES: tuple[tuple[str, type[StoreError], str], ...] = (
 def translate(error: Exception, where: str) -> StoreError:
     """Return our error for one of the driver's or SQLAlchemy's."""
     cause: Any = error.orig if isinstance(error, DBAPIError) else error
-    code = getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or ""
+    code = _code(cause)
     said = str(cause).strip().split("\n")[0] or type(cause).__name__
     table = _SQLITE if code.startswith("SQLITE") else _POSTGRES
     for prefix, kind, advice in table:

@@ -1,59 +1,93 @@
-"""Documents and their chunks in SQL, written together with the outbox of the index."""
+"""Items: what can be recalled. A `chunk` of a document, a `turn` of a conversation or a `fact`, read under a scope."""
 
 from __future__ import annotations
 
 import hashlib
-import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, func, or_, select, tuple_
 
-from agentkit_memory.index.outbox import enqueue, withdraw
-from agentkit_memory.ingest.chunks import Chunk
-from agentkit_memory.store.engine import Database
-from agentkit_memory.store.tables import documents, items, scopes
-
-__all__ = ["ItemStore", "StoredItem"]
-
-_NAMESPACE = uuid.UUID("6b1c9d1e-4c63-5d0e-9d0b-3a6b8c2f7e51")
-_CHUNK = "chunk"
-
-_this_item = items.c.id == bindparam("item")
-_HASH = select(documents.c.content_hash).where(
-    documents.c.scope_id == bindparam("scope"), documents.c.uri == bindparam("uri")
+from agentkit_memory.index.bm25 import indexed_text
+from agentkit_memory.index.outbox import withdraw
+from agentkit_memory.store.scopes import required
+from agentkit_memory.store.tables import (
+    branches,
+    conversations,
+    documents,
+    embeddings,
+    item_sources,
+    items,
 )
-_OF_DOCUMENT = select(items.c.id).where(items.c.document_id == bindparam("document"))
-_MOVE = (
-    update(items)
-    .where(_this_item)
-    .values(position=bindparam("at"), start=bindparam("first"), end=bindparam("last"), line=bindparam("row"))
-)
-_ADD = insert(items)
-_DELETE = delete(items).where(_this_item)
+
+__all__ = [
+    "CHUNK",
+    "FACT",
+    "NAMESPACE",
+    "TURN",
+    "StoredItem",
+    "content_hash",
+    "find_item",
+    "forget_embeddings",
+    "forget_items",
+    "in_batches",
+    "read_around",
+    "read_items",
+    "storable",
+    "wanted",
+]
+
+NAMESPACE = uuid.UUID("6b1c9d1e-4c63-5d0e-9d0b-3a6b8c2f7e51")
+"""Every id of a document and an item is made in it: the same thing has the same id in every store."""
+
+CHUNK, TURN, FACT = "chunk", "turn", "fact"
+
+_BATCH = 500
+"""Ids in one statement; every SQLite takes that many."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class StoredItem:
-    """An item as recall reads it."""
+    """An item as recall reads it. Of what its kind does not have, it holds the empty value."""
 
     id: str
+    kind: str
+    scope_id: int
     text: str
     title: str
     content_hash: str
     position: int
+    """Place among the chunks of its document, number of its message, or place among the facts of its scope."""
     start: int
     end: int
     line: int
     document_id: str
     source: str
     uri: str
+    branch_id: int | None
+    conversation: str
+    branch: str
+    speaker: str
+    said_at: float | None
+    created_at: float
+    version: int
+    valid_from: float | None
+    valid_to: float | None
+    superseded_by: str | None
+    meta: str
+    """JSON."""
 
 
-_READ = (
+_ITEM = (
     select(
         items.c.id,
+        items.c.kind,
+        items.c.scope_id,
         items.c.text,
         items.c.title,
         items.c.content_hash,
@@ -64,128 +98,141 @@ _READ = (
         func.coalesce(items.c.document_id, ""),
         func.coalesce(documents.c.source, ""),
         func.coalesce(documents.c.uri, ""),
+        items.c.branch_id,
+        func.coalesce(conversations.c.name, ""),
+        func.coalesce(branches.c.name, ""),
+        items.c.speaker,
+        items.c.said_at,
+        items.c.created_at,
+        items.c.version,
+        items.c.valid_from,
+        items.c.valid_to,
+        items.c.superseded_by,
+        items.c.meta,
     )
+    .select_from(items)
     .outerjoin(documents, documents.c.id == items.c.document_id)
+    .outerjoin(branches, branches.c.id == items.c.branch_id)
+    .outerjoin(conversations, conversations.c.id == branches.c.conversation_id)
     # `+ 0` keeps SQLite from reading the whole scope by its index instead of these few rows by their key.
-    .where(items.c.id.in_(bindparam("ids", expanding=True)))
     .where((items.c.scope_id + 0).in_(bindparam("scopes", expanding=True)))
 )
 
 
-class ItemStore:
-    """The documents of one scope."""
-
-    def __init__(self, database: Database, scope_id: int, scope_key: str) -> None:
-        self.database = database
-        self.scope_id = scope_id
-        self._scope_key = scope_key
-        new = database.insert(documents)
-        self._put = new.on_conflict_do_update(
-            index_elements=["id"],
-            set_={name: new.excluded[name] for name in ("source", "content_hash", "chunks", "ingested_at")},
-        )
-
-    def content_hash(self, uri: str) -> str | None:
-        """Return the hash under which a document was stored, or None."""
-        with self.database.read() as connection:
-            found: str | None = connection.scalar(_HASH, {"scope": self.scope_id, "uri": uri})
-        return found
-
-    def replace(self, uri: str, source: str, content_hash: str, chunks: Sequence[Chunk]) -> bool:
-        """Store a document in place of what was stored of it, in one transaction; say whether it is new.
-
-        A chunk whose heading path and text stay keeps its id, and the index does not hear of it.
-        """
-        document = str(uuid.uuid5(_NAMESPACE, f"{self._scope_key}\0{uri}"))
-        ids = _chunk_ids(document, chunks)
-        now = time.time()
-        with self.database.write() as connection:
-            self._one_writer(connection)
-            old = set(connection.scalars(_OF_DOCUMENT, {"document": document}))
-            known = connection.scalar(_HASH, {"scope": self.scope_id, "uri": uri}) is not None
-            row = {
-                "id": document,
-                "scope_id": self.scope_id,
-                "uri": uri,
-                "source": source,
-                "content_hash": content_hash,
-                "chunks": len(chunks),
-                "ingested_at": now,
-            }
-            connection.execute(self._put, row)
-            self._remove(connection, old.difference(ids))
-            moved = [(item, chunk) for item, chunk in zip(ids, chunks, strict=True) if item in old]
-            if moved:
-                connection.execute(
-                    _MOVE,
-                    [
-                        {"item": item, "at": chunk.position, "first": chunk.start, "last": chunk.end, "row": chunk.line}
-                        for item, chunk in moved
-                    ],
-                )
-            added = [(item, chunk) for item, chunk in zip(ids, chunks, strict=True) if item not in old]
-            if added:
-                connection.execute(_ADD, [self._row(item, document, chunk, now) for item, chunk in added])
-                enqueue(connection, [item for item, _ in added])
-        return not known
-
-    def remove_below(self, folder_uri: str, is_gone: Callable[[str], bool]) -> list[str]:
-        """Remove the documents below a folder whose address `is_gone`; return their names."""
-        below = folder_uri.rstrip("/") + "/"
-        here = documents.c.scope_id == self.scope_id, documents.c.uri.startswith(below, autoescape=True)
-        with self.database.read() as connection:
-            rows = connection.execute(
-                select(documents.c.id, documents.c.uri, documents.c.source).where(*here).order_by(documents.c.uri)
-            ).all()
-        gone = [row for row in rows if is_gone(row.uri)]
-        for row in gone:
-            with self.database.write() as connection:
-                self._one_writer(connection)
-                self._remove(connection, connection.scalars(_OF_DOCUMENT, {"document": row.id}).all())
-                connection.execute(delete(documents).where(documents.c.id == row.id))
-        return [row.source for row in gone]
-
-    @staticmethod
-    def read(connection: Connection, ids: Sequence[str], scope_ids: Sequence[int]) -> list[StoredItem]:
-        """Return those of the items that exist and belong to the given scopes."""
-        rows = connection.execute(_READ, {"ids": list(ids), "scopes": list(scope_ids)})
-        return [StoredItem(*row) for row in rows]
-
-    def _one_writer(self, connection: Connection) -> None:
-        """Let one transaction at a time write a scope's documents; SQLite has one writer anyway."""
-        if not self.database.is_sqlite:
-            connection.execute(select(scopes.c.id).where(scopes.c.id == self.scope_id).with_for_update())
-
-    def _remove(self, connection: Connection, ids: Iterable[str]) -> None:
-        gone = list(ids)
-        if gone:
-            withdraw(connection, gone)
-            connection.execute(_DELETE, [{"item": item} for item in gone])
-
-    def _row(self, item: str, document: str, chunk: Chunk, now: float) -> dict[str, object]:
-        return {
-            "id": item,
-            "scope_id": self.scope_id,
-            "kind": _CHUNK,
-            "document_id": document,
-            "position": chunk.position,
-            "title": chunk.title,
-            "text": chunk.text,
-            "content_hash": hashlib.blake2b(chunk.text.encode(), digest_size=16).hexdigest(),
-            "start": chunk.start,
-            "end": chunk.end,
-            "line": chunk.line,
-            "created_at": now,
-        }
+def wanted() -> ColumnElement[bool]:
+    """Return the condition under which an item belongs into an index: nothing has taken its place."""
+    return items.c.superseded_by.is_(None)
 
 
-def _chunk_ids(document: str, chunks: Sequence[Chunk]) -> list[str]:
-    """Name each chunk by what it says, and by how often the document said it before."""
-    space = uuid.UUID(document)
-    said: dict[tuple[str, str], int] = {}
-    ids = []
-    for chunk in chunks:
-        key = (chunk.title, chunk.text)
-        said[key] = said.get(key, 0) + 1
-        ids.append(str(uuid.uuid5(space, f"{said[key]}\0{chunk.title}\0{chunk.text}")))
-    return ids
+_VALID = (
+    wanted(),
+    or_(items.c.valid_from.is_(None), items.c.valid_from <= bindparam("now")),
+    or_(items.c.valid_to.is_(None), items.c.valid_to > bindparam("now")),
+)
+_THESE = items.c.id.in_(bindparam("ids", expanding=True))
+_READ = _ITEM.where(_THESE, *_VALID)
+_FIND = _ITEM.where(items.c.id == bindparam("item"))
+_AROUND = _ITEM.where(
+    or_(
+        tuple_(items.c.document_id, items.c.position).in_(bindparam("in_documents", expanding=True)),
+        tuple_(items.c.branch_id, items.c.position).in_(bindparam("in_branches", expanding=True)),
+    ),
+    *_VALID,
+)
+_DERIVED = select(item_sources.c.item_id).where(item_sources.c.source_id.in_(bindparam("ids", expanding=True)))
+_DELETE = delete(items).where(_THESE)
+_HASHED = select(items.c.content_hash, items.c.title, items.c.text).where(_THESE)
+_FORGET = delete(embeddings).where(embeddings.c.content_hash.in_(bindparam("hashes", expanding=True)))
+
+
+def _stored(row: Row[*tuple[Any, ...]]) -> StoredItem:
+    return StoredItem(*row)
+
+
+def read_items(
+    connection: Connection, ids: Sequence[str], scope_ids: Sequence[int] | None, now: float
+) -> list[StoredItem]:
+    """Return those of the items that belong to the given scopes, are valid now and were not superseded.
+
+    Raises:
+        ScopeError: No scope was given.
+    """
+    bound = {"ids": list(ids), "scopes": required(scope_ids), "now": now}
+    return [_stored(row) for row in connection.execute(_READ, bound)]
+
+
+def read_around(
+    connection: Connection, found: Iterable[StoredItem], scope_ids: Sequence[int] | None, now: float, reach: int = 1
+) -> list[StoredItem]:
+    """Return the neighbours of items: chunks next to a chunk in its document, turns next to a turn in its branch.
+
+    Raises:
+        ScopeError: No scope was given.
+    """
+    steps = [step for step in range(-reach, reach + 1) if step]
+    found = list(found)
+    in_documents = {(each.document_id, each.position + step) for each in found for step in steps if each.document_id}
+    in_branches = {(each.branch_id, each.position + step) for each in found for step in steps if each.branch_id}
+    rows = connection.execute(
+        _AROUND,
+        {
+            "in_documents": sorted(in_documents),
+            "in_branches": list(in_branches),
+            "scopes": required(scope_ids),
+            "now": now,
+        },
+    )
+    return [_stored(row) for row in rows]
+
+
+def find_item(connection: Connection, item_id: str, scope_ids: Sequence[int] | None) -> StoredItem | None:
+    """Return an item by its id, also one that is no longer valid; None if it is not in the given scopes.
+
+    Raises:
+        ScopeError: No scope was given.
+    """
+    row = connection.execute(_FIND, {"item": item_id, "scopes": required(scope_ids)}).one_or_none()
+    return None if row is None else _stored(row)
+
+
+def forget_items(connection: Connection, ids: Collection[str]) -> int:
+    """Delete items and the facts that were taken from them, and ask the index to forget them; say how many."""
+    total, ahead = 0, set(ids)
+    while ahead:
+        derived: set[str] = set()
+        for batch in in_batches(sorted(ahead)):
+            derived.update(connection.scalars(_DERIVED, {"ids": batch}))
+            withdraw(connection, batch)
+            total += connection.execute(_DELETE, {"ids": batch}).rowcount
+        ahead = derived - ahead
+    return total
+
+
+def forget_embeddings(connection: Connection, ids: Collection[str]) -> int:
+    """Delete the kept vectors of what these items say. They are a cache: whoever says the same is embedded anew."""
+    total = 0
+    for batch in in_batches(sorted(ids)):
+        hashes = set()
+        for stored, title, text in connection.execute(_HASHED, {"ids": batch}):
+            hashes |= {stored, content_hash(text), content_hash(indexed_text(title, text))}
+        total += connection.execute(_FORGET, {"hashes": sorted(hashes)}).rowcount if hashes else 0
+    return total
+
+
+def content_hash(text: str) -> str:
+    """Return the name of a text by what it says."""
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def storable(text: str) -> str:
+    """Return a text with what no database can store, NUL and unpaired surrogates, replaced by U+FFFD."""
+    if "\0" in text or not text.isascii():
+        text = text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def in_batches(values: Iterable[T]) -> Iterator[list[T]]:
+    """Give the values in lists short enough for one statement."""
+    rest = iter(values)
+    while batch := list(islice(rest, _BATCH)):
+        yield batch

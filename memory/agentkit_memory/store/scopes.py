@@ -1,19 +1,24 @@
-"""Scopes as rows: each is stored once and known by its number."""
+"""Scopes as rows: each is stored once and known by its number. Every read names the numbers it may see."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
+
 from sqlalchemy import Connection, bindparam, select, tuple_
 
+from agentkit_memory.errors import ScopeError
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import scopes
 
-__all__ = ["readable_ids", "scope_id"]
+__all__ = ["covered_ids", "hold_scope", "readable_ids", "required", "scope_id"]
 
 _NAMES = (scopes.c.tenant, scopes.c.user, scopes.c.session, scopes.c.agent)
 
-
+_FIND = select(scopes.c.id).where(*(column == bindparam(f"its_{column.name}") for column in _NAMES))
 _READABLE = select(scopes.c.id).where(tuple_(*_NAMES).in_(bindparam("names", expanding=True))).order_by(scopes.c.id)
+_HOLD = select(scopes.c.id).where(scopes.c.id == bindparam("scope")).with_for_update()
 
 
 def _names(scope: Scope) -> tuple[str, str, str, str]:
@@ -21,31 +26,58 @@ def _names(scope: Scope) -> tuple[str, str, str, str]:
 
 
 def _find(connection: Connection, scope: Scope) -> int | None:
-    tenant, user, session, agent = _names(scope)
-    found: int | None = connection.scalar(
-        select(scopes.c.id).where(
-            scopes.c.tenant == tenant, scopes.c.user == user, scopes.c.session == session, scopes.c.agent == agent
-        )
-    )
+    names = zip(_NAMES, _names(scope), strict=True)
+    found: int | None = connection.scalar(_FIND, {f"its_{column.name}": name for column, name in names})
     return found
 
 
 def scope_id(database: Database, scope: Scope) -> int:
-    """Return the number of a scope, giving it one if it has none yet."""
+    """Return the number of a scope, giving it one if it has none yet.
+
+    The number is made from the names: one that was erased is never given to another scope, whose index or open
+    conversations could still know it.
+    """
     with database.read() as connection:
         found = _find(connection, scope)
     if found is not None:
         return found
+    number = int.from_bytes(hashlib.blake2b(scope.key.encode(), digest_size=8).digest(), "big") >> 1
     with database.write() as connection:
-        new = database.insert(scopes).values(
-            tenant=scope.tenant, user=scope.user, session=scope.session, agent=scope.agent
-        )
-        connection.execute(new.on_conflict_do_nothing())
-        found = _find(connection, scope)
-    assert found is not None
+        while (found := _find(connection, scope)) is None:
+            new = dict(zip((column.name for column in _NAMES), _names(scope), strict=True))
+            connection.execute(database.insert(scopes).values(id=number, **new).on_conflict_do_nothing())
+            number += 1  # taken by other names, once in some quintillions
     return found
 
 
+def required(scope_ids: Sequence[int] | None) -> list[int]:
+    """Return the numbers of the scopes to read. Without any a reader sees nothing; not saying is an error.
+
+    Raises:
+        ScopeError: No scope was given.
+    """
+    if scope_ids is None or isinstance(scope_ids, str) or not all(type(each) is int for each in scope_ids):
+        raise ScopeError(f"reading needs a scope: expected the numbers from `readable_ids`, got {scope_ids!r}")
+    return list(scope_ids)
+
+
 def readable_ids(connection: Connection, scope: Scope) -> list[int]:
-    """Return the numbers of the scopes that a reader in `scope` sees; a scope nobody wrote to has none."""
-    return list(connection.scalars(_READABLE, {"names": [_names(each) for each in scope.readable()]}))
+    """Return the numbers of the scopes that a reader in `scope` sees; a scope nobody wrote to has none.
+
+    Raises:
+        ScopeError: It is no scope.
+    """
+    names = [_names(each) for each in Scope.of(scope).readable()]
+    return list(connection.scalars(_READABLE, {"names": names}))
+
+
+def covered_ids(connection: Connection, scope: Scope) -> list[int]:
+    """Return the numbers of the scopes that a subject owns: those with all the names that it has."""
+    wanted = [column == name for column, name in zip(_NAMES, _names(Scope.of(scope)), strict=True) if name]
+    return list(connection.scalars(select(scopes.c.id).where(*wanted).order_by(scopes.c.id)))
+
+
+def hold_scope(connection: Connection, scope: int) -> None:
+    """Let one transaction at a time write what is numbered within a scope; SQLite has one writer anyway."""
+    if connection.dialect.name != "sqlite":
+        connection.execute(_HOLD, {"scope": scope})

@@ -48,6 +48,7 @@ def _added() -> dict[str, tuple[sa.Column[object], ...]]:
         ),
         "documents": (
             sa.Column("generation", sa.Integer(), nullable=False, server_default="0"),
+            sa.Column("stage", sa.String(36), nullable=False, server_default=""),
             sa.Column("stamp", sa.Text(), nullable=False, server_default=""),
         ),
         "vector_spaces": (
@@ -73,8 +74,8 @@ def upgrade() -> None:
     op.create_index("ix_items_branch_id_position", "items", ["branch_id", "position"])
     op.create_index("ix_items_scope_id_kind_position", "items", ["scope_id", "kind", "position"])
     op.drop_index("ix_items_scope_id", "items")
-    for table, name, column, where in _PARTIAL:
-        op.create_index(name, table, [column], sqlite_where=sa.text(where), postgresql_where=sa.text(where))
+    for table, name, indexed, where in _PARTIAL:
+        op.create_index(name, table, [indexed], sqlite_where=sa.text(where), postgresql_where=sa.text(where))
     op.create_table(
         "item_sources",
         sa.Column("item_id", sa.String(36), nullable=False),
