@@ -6,7 +6,6 @@ A prompt renders one `PromptContext`. Subclasses usually only choose a default t
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from abc import ABC
 from collections.abc import Iterable, Mapping, Sequence
@@ -233,5 +232,7 @@ def fenced(rendered: Rendered, ctx: PromptContext) -> Rendered:
 
 
 def _near(name: str, known: Iterable[str]) -> str:
+    import difflib
+
     close = difflib.get_close_matches(name, list(known), n=1)
     return f", did you mean {close[0]!r}?" if close else ""

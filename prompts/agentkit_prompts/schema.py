@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, Union, get_args, get_origin
 
-from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
 
 from agentkit_prompts.errors import PromptError
@@ -105,7 +105,7 @@ def _type_faults(kind: Any, seen: set[int]) -> Iterator[str]:
         return
     if not inspect.isclass(kind):
         return
-    if issubclass(kind, RootModel):
+    if issubclass(kind, BaseModel) and kind.__pydantic_root_model__:
         yield from _type_faults(kind.model_fields["root"].annotation, seen)
     if issubclass(kind, BaseModel):
         config: Mapping[str, Any] = kind.model_config
