@@ -12,6 +12,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, cast
 
 from agentkit_memory.errors import IndexBroken, StoreClosed, StoreUnavailable
+from agentkit_memory.failpoints import failpoint
 from agentkit_memory.index.base import Hit, Point, SparseVector
 from agentkit_memory.index.lock import FolderLock
 
@@ -85,6 +86,7 @@ class EdgeIndex:
         for version, some in by_version.items():
             no_newer = edge.Filter(must=[edge.FieldCondition(key=_VERSION, range=edge.RangeFloat(lte=version))])
             self._update(edge.UpdateOperation.upsert_points(some, condition=no_newer))
+            failpoint("edge.between")
 
     def delete(self, ids: Sequence[str]) -> None:
         if ids:
@@ -145,6 +147,7 @@ class EdgeIndex:
             self.id = str(uuid.uuid4())
             draft = self._name.with_suffix(".new")
             draft.write_text(self.id, "ascii")
+            failpoint("edge.unnamed")
             draft.replace(self._name)
             self._shard = shard
 

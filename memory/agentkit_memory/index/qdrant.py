@@ -75,11 +75,11 @@ class QdrantIndex:
     def __init__(
         self, client: QdrantClient, collection: str, dimensions: int = 0, *, shared: bool | None = None
     ) -> None:
-        is_local = type(client._client).__name__ == "QdrantLocal"
+        self._is_local = type(client._client).__name__ == "QdrantLocal"
         self.collection = collection
         self.dimensions = dimensions
-        self.shared = not is_local if shared is None else shared
-        self._mutex = RLock() if is_local else nullcontext()  # local mode knows no threads
+        self.shared = not self._is_local if shared is None else shared
+        self._mutex = RLock() if self._is_local else nullcontext()  # local mode knows no threads
         self._client: QdrantClient | None = client
         try:
             with self._using() as server:
@@ -213,7 +213,7 @@ class QdrantIndex:
                 f"collection {self.collection!r} {what}; expected one that agentkit made, of {self.dimensions} "
                 "dimensions: name another collection, or delete it"
             )
-        if self.shared:
+        if not self._is_local:
             for field in (_SCOPE, _VERSION):
                 if field not in (found.payload_schema or {}):
                     server.create_payload_index(self.collection, field, models.PayloadSchemaType.INTEGER)

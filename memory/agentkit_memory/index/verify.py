@@ -5,7 +5,7 @@ Both sides are read in order of the id, a page at a time, so that memory does no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal, TypeAlias
@@ -140,7 +140,11 @@ def _verification(database: Database, index: VectorIndex, space: str, now: float
         problems = {row.item_id: row.problem for row in connection.execute(_PROBLEMS, {"this": space})}
     counts["missing"] = len(unheard)
     examples["missing"] = tuple(unheard[:_EXAMPLES])
-    differences = _differences(database, index, space)
+    if mend and unheard:
+        with database.write() as connection:
+            hold_spaces(connection)
+            backfill(connection, space, now)
+    differences = _differences(database, index, space, set(unheard))
     while some := list(islice(differences, _PAGE)):
         certain = _certain(database, space, some)
         for each in certain:
@@ -151,10 +155,6 @@ def _verification(database: Database, index: VectorIndex, space: str, now: float
         if mend and certain:
             with database.write() as connection:
                 _mend(connection, space, certain)
-    if mend and unheard:
-        with database.write() as connection:
-            hold_spaces(connection)
-            backfill(connection, space, now)
     if mend:
         failpoint("repair.queued")
     return Verification(
@@ -183,15 +183,16 @@ def _rows(database: Database, space: str) -> Iterator[_Row]:
         after = page[-1].item_id
 
 
-def _differences(database: Database, index: VectorIndex, space: str) -> Iterator[_Difference]:
-    """Walk along both sides at once."""
+def _differences(database: Database, index: VectorIndex, space: str, unheard: Container[str]) -> Iterator[_Difference]:
+    """Walk along both sides at once; `unheard` items are counted already."""
     points = index.versions()
     rows = _rows(database, space)
     point, row = next(points, None), next(rows, None)
     while point is not None or row is not None:
         if row is None or (point is not None and point[0] < row.id):
             assert point is not None
-            yield _Difference("orphan", *point, None)
+            if point[0] not in unheard:
+                yield _Difference("orphan", *point, None)
             point = next(points, None)
             continue
         version = point[1] if point is not None and point[0] == row.id else 0
@@ -204,6 +205,8 @@ def _differences(database: Database, index: VectorIndex, space: str) -> Iterator
 
 
 def _kind(row: _Row, version: int) -> _Kind | None:
+    if version > row.want > 0:
+        return "stale"  # and no worker will replace it by something older
     if row.want != row.have:
         return None  # a worker will see to it
     if row.want < 0 or not row.exists:
