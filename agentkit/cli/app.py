@@ -9,7 +9,7 @@ import sys
 from datetime import datetime
 from errno import EPIPE
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,6 +20,8 @@ import agentkit
 from agentkit.cli.agent import choose_model, default_agent
 from agentkit.cli.chat import Chat
 from agentkit.cli.errors import LIBRARY_ERRORS
+from agentkit.cli.memory import memory_app, recall
+from agentkit.cli.options import HOME, Home, SessionName, utf8
 from agentkit.cli.screen import complain, layer_table, note, plain, prepare, put
 from agentkit.models.offline import OfflineModel
 from agentkit_memory import IngestProgress, IngestReport, Memory
@@ -57,15 +59,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Home: TypeAlias = Annotated[
-    Path, typer.Option(envvar="AGENTKIT_HOME", metavar="DIR", help="Folder that holds conversations and documents.")
-]
-SessionName: TypeAlias = Annotated[
-    str | None, typer.Option("--session", "-s", metavar="NAME", help="Conversation to go on with, or to begin.")
-]
-_HOME = Path(".agentkit")
 _OFFLINE = "an offline stand-in answers by quoting; for a language model set OPENAI_API_KEY or OPENAI_BASE_URL"
 _STEERING = re.compile(r"[\x7f-\x9f]")
+app.add_typer(memory_app, name="memory")
+app.command()(recall)
 
 
 def run() -> None:
@@ -99,7 +96,7 @@ def ingest(
         list[Path],
         typer.Argument(metavar="PATH...", readable=False, help="Text or Markdown files, or folders of them."),
     ],
-    home: Home = _HOME,
+    home: Home = HOME,
 ) -> None:
     """Read files into memory, to be recalled when you ask.
 
@@ -141,7 +138,7 @@ def chat(
         typer.Option("--model", "-m", metavar="NAME", help="Model to ask; `offline` is the stand-in."),
     ] = None,
     once: Annotated[str | None, typer.Option(metavar="TEXT", help="Answer this, and end.")] = None,
-    home: Home = _HOME,
+    home: Home = HOME,
 ) -> None:
     """Talk with an agent that recalls what was ingested.
 
@@ -151,7 +148,7 @@ def chat(
     chosen = choose_model(model)
     with Memory.open(home) as memory:
         name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
-        talk = Chat(default_agent(chosen, memory), memory.session(_text(name)))
+        talk = Chat(default_agent(chosen, memory), memory.session(utf8(name)))
         said = len(talk.session.conversation)
         if isinstance(chosen, OfflineModel):
             note(_OFFLINE)
@@ -161,7 +158,7 @@ def chat(
         if once is None:
             talk.talk()
         else:
-            talk.ask(_text(once))
+            talk.ask(utf8(once))
 
 
 @app.command()
@@ -173,18 +170,18 @@ def compose(
     as_json: Annotated[bool, typer.Option("--json", help="The table and the request body, as JSON.")] = False,
     as_text: Annotated[bool, typer.Option("--text", help="The messages that would be sent, as plain text.")] = False,
     session: SessionName = None,
-    home: Home = _HOME,
+    home: Home = HOME,
 ) -> None:
     """Show what would be sent for TEXT, layer by layer. Nothing is sent."""
     if as_json and as_text:
         raise typer.BadParameter("choose one of --json and --text")
     if not (home / "memory.db").exists():
         note(f"nothing was ingested into {home} yet")
-        composition = default_agent(OfflineModel()).compose(_text(text))
+        composition = default_agent(OfflineModel()).compose(utf8(text))
     else:
         with Memory.open(home) as memory:
-            conversation = memory.session(_text(session)) if session else None
-            composition = default_agent(OfflineModel(), memory).compose(_text(text), session=conversation)
+            conversation = memory.session(utf8(session)) if session else None
+            composition = default_agent(OfflineModel(), memory).compose(utf8(text), session=conversation)
     if budget is not None:
         composition = fit_into(composition.layers, composition.context, budget=budget)
     if as_json:
@@ -208,8 +205,3 @@ def _json(composition: Composition) -> str:
     }
     text = json.dumps(found, ensure_ascii=False, indent=2)
     return _STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # json escapes the others itself
-
-
-def _text(argument: str) -> str:
-    """Return an argument in characters that can be stored and sent: bytes that are not UTF-8 become U+FFFD."""
-    return os.fsencode(argument).decode("utf-8", "replace")
