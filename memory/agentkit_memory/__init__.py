@@ -22,6 +22,7 @@ from agentkit_memory.errors import (
     StoreUnavailable,
     StoreVersion,
 )
+from agentkit_memory.ingest.options import IngestOptions, RecordFields
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.memory import Memory
 from agentkit_memory.scope import Scope
@@ -34,6 +35,7 @@ __all__ = [
     "IndexBusy",
     "IndexUnavailable",
     "IngestError",
+    "IngestOptions",
     "IngestProgress",
     "IngestReport",
     "KeyReused",
@@ -42,6 +44,7 @@ __all__ = [
     "NameTaken",
     "NotFound",
     "RecallError",
+    "RecordFields",
     "Scope",
     "ScopeError",
     "Session",

@@ -16,8 +16,16 @@ __all__ = ["FAILPOINTS", "VARIABLE", "Failpoint", "armed", "failpoint"]
 VARIABLE = "AGENTKIT_FAILPOINT"
 
 FAILPOINTS: Mapping[str, str] = {
+    "document.staged": "some chunks of a document's next generation are stored, not shown",
+    "document.queued": "some of them are in the outbox",
+    "document.published": "the next generation is shown, the one before is still there",
+    "document.swept": "some chunks of the generation before are removed",
+    "document.hidden": "a removed document is not shown, its chunks are still there",
     "edge.unnamed": "a new shard is made, its name is not",
     "edge.between": "points of one version are written, those of the next are not",
+    "erasure.begun": "an erasure is written down",
+    "erasure.step": "some rows of the subject are removed, with the tombstones of their points",
+    "erasure.sealed": "nothing of the subject is left, and its names are digests",
     "index.cleared": "an index that spoke of something else is empty, SQL does not know",
     "index.attached": "SQL speaks of this index",
     "items.removed": "old chunks of a document are removed, not committed",

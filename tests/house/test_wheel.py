@@ -77,6 +77,7 @@ def test_its_metadata_names_the_distribution_the_python_and_the_licence(wheel: z
         "dev",
         "durable",
         "http",
+        "ingest",
         "mcp",
         "openai",
         "otel",

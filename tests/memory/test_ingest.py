@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from agentkit_memory import IngestProgress, Memory, Scope
+from agentkit_memory import IngestOptions, IngestProgress, Memory, Scope
 from agentkit_memory.ingest import files
+from agentkit_memory.ingest.reading import Reading
 
 
 def texts(memory: Memory) -> dict[str, list[str]]:
@@ -120,10 +121,13 @@ def test_a_file_belongs_to_the_scope_it_was_ingested_in(memory: Memory, docs: Pa
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"\x7fELF\0\0", "is binary (a zero byte at offset 4)"),
+        (b"\x7fELF\0\0", "is binary, or holds NUL characters (a zero byte at offset 4)"),
         (b"caf\xe9", "is not UTF-8 text (byte 3); convert it first"),
-        (b"\xff\xfea\x00b", "is not UTF-16 text"),
-        (b"\xff\xfea\x00\x00\x00", "holds NUL characters"),
+        (b"\xef\xbb\xbfcaf\xe9s", "is not UTF-8 text (byte 6); convert it first"),
+        (b"a" * 300_000 + b"\xff", "is not UTF-8 text (byte 300000); convert it first"),
+        (b"a" * 262_143 + "é".encode() + b"\xff", "is not UTF-8 text (byte 262145); convert it first"),
+        (b"\xff\xfea\x00b", "is not UTF-16-LE text (byte 4)"),
+        (b"\xff\xfea\x00\x00\x00", "is binary, or holds NUL characters; give text"),
     ],
 )
 def test_a_bad_file_is_reported_and_the_others_go_on(memory: Memory, docs: Path, content: bytes, said: str) -> None:
@@ -141,22 +145,17 @@ def test_a_bad_file_is_reported_and_the_others_go_on(memory: Memory, docs: Path,
     assert [found.text for found in memory.recall("zebra")] == ["old zebra"]  # what was stored before is kept
 
 
-def test_what_is_missing_special_or_too_large_is_reported(
-    memory: Memory, docs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_missing_or_special_is_reported(memory: Memory, docs: Path) -> None:
     os.mkfifo(docs / "pipe.md")
     (docs / "loop.md").symlink_to(docs / "loop.md")
-    (docs / "large.md").write_text("x" * 3000)
     (docs / "good.md").write_text("zebra")
-    monkeypatch.setattr(files, "MAX_FILE_BYTES", 2048)
     report = memory.ingest([docs / "missing.md", docs, docs / "nul\0.md"])
     said = sorted(str(error).removeprefix(str(docs)) for error in report.errors)
-    assert len(said) == 5
-    assert said[0].startswith("/large.md: has 0 MiB, at most 0 MiB are read; split it")
-    assert said[1].startswith("/loop.md: cannot be read")
-    assert said[2].startswith("/missing.md: cannot be found or read (No such file")
-    assert said[3].startswith("/nul\\x00.md: cannot be found or read")
-    assert said[4].startswith("/pipe.md: is not a regular file")
+    assert len(said) == 4
+    assert said[0].startswith("/loop.md: cannot be read")
+    assert said[1].startswith("/missing.md: cannot be found or read (No such file")
+    assert said[2].startswith("/nul\\x00.md: cannot be found or read")
+    assert said[3].startswith("/pipe.md: is not a regular file")
     assert len(memory.recall("zebra")) == 1
 
 
@@ -181,7 +180,7 @@ def test_what_may_not_be_read_is_reported_and_not_forgotten(memory: Memory, docs
         assert [str(error).split(":")[0] for error in errors] == [str(locked)]
         (secret,) = (each for each in found if isinstance(each, files.SourceFile))
         with pytest.raises(Exception, match=r"Permission denied.*check its permissions"):
-            files.read_text(secret)
+            Reading(secret, IngestOptions())
         assert not files.is_gone((locked / "a.md").as_uri())
     finally:
         if root:

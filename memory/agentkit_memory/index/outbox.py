@@ -28,7 +28,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from agentkit_memory.index.bm25 import SPACE
 from agentkit_memory.index.spaces import active_space
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.tables import items, vector_spaces, vector_state
+from agentkit_memory.store.tables import documents, items, vector_spaces, vector_state
 
 __all__ = ["MISSING", "backfill", "enqueue", "hold_spaces", "pending", "reset", "withdraw", "written_spaces"]
 
@@ -51,10 +51,20 @@ _WITHDRAW = update(vector_state).where(_state.want > 0).values(want=-(_state.wan
 _WITHDRAW_ONE = _WITHDRAW.where(_state.item_id == bindparam("item"))
 _this_space = _state.space == bindparam("this")
 _PENDING = select(func.count()).select_from(vector_state).where(_this_space, _state.want != _state.have)
+_any_state = vector_state.alias("any_state")
+# An item of a document's next generation is asked for when that is complete, so nothing is missing before.
+_DUE = or_(
+    items.c.first_generation == 0,
+    ~select(documents.c.id)
+    .where(documents.c.id == items.c.document_id, documents.c.generation < items.c.first_generation)
+    .exists(),
+    select(_any_state.c.item_id).where(_any_state.c.item_id == items.c.id).exists(),
+)
 MISSING = select(items.c.id, bindparam("this", type_=String), literal_column("1"), literal_column("0")).where(
     items.c.superseded_by.is_(None),
     or_(items.c.valid_to.is_(None), items.c.valid_to > bindparam("now")),
     ~select(_state.item_id).where(_state.item_id == items.c.id, _this_space).exists(),
+    _DUE,
 )
 _BACKFILL = insert(vector_state).from_select(["item_id", "space", "want", "have"], MISSING)
 _DROP_TOMBSTONES = delete(vector_state).where(_this_space, _state.want < 0)

@@ -1,35 +1,44 @@
-"""Cuts a text into passages along its structure: headings, fenced code, paragraphs, then sentences."""
+"""Packs blocks into passages: along headings, then whole paragraphs, then items, rows, lines and sentences."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-__all__ = ["CHUNKER", "CHUNK_BYTES", "Chunk", "chunk_text"]
+from agentkit_memory.ingest.blocks import Block, Part, text_blocks
 
-CHUNKER = "1"
+__all__ = ["CHUNKER", "CHUNK_BYTES", "Chunk", "chunk_blocks", "chunk_text"]
+
+CHUNKER = "2"
 """Version of the cuts. With another one, every file is chunked anew."""
 
 CHUNK_BYTES = 1200
 """Size to fill a chunk to, in UTF-8 bytes: about 200 English words, or 400 Chinese characters."""
 
-_FENCE_BYTES = 3 * CHUNK_BYTES
-"""Fenced code is kept whole up to this size."""
+_WHOLE_BYTES = 3 * CHUNK_BYTES
+"""Code and tables are kept whole up to this size."""
 
-_HEADING = re.compile(r" {0,3}(#{1,6})(?![^\s])")
-_CLOSING = re.compile(r"(?:^|\s)#+$")
-_UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*\r?\n?\Z")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _SENTENCE_END = re.compile(r"[.!?…]['\")\]]*\s|[。！？]|\n")
 _SPACE = re.compile(r"\s")
+_LINE_END = re.compile(r"\n")
+_BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
+_ITEM_END = re.compile(r"\n(?=[ \t]{0,3}(?:[-*+]|\d{1,9}[.)])[ \t])")
+_CUTS = {
+    "text": (_SENTENCE_END, _SPACE),
+    "list": (_ITEM_END, _SENTENCE_END, _SPACE),
+    "table": (_LINE_END, _SPACE),
+    "code": (_BLANK_LINE, _LINE_END, _SPACE),
+}
+"""Where to cut a block that is too long: the first of these that occurs late enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A passage: exactly `text[start:end]` of the file's text, in characters, without blank edges.
+    """A passage: exactly `text[start:end]` of the document's text, in characters, without blank edges.
 
-    `title` is the path of the headings above it, joined with " > "; `line` is counted from 1.
+    The text of a page or a record begins at 0. `title` is the path of the headings above it, joined with " > "; `line`
+    is counted from 1; `meta` is JSON.
     """
 
     position: int
@@ -38,149 +47,115 @@ class Chunk:
     line: int
     title: str
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    start: int
-    end: int
-    kind: str  # text, code or heading
-    level: int = 0
-    title: str = ""
+    meta: str = "{}"
 
 
 def chunk_text(text: str, *, markdown: bool) -> Iterator[Chunk]:
     """Yield the passages of a text in order. They do not overlap, and together hold all of it but blank edges."""
-    position, line, counted = 0, 1, 0
-    for start, end, title in _ranges(text, markdown):
-        while start < end and text[start].isspace():
-            start += 1
-        while end > start and text[end - 1].isspace():
-            end -= 1
-        if start == end:
-            continue
-        line += text.count("\n", counted, start)
-        counted = start
-        yield Chunk(position, start, end, line, title, text[start:end])
-        position += 1
+    return chunk_blocks(text_blocks([text], markdown=markdown))
 
 
-def _ranges(text: str, markdown: bool) -> Iterator[tuple[int, int, str]]:
-    headings: list[tuple[int, str]] = []
-    title = ""
-    start = end = 0
-    has_body = False
-    for block in _blocks(text, markdown):
-        size = _size(text, block.start, block.end)
-        if block.kind == "heading":
-            if has_body or end - start > CHUNK_BYTES:
-                yield start, end, title
-                start, has_body = block.start, False
-            while headings and headings[-1][0] >= block.level:
-                headings.pop()
-            headings.append((block.level, block.title))
-            title = " > ".join(name for _, name in headings if name)
-            end = block.end
-            continue
-        if text[block.start : block.end].isspace():
-            end = block.end
-            continue
-        if has_body and _size(text, start, end) + size > CHUNK_BYTES:
-            yield start, end, title
-            start = block.start
-        if size > (_FENCE_BYTES if block.kind == "code" else CHUNK_BYTES):
-            pieces = list(_split(text, block.start, block.end))
-            for _, cut in pieces[:-1]:
-                yield start, cut, title
-                start = cut
-        end, has_body = block.end, True
-    yield start, end, title
+def chunk_blocks(blocks: Iterable[Block | Part]) -> Iterator[Chunk]:
+    """Yield the passages of a document in order, holding no more of it than the one that is being filled."""
+    packer = _Packer()
+    for block in blocks:
+        if isinstance(block, Part):
+            yield from packer.begin(block)
+        elif block.kind == "heading":
+            yield from packer.head(block)
+        elif block.text.isspace():
+            yield from packer.space(block.text)
+        else:
+            yield from packer.fill(block)
+    yield from packer.flush()
 
 
-def _size(text: str, start: int, end: int) -> int:
-    return len(text[start:end].encode("utf-8", "surrogatepass"))
+class _Packer:
+    """The passage that is being filled, and where in the document it is."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._size = 0  # bytes
+        self._has_body = False
+        self._position = self._start = 0
+        self._line = 1
+        self._part = Part()
+        self._headings: list[tuple[int, str]] = []
+        self._title = ""
+
+    def begin(self, part: Part) -> Iterator[Chunk]:
+        yield from self.flush()
+        self._part, self._headings, self._title = part, [], part.title
+        self._start, self._line = 0, part.line or 1
+        self._position += part.apart and self._position > 0
+
+    def head(self, block: Block) -> Iterator[Chunk]:
+        if self._has_body or self._size > CHUNK_BYTES:
+            yield from self.flush()
+        while self._headings and self._headings[-1][0] >= block.level:
+            self._headings.pop()
+        self._headings.append((block.level, block.title))
+        names = (self._part.title, *(name for _, name in self._headings))
+        self._title = " > ".join(name for name in names if name)
+        self._add(block.text)
+
+    def space(self, text: str) -> Iterator[Chunk]:
+        if self._size + len(text) > _WHOLE_BYTES:
+            yield from self.flush()
+        self._add(text)
+
+    def fill(self, block: Block) -> Iterator[Chunk]:
+        text, size = block.text, _size(block.text)
+        if block.continues and self._has_body:  # the rest of the part before is cut together with this one
+            before = "".join(self._texts)
+            text, size = before + text, self._size + size
+            self._texts, self._size = [], 0
+        elif self._has_body and self._size + size > CHUNK_BYTES:
+            yield from self.flush()
+        if size > (_WHOLE_BYTES if block.kind in ("code", "table") else CHUNK_BYTES):
+            *pieces, text = _split(text, block.kind)
+            for piece in pieces:
+                self._add(piece)
+                yield from self.flush()
+        self._add(text)
+        self._has_body = True
+
+    def flush(self) -> Iterator[Chunk]:
+        text = "".join(self._texts)
+        body = text.strip()
+        if body:
+            lead = len(text) - len(text.lstrip())
+            start = self._start + lead
+            line = self._part.line or self._line + text.count("\n", 0, lead)
+            yield Chunk(self._position, start, start + len(body), line, self._title, body, self._part.meta)
+            self._position += 1
+        self._start += len(text)
+        self._line += text.count("\n")
+        self._texts, self._size, self._has_body = [], 0, False
+
+    def _add(self, text: str) -> None:
+        self._texts.append(text)
+        self._size += _size(text)
 
 
-def _lines(text: str) -> Iterator[tuple[int, int]]:
-    start = 0
-    while start < len(text):
-        end = text.find("\n", start) + 1 or len(text)
-        yield start, end
-        start = end
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def _blocks(text: str, markdown: bool) -> Iterator[_Block]:
-    """Yield blocks that tile the text; blank lines belong to the block before them."""
-    start, kind = 0, "text"
-    fence = ""
-    front_matter = False
-    blank = True  # whether the line before was blank
-    one_line: tuple[int, int] | None = None  # a paragraph of one line so far, which an underline makes a heading
-    for begin, end in _lines(text):
-        if not markdown:
-            if blank and begin > start and text[begin:end].strip():
-                yield _Block(start, begin, kind)
-                start = begin
-            blank = not text[begin:end].strip()
-            continue
-        line = text[begin : min(end, begin + 1000)]  # nothing that marks a line is longer
-        if fence or front_matter:
-            stripped = line.strip()
-            closes = stripped == "---" if front_matter else len(stripped) >= len(fence) and not stripped.strip(fence[0])
-            if closes and stripped:
-                yield _Block(start, end, kind)
-                start, kind, fence, front_matter, blank, one_line = end, "text", "", False, True, None
-            continue
-        if begin == 0 and line.strip() == "---" and "\n---" in text[end - 1 : end + 10_000]:
-            front_matter = True
-            continue
-        opening = _FENCE.match(line)
-        if opening:
-            if begin > start:
-                yield _Block(start, begin, kind)
-            start, kind, fence = begin, "code", opening[1]
-            continue
-        heading = _HEADING.match(line) if end - begin < 1000 else None
-        if heading:
-            if begin > start:
-                yield _Block(start, begin, kind)
-            yield _Block(
-                begin, end, "heading", len(heading[1]), _CLOSING.sub("", line[heading.end() :].strip()).strip()
-            )
-            start, blank, one_line = end, True, None
-            continue
-        underline = _UNDERLINE.match(line) if one_line else None
-        if underline and one_line:
-            level = 1 if underline[1][0] == "=" else 2
-            yield _Block(one_line[0], end, "heading", level, text[slice(*one_line)].strip())
-            start, blank, one_line = end, True, None
-            continue
-        if not line.strip():
-            blank, one_line = True, None
-            continue
-        if blank and begin > start:
-            yield _Block(start, begin, kind)
-            start = begin
-        one_line = (begin, end) if blank and end - begin < 200 else None
-        blank = False
-    if start < len(text):
-        yield _Block(start, len(text), kind)
-
-
-def _split(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Cut a block that is too long after a line or sentence, else at a space, else where it must be."""
+def _split(text: str, kind: str) -> Iterator[str]:
+    """Cut a block that is too long where its kind likes it best, else at a space, else where it must be."""
+    start, end = 0, len(text)
     while start < end:
         window = text[start : min(end, start + CHUNK_BYTES)]
         room = len(window.encode("utf-8", "surrogatepass")[:CHUNK_BYTES].decode("utf-8", "ignore")) or 1
         if start + room >= end:
-            yield start, end
+            yield text[start:]
             return
-        cut = 0
-        for pattern in (_SENTENCE_END, _SPACE):
+        cut = room
+        for pattern in _CUTS[kind]:
             cuts = [found.end() for found in pattern.finditer(window, room // 2, room)]
             if cuts:
                 cut = cuts[-1]
                 break
-        cut = cut or room
-        yield start, start + cut
+        yield text[start : start + cut]
         start += cut

@@ -1,24 +1,31 @@
-"""Finds files and reads them as text, or says why it cannot."""
+"""Finds files, or says why it cannot."""
 
 from __future__ import annotations
 
-import codecs
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
+from typing import Literal, TypeAlias
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from agentkit_memory.errors import IngestError
 
-__all__ = ["MAX_FILE_BYTES", "SourceFile", "find_files", "is_gone", "read_text"]
+__all__ = ["FORMATS", "Format", "SourceFile", "find_files", "is_gone", "reason"]
 
-MAX_FILE_BYTES = 64 * 1024 * 1024
-"""Largest file that is read: it is held in memory while it is cut."""
+Format: TypeAlias = Literal["text", "markdown", "html", "pdf", "records"]
 
-_MARKDOWN = frozenset({".md", ".markdown", ".mdown", ".mkd", ".mdx"})
-_TEXT = _MARKDOWN | {".txt", ".text", ".rst", ".log", ".csv", ".tsv"}
+FORMATS: Mapping[str, Format] = {
+    **dict.fromkeys((".txt", ".text", ".rst", ".log", ".csv", ".tsv"), "text"),
+    **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd", ".mdx"), "markdown"),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
+    **dict.fromkeys((".jsonl", ".ndjson"), "records"),
+    ".pdf": "pdf",
+}
+"""What a file is, by its ending. Files of other endings are text if they are named, and passed over in folders."""
+
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})
 
 
@@ -36,23 +43,24 @@ class SourceFile:
         return self.path.as_uri()
 
     @property
-    def is_markdown(self) -> bool:
-        """Whether headings and fences mean something in it."""
-        return self.path.suffix.lower() in _MARKDOWN
+    def format(self) -> Format:
+        """What it is read as."""
+        return FORMATS.get(self.path.suffix.lower(), "text")
 
 
 def find_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[SourceFile | IngestError]:
-    """Yield each file once: those named, whatever their ending, and the text and Markdown files of folders.
+    """Yield each file once: those named, whatever their ending, and the files of folders whose ending is known.
 
     Hidden files and folders inside a folder, and links to folders, are passed over.
     """
-    seen: set[Path] = set()
+    seen: set[bytes] = set()  # digests, which are smaller than paths
     for given in paths:
         for file in _find(Path(given).expanduser()):
             if isinstance(file, SourceFile):
-                if file.path in seen:
+                name = blake2b(os.fsencode(file.path), digest_size=16).digest()
+                if name in seen:
                     continue
-                seen.add(file.path)
+                seen.add(name)
             yield file
 
 
@@ -61,7 +69,7 @@ def _find(path: Path) -> Iterator[SourceFile | IngestError]:
         mode = path.stat().st_mode
         real = Path(os.path.realpath(path))
     except (OSError, ValueError) as error:
-        yield IngestError(_shown(path), f"cannot be found or read ({_reason(error)}); check the path")
+        yield IngestError(_shown(path), f"cannot be found or read ({reason(error)}); check the path")
         return
     if not stat.S_ISDIR(mode):
         yield SourceFile(real, _shown(path))
@@ -71,45 +79,10 @@ def _find(path: Path) -> Iterator[SourceFile | IngestError]:
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
         for name in sorted(names):
             file = Path(parent, name)
-            if not name.startswith(".") and file.suffix.lower() in _TEXT:
+            if not name.startswith(".") and file.suffix.lower() in FORMATS:
                 yield SourceFile(Path(os.path.realpath(file)), _shown(file), real)
     for problem in problems:
-        yield IngestError(_shown(Path(problem.filename)), f"the folder cannot be read ({_reason(problem)})")
-
-
-def read_text(file: SourceFile) -> tuple[bytes, str]:
-    """Return the bytes of a file and its text.
-
-    Raises:
-        IngestError: The file is gone, unreadable, too large, no regular file, binary, or not UTF-8.
-    """
-    try:
-        status = file.path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise IngestError(file.source, "is not a regular file; give a text or Markdown file")
-        if status.st_size > MAX_FILE_BYTES:
-            size, most = status.st_size // 2**20, MAX_FILE_BYTES // 2**20
-            raise IngestError(file.source, f"has {size} MiB, at most {most} MiB are read; split it")
-        data = file.path.read_bytes()
-    except OSError as error:
-        raise IngestError(
-            file.source, f"cannot be read ({_reason(error)}); check that it is there, and check its permissions"
-        ) from error
-    encoding = "utf-8-sig"
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        encoding = "utf-16"
-    elif b"\0" in data:
-        at = data.index(b"\0")
-        raise IngestError(file.source, f"is binary (a zero byte at offset {at}); give text or Markdown")
-    try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError as error:
-        raise IngestError(
-            file.source, f"is not {encoding.removesuffix('-sig').upper()} text (byte {error.start}); convert it first"
-        ) from error
-    if "\0" in text:
-        raise IngestError(file.source, "holds NUL characters; give text or Markdown")
-    return data, text
+        yield IngestError(_shown(Path(problem.filename)), f"the folder cannot be read ({reason(problem)})")
 
 
 def is_gone(uri: str) -> bool:
@@ -128,5 +101,6 @@ def _shown(path: Path) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace").replace("\0", "\\x00")
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """Return what the system said, without the path."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

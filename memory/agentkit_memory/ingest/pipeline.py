@@ -1,4 +1,4 @@
-"""Files to chunks in the store: one transaction a file, errors a file, and whatever is unchanged passed over."""
+"""Files to chunks in the store: errors a file, whatever is unchanged passed over, nothing held as a whole."""
 
 from __future__ import annotations
 
@@ -8,19 +8,26 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from agentkit_memory.errors import IngestError
-from agentkit_memory.ingest.chunks import CHUNKER, chunk_text
-from agentkit_memory.ingest.files import SourceFile, find_files, is_gone, read_text
+from agentkit_memory.ingest.chunks import CHUNKER, chunk_blocks
+from agentkit_memory.ingest.files import SourceFile, find_files, is_gone
+from agentkit_memory.ingest.formats import READERS
+from agentkit_memory.ingest.options import IngestOptions
+from agentkit_memory.ingest.reading import Reading
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.store.documents import DocumentStore
 
 __all__ = ["ingest_files"]
 
 _BATCH = 512  # chunks
+_STEP = 4 * 1024 * 1024  # bytes between two calls of `on_progress` within a file
+_TICK_NS = 2 * 10**9
+"""A file that was changed less than this before it was read may change again without its times showing it."""
 
 
 def ingest_files(
     store: DocumentStore,
     paths: Iterable[str | os.PathLike[str]],
+    options: IngestOptions,
     on_progress: Callable[[IngestProgress], None] | None = None,
     on_stored: Callable[[], None] | None = None,
 ) -> IngestReport:
@@ -29,44 +36,161 @@ def ingest_files(
     Raises:
         StoreError: The database cannot be written. The files before the one at fault are stored.
     """
-    outcomes: dict[str, list[str]] = {"added": [], "changed": [], "unchanged": []}
-    errors: list[IngestError] = []
-    chunks = waiting = 0
     given = [Path(path).expanduser() for path in paths]
-    found = list(find_files(given))
-    for done, file in enumerate(found, 1):
+    run = _Run(store, options, on_progress, on_stored)
+    if on_progress is not None:
+        run.count(given)
+    for file in find_files(given):
+        run.take(file)
+    run.removed = [name for folder in given if folder.is_dir() for name in _remove_gone(store, folder)]
+    return run.report()
+
+
+class _Run:
+    """One ingestion, and how far it is."""
+
+    def __init__(
+        self,
+        store: DocumentStore,
+        options: IngestOptions,
+        on_progress: Callable[[IngestProgress], None] | None,
+        on_stored: Callable[[], None] | None,
+    ) -> None:
+        self._store = store
+        self._options = options
+        self._on_progress = on_progress
+        self._on_stored = on_stored
+        self._outcomes: dict[str, list[str]] = {"added": [], "changed": [], "unchanged": []}
+        self._errors: list[IngestError] = []
+        self._mended: list[IngestError] = []
+        self.removed: list[str] = []
+        self._total = self._total_bytes = 0
+        self._done = self._done_bytes = 0
+        self._chunks = self._waiting = 0
+        self._file = ""
+        self._read = self._told = 0  # bytes of the file that is being read
+        self._staged = 0  # chunks of it that are written
+
+    def count(self, given: list[Path]) -> None:
+        """Find out how much there is, so that progress can be told."""
+        for file in find_files(given):
+            self._total += 1
+            if isinstance(file, SourceFile):
+                self._total_bytes += _size(file)
+
+    def take(self, file: SourceFile | IngestError) -> None:
+        """Store one file, or note why it cannot be."""
+        self._file, self._read, self._told = file.source, 0, 0
+        size = 0
         try:
             if isinstance(file, IngestError):
                 raise file
-            outcome, written = _ingest(store, file)
-            outcomes[outcome].append(file.source)
-            chunks += written
-            waiting += written
-            if on_stored is not None and waiting >= _BATCH:
-                waiting = 0
-                on_stored()
+            size = _size(file)
+            outcome, written = self._ingest(file)
+            self._outcomes[outcome].append(file.source)
+            self._chunks += written
+            self._waiting += written
+            if self._on_stored is not None and self._waiting >= _BATCH:
+                self._waiting = 0
+                self._on_stored()
         except IngestError as error:
-            errors.append(error)
-        if on_progress is not None:
-            on_progress(IngestProgress(done, len(found), file.source, chunks))
-    return IngestReport(
-        added=tuple(outcomes["added"]),
-        changed=tuple(outcomes["changed"]),
-        unchanged=tuple(outcomes["unchanged"]),
-        removed=tuple(name for folder in given if folder.is_dir() for name in _remove_gone(store, folder)),
-        errors=tuple(errors),
-        chunks=chunks,
-    )
+            self._errors.append(error)
+        self._done += 1
+        self._done_bytes += size
+        self._read = self._staged = 0
+        self._tell()
+
+    def report(self) -> IngestReport:
+        return IngestReport(
+            added=tuple(self._outcomes["added"]),
+            changed=tuple(self._outcomes["changed"]),
+            unchanged=tuple(self._outcomes["unchanged"]),
+            removed=tuple(self.removed),
+            errors=tuple(self._errors),
+            mended=tuple(self._mended),
+            chunks=self._chunks,
+        )
+
+    def _ingest(self, file: SourceFile) -> tuple[str, int]:
+        known = self._store.find(file.uri)
+        with Reading(file, self._options, self._on_bytes) as reading:
+            stamp = self._stamp(reading)
+            if known is not None:
+                if stamp and known.stamp == stamp:
+                    return "unchanged", 0
+                for _ in reading.pieces():
+                    pass
+                if known.content_hash in self._names(file, reading.digest):
+                    if stamp:
+                        self._store.put_stamp(file.uri, stamp)
+                    return "unchanged", 0
+                reading.rewind()
+                self._read = self._told = 0
+
+            def seal() -> tuple[str, str]:
+                mended = reading.finish()
+                names = self._names(file, reading.digest)
+                if mended is None:
+                    return names[0], stamp
+                self._mended.append(mended)
+                return names[-1], stamp
+
+            chunks = chunk_blocks(READERS[file.format](reading))
+            new, written = self._store.write(file.uri, file.source, chunks, seal, self._on_queued, self._on_staged)
+        return ("added" if new else "changed"), written
+
+    def _stamp(self, reading: Reading) -> str:
+        """Return what will show that a file was not changed since, if its times can: they move in steps."""
+        if reading.changed_ns + _TICK_NS > self._store.database.clock() * 1e9:
+            return ""
+        return f"{reading.stamp}:{self._names(reading.file, '')[-1]}"
+
+    def _names(self, file: SourceFile, digest: str) -> list[str]:
+        """Return the hashes under which the passages of a file are stored: of its bytes, and of how they are cut."""
+        cut = [CHUNKER, file.format, self._options.records.key if file.format == "records" else "", digest]
+        names = [_hash(cut)]
+        if self._options.lenient:
+            names.append(_hash([*cut, "lenient"]))
+        return names
+
+    def _on_bytes(self, count: int) -> None:
+        self._read += count
+        if self._read - self._told >= _STEP:
+            self._told = self._read
+            self._tell()
+
+    def _on_staged(self, chunks: int) -> None:
+        self._staged = chunks
+        self._tell()
+
+    def _on_queued(self) -> None:
+        if self._on_stored is not None:
+            self._on_stored()
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress(
+                IngestProgress(
+                    done=self._done,
+                    total=max(self._total, self._done),
+                    source=self._file,
+                    chunks=self._chunks + self._staged,
+                    done_bytes=self._done_bytes + self._read,
+                    total_bytes=max(self._total_bytes, self._done_bytes + self._read),
+                )
+            )
 
 
-def _ingest(store: DocumentStore, file: SourceFile) -> tuple[str, int]:
-    data, text = read_text(file)
-    digest = hashlib.blake2b(data, digest_size=24, person=CHUNKER.encode()).hexdigest()
-    if store.content_hash(file.uri) == digest:
-        return "unchanged", 0
-    chunks = list(chunk_text(text, markdown=file.is_markdown))
-    new = store.replace(file.uri, file.source, digest, chunks)
-    return ("added" if new else "changed"), len(chunks)
+def _size(file: SourceFile) -> int:
+    try:
+        return file.path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _hash(parts: list[str]) -> str:
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=24).hexdigest()
 
 
 def _remove_gone(store: DocumentStore, folder: Path) -> list[str]:

@@ -18,9 +18,13 @@ class IngestProgress:
     total: int
     """Files found."""
     source: str
-    """The file that was just done."""
+    """The file that was just done, or that is being read."""
     chunks: int
     """Chunks written so far."""
+    done_bytes: int = 0
+    """Bytes read so far, of the file that is being read too."""
+    total_bytes: int = 0
+    """Bytes of all files found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class IngestReport:
     """Files that are gone from an ingested folder, and so from the store."""
     errors: tuple[IngestError, ...] = ()
     """Files that could not be read, and why. What was stored of them before is kept."""
+    mended: tuple[IngestError, ...] = ()
+    """Files that were stored without what is damaged of them, and what that is. Only with `IngestOptions.lenient`."""
     chunks: int = 0
     """Chunks of the added and changed files."""
     pending: int = 0

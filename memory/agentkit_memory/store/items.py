@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, func, or_, select, tuple_
 
 from agentkit_memory.index.bm25 import indexed_text
 from agentkit_memory.index.outbox import withdraw
@@ -124,8 +124,17 @@ def wanted() -> ColumnElement[bool]:
     return items.c.superseded_by.is_(None)
 
 
+# Of a document that is being written, what was there before is shown until all of it is.
+_SHOWN = or_(
+    items.c.document_id.is_(None),
+    and_(
+        items.c.first_generation <= documents.c.generation,
+        or_(items.c.last_generation.is_(None), items.c.last_generation >= documents.c.generation),
+    ),
+)
 _VALID = (
     wanted(),
+    _SHOWN,
     or_(items.c.valid_from.is_(None), items.c.valid_from <= bindparam("now")),
     or_(items.c.valid_to.is_(None), items.c.valid_to > bindparam("now")),
 )
@@ -195,14 +204,22 @@ def find_item(connection: Connection, item_id: str, scope_ids: Sequence[int] | N
     return None if row is None else _stored(row)
 
 
-def forget_items(connection: Connection, ids: Collection[str]) -> int:
-    """Delete items and the facts that were taken from them, and ask the index to forget them; say how many."""
+def forget_items(connection: Connection, ids: Collection[str], *, vectors: bool = False) -> int:
+    """Delete items and the facts that were taken from them, and ask the index to forget them; say how many.
+
+    Args:
+        connection: A transaction.
+        ids: The items.
+        vectors: Whether to delete the kept vectors of what they say, too.
+    """
     total, ahead = 0, set(ids)
     while ahead:
         derived: set[str] = set()
         for batch in in_batches(sorted(ahead)):
             derived.update(connection.scalars(_DERIVED, {"ids": batch}))
             withdraw(connection, batch)
+            if vectors:
+                forget_embeddings(connection, batch)
             total += connection.execute(_DELETE, {"ids": batch}).rowcount
         ahead = derived - ahead
     return total

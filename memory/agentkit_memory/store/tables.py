@@ -140,8 +140,9 @@ tool_calls = Table(
 )
 
 # Of a document that takes several transactions, the items of the next `generation` are written beside those that are
-# shown; they are shown, and the others no longer, when the generation is counted up. `stamp` is what the file system
-# said of the file when it was read; it is empty where that would not show a later change.
+# shown; they are shown, and the others no longer, when the generation is counted up. `stage` names who writes them. A
+# generation of -1 shows nothing: the document is being removed. `stamp` is what the file system said of the file when
+# it was read; it is empty where that would not show a later change.
 documents = Table(
     "documents",
     METADATA,
@@ -153,6 +154,7 @@ documents = Table(
     Column("chunks", Integer, nullable=False),
     Column("ingested_at", Float(53), nullable=False),
     Column("generation", Integer, nullable=False, server_default="0"),
+    Column("stage", String(36), nullable=False, server_default=""),
     Column("stamp", Text, nullable=False, server_default=""),
     UniqueConstraint("scope_id", "uri"),
 )

@@ -1,0 +1,26 @@
+"""Which reader turns a file of which format into blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+from agentkit_memory.ingest.blocks import Block, Part, text_blocks
+from agentkit_memory.ingest.files import Format
+from agentkit_memory.ingest.html import html_blocks
+from agentkit_memory.ingest.pdf import pdf_blocks
+from agentkit_memory.ingest.reading import Reading
+from agentkit_memory.ingest.records import record_blocks
+
+__all__ = ["READERS", "Reader"]
+
+Reader: TypeAlias = Callable[[Reading], Iterator[Block | Part]]
+
+READERS: Mapping[Format, Reader] = {
+    "text": lambda reading: text_blocks(reading.text(), markdown=False),
+    "markdown": lambda reading: text_blocks(reading.text(), markdown=True),
+    "html": html_blocks,
+    "pdf": pdf_blocks,
+    "records": record_blocks,
+}
+"""Another format is a row here, and its endings in `files.FORMATS`."""
