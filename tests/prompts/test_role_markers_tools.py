@@ -206,3 +206,34 @@ def test_sampling_follows_the_task_unless_it_is_given() -> None:
 def test_a_typed_conversation_with_a_named_tool_message_is_read() -> None:
     messages = [Message("user", "?", name="bob"), Message("tool", "rain", tool_call_id="1", name="plugin")]
     assert "<|im_start|>environment name=<|plugin|>\nrain" in template("internlm2").render(messages)
+
+
+def test_an_empty_content_before_a_call_is_a_line_of_its_own_for_lmdeploy_and_no_content_is_not() -> None:
+    qwen = template("qwen2d5")
+    call = CALLS[0]["function"]["name"]
+    said = {
+        content: [TALK[0], {"role": "assistant", "content": content, "tool_calls": CALLS[:1]}] for content in ("", None)
+    }
+    assert f'assistant\n\n<tool_call>\n{{"name": "{call}"' in qwen.messages2prompt(said[""])
+    assert f'assistant\n<tool_call>\n{{"name": "{call}"' in qwen.messages2prompt(said[None])
+    assert qwen.render(said[""]) == qwen.render(said[None]) == qwen.messages2prompt(said[None])
+
+
+def test_tool_results_end_as_the_user_does_with_qwen() -> None:
+    text = template("qwen2d5", eoh="</u>").render([TALK[0], {"role": "tool", "content": "rain"}])
+    assert "rain\n</tool_response></u><|im_start|>assistant" in text
+
+
+def test_lmdeploy_repeats_tools_in_every_system_message_of_llama_and_render_says_them_once() -> None:
+    messages = [TALK[0], {"role": "system", "content": "be brief"}, TALK[0]]
+    llama, tools = template("llama3_1"), [{"name": "now", "description": "the time"}]
+    assert llama.messages2prompt(messages, tools=tools).count("Use the function 'now' to: the time") == 2
+    assert llama.messages2prompt(messages, sequence_start=False, tools=tools).count("Use the function 'now'") == 1
+    assert llama.render(messages, tools=tools).count("Use the function 'now'") == 1
+    assert llama.render(messages, tools=tools, sequence_start=False).count("Use the function 'now'") == 1
+
+
+def test_what_a_named_tool_returned_comes_from_the_plugin_of_intern_s1() -> None:
+    result = {"role": "tool", "name": "get_weather", "content": "rain"}
+    assert "<|im_start|>environment name=<|plugin|>\nrain" in template("interns1").messages2prompt([TALK[0], result])
+    assert "<|im_start|>environment\nrain" in template("internlm2").messages2prompt([TALK[0], result])

@@ -53,13 +53,17 @@ class InternLM2Template(RoleMarkerTemplate):
             if len(turn) == 2:
                 pieces += (begin, turn["content"], end)
                 continue
-            name = turn.get("name")
-            if name in names:
-                begin = f"{begin.strip()} name={names[name]}\n"
+            speaker = names.get(turn.get("name", "")) or self.speaker_of(turn)
+            if speaker:
+                begin = f"{begin.strip()} name={speaker}\n"
             if asked is None:
                 asked = max((at for at, other in enumerate(turns) if other["role"] == "user"), default=len(turns))
             pieces += (begin, self.text_of(turn, recent=index > asked), end)
         return self.with_tools(turns, pieces, task) if task.tools else pieces
+
+    def speaker_of(self, turn: Turn) -> str:
+        """Return what the marker calls the speaker of a message with another name, or nothing."""
+        return ""
 
     def text_of(self, turn: Turn, *, recent: bool) -> str:
         """Return what a message says: its text, then its tool calls. `recent`: the user has not spoken since."""
@@ -81,6 +85,8 @@ class InternLM2Template(RoleMarkerTemplate):
 class InternS1Template(InternLM2Template):
     """Tools stand in the first system message, behind its text; `tool` introduces them.
 
+    A tool message that names its tool comes from the plugin.
+
     The reasoning of assistant messages since the last message of the user is shown to the model. With
     `enable_thinking=False` the default system message, which asks for reasoning, is left out.
     """
@@ -90,6 +96,10 @@ class InternS1Template(InternLM2Template):
         if task.tools or task.enable_thinking is False:
             return self.bos if task.sequence_start or self.bos_always else ""
         return super().opening(turns, task)
+
+    def speaker_of(self, turn: Turn) -> str:
+        """Return what the marker calls the speaker of a message that has a name."""
+        return self.plugin if turn["role"] == "tool" and "name" in turn else ""
 
     def text_of(self, turn: Turn, *, recent: bool) -> str:
         """Return what a message says: its reasoning while it matters, its text, then its tool calls."""

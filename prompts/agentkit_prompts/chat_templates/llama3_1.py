@@ -14,7 +14,8 @@ class Llama31Template(RoleMarkerTemplate):
     """`knowledge` (dates) stands before the default system message, `tool` and `eotool` around the tools.
 
     An assistant message that calls a tool ends with `eom`. LMDeploy writes calls only where the model wrote them as
-    text, and so does `messages2prompt`; `render` writes all, in the form that the system message asks for.
+    text, and the tools again in every system message; so does `messages2prompt`. `render` writes all calls, in the
+    form that the system message asks for, and the tools once.
     """
 
     knowledge: str = ""
@@ -64,8 +65,10 @@ class Llama31Template(RoleMarkerTemplate):
                 if tag in text or end_of_call in text:
                     end = self.eom
             pieces += (begin, text, end)
-        if turns and turns[0]["role"] == "system":
-            pieces[1] = f"{self._tools(task)}{pieces[1]}"
+        tools = self._tools(task)
+        for index, turn in enumerate(turns):
+            if turn["role"] == "system" and (index == 0 or not task.strict):
+                pieces[3 * index + 1] = f"{tools}{pieces[3 * index + 1]}"
         return pieces
 
     def _tools(self, task: Task) -> str:

@@ -11,7 +11,7 @@ __all__ = ["Qwen25Template"]
 
 
 class Qwen25Template(RoleMarkerTemplate):
-    """Every message ends with `eosys`. A reply is always opened anew: no message is left open.
+    """Messages end with `eosys`, tool results with `eoh`. A reply is always opened anew: no message is left open.
 
     Neighbouring tool messages share one user message. Without tools, LMDeploy leaves out a leading system message
     that does not open a sequence, and so does `messages2prompt`.
@@ -49,14 +49,14 @@ class Qwen25Template(RoleMarkerTemplate):
                 results = True
                 continue
             if results:
-                parts.append(end)
+                parts.append(self.eoh)
                 results = False
             if len(turn) == 2:
                 parts += (begins[role], turn["content"], end)
             else:
-                parts += (begins[role], turn["content"], *self._calls(turn), end)
+                parts += (begins[role], turn["content"], *self._calls(turn, task), end)
         if results:
-            parts.append(end)
+            parts.append(self.eoh)
         if task.add_generation_prompt:
             parts += (self.assistant, self._reply_start(task))
         return "".join(parts)
@@ -65,10 +65,11 @@ class Qwen25Template(RoleMarkerTemplate):
         line = self.separator
         return f"{line}<tool_response>{line}{turn['content']}{line}</tool_response>"
 
-    def _calls(self, turn: Turn) -> list[str]:
+    def _calls(self, turn: Turn, task: Task) -> list[str]:
         line = self.separator
         calls = [json_text({"name": name, "arguments": arguments}) for name, arguments in calls_of(turn)]
         said = [f"{line}<tool_call>{line}{call}{line}</tool_call>" for call in calls]
-        if said and not turn["content"]:
+        is_silent = not turn["content"] if task.strict else turn.get("is_silent", False)
+        if said and is_silent:
             said[0] = said[0].removeprefix(line)  # the marker of the assistant ends in a line break already
         return said

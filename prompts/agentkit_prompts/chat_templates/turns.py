@@ -49,7 +49,7 @@ _SOURCES = ("url", "file_url", "path", "filename")
 
 
 class Turn(TypedDict):
-    """One message: `tool_calls` in wire form, everything else text."""
+    """One message: `tool_calls` in wire form, what is said is text."""
 
     role: str
     content: str
@@ -57,6 +57,8 @@ class Turn(TypedDict):
     tool_call_id: NotRequired[str]
     tool_calls: NotRequired[list[dict[str, Any]]]
     reasoning_content: NotRequired[str]
+    is_silent: NotRequired[bool]
+    """With `first_text`: a message with tool calls has no content at all, which LMDeploy tells from an empty one."""
 
 
 class _Problem(Exception):
@@ -189,6 +191,8 @@ def _turn(message: object, roles: Collection[str] | None, first_text: bool) -> T
     turn = Turn(role=str(role), content=_text(wire.get("content"), first_text))
     if calls:
         turn["tool_calls"] = calls
+        if first_text and wire.get("content") is None:
+            turn["is_silent"] = True
     for key in ("name", "tool_call_id", "reasoning_content"):
         value = wire.get(key)
         if value is not None:
