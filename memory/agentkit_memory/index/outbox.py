@@ -30,7 +30,10 @@ from agentkit_memory.index.spaces import active_space
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import documents, items, vector_spaces, vector_state
 
-__all__ = ["MISSING", "backfill", "enqueue", "hold_spaces", "pending", "reset", "withdraw", "written_spaces"]
+__all__ = ["FACTS", "MISSING", "backfill", "enqueue", "hold_spaces", "pending", "reset", "withdraw", "written_spaces"]
+
+FACTS = "facts"
+"""Name and state of the space that holds no points: its rows are turns that facts are to be taken from."""
 
 _SPACES_LOCK = 0x61676E7370  # any number all of us agree on
 
@@ -40,6 +43,7 @@ _WRITTEN = (
     .where(vector_spaces.c.state.in_(("active", "building")))
     .order_by(vector_spaces.c.space)
 )
+_READ_FOR_FACTS = select(vector_spaces.c.space).where(vector_spaces.c.state == FACTS)
 _NEXT = {"want": func.abs(_state.want) + 1}
 _ADD = {
     "sqlite": sqlite.insert(vector_state).on_conflict_do_update(index_elements=["item_id", "space"], set_=_NEXT),
@@ -89,19 +93,17 @@ def written_spaces(connection: Connection) -> list[str]:
     return list(connection.scalars(_WRITTEN)) or [SPACE]
 
 
-def enqueue(connection: Connection, item_ids: Sequence[str]) -> None:
+def enqueue(connection: Connection, item_ids: Sequence[str], *, turns: bool = False) -> None:
     """Ask for the items to be indexed as they are now: they are new, or what is indexed of them has changed.
 
-    An item whose removal is still waiting gets the next version.
+    An item whose removal is still waiting gets the next version. From turns, facts are to be taken too, if somebody
+    ever asked for that.
     """
     if item_ids:
         hold_spaces(connection)
+        spaces = written_spaces(connection) + (list(connection.scalars(_READ_FOR_FACTS)) if turns else [])
         ordered = sorted(item_ids)  # everybody takes rows in this order, so that nobody waits in a circle
-        rows = [
-            {"item_id": item, "space": space, "want": 1, "have": 0}
-            for space in written_spaces(connection)
-            for item in ordered
-        ]
+        rows = [{"item_id": item, "space": space, "want": 1, "have": 0} for space in spaces for item in ordered]
         connection.execute(_ADD[connection.dialect.name], rows)
 
 

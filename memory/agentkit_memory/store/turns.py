@@ -122,7 +122,7 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
                 )
         if rows:
             connection.execute(_ADD, rows)
-            enqueue(connection, [str(row["id"]) for row in rows])
+            enqueue(connection, [str(row["id"]) for row in rows], turns=True)
     return until - after
 
 
