@@ -1,0 +1,177 @@
+"""PDF by pages, read in a process of its own: what is broken, locked or made to explode ends only that."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from agentkit_memory import IngestOptions, Memory
+from agentkit_memory.ingest import pdf
+
+pypdf = pytest.importorskip("pypdf", reason="needs the extra `ingest`")
+
+
+def make(pages: Sequence[bytes | str], *, title: str = "", packed: Sequence[int] = ()) -> bytes:
+    """A PDF whose pages show one line of text each, or have the given content; those in `packed` are compressed."""
+    count = len(pages)
+    kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(count))
+    objects: list[bytes] = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {count} >>".encode(),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    for number, page in enumerate(pages):
+        content = f"BT /F1 12 Tf 72 720 Td ({page}) Tj ET".encode() if isinstance(page, str) else page
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 + 2 * number} 0 R "
+            f"/Resources << /Font << /F1 3 0 R >> >> >>".encode()
+        )
+        extra = b""
+        if number in packed:
+            content, extra = zlib.compress(content, 9), b" /Filter /FlateDecode"
+        objects.append(b"<< /Length %d%s >>\nstream\n%s\nendstream" % (len(content), extra, content))
+    objects.append(f"<< /Title ({title}) >>".encode())
+    out = io.BytesIO(b"%PDF-1.4\n")
+    out.seek(0, io.SEEK_END)
+    places = []
+    for number, each in enumerate(objects, 1):
+        places.append(out.tell())
+        out.write(b"%d 0 obj\n%s\nendobj\n" % (number, each))
+    start = out.tell()
+    out.write(b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1))
+    out.write(b"".join(b"%010d 00000 n \n" % place for place in places))
+    out.write(
+        b"trailer << /Size %d /Root 1 0 R /Info %d 0 R >>\nstartxref\n%d\n%%%%EOF\n"
+        % (len(objects) + 1, len(objects), start)
+    )
+    return out.getvalue()
+
+
+def locked(password: str) -> bytes:
+    writer = pypdf.PdfWriter(clone_from=io.BytesIO(make(["zebra behind a lock"])))
+    writer.encrypt(user_password=password, owner_password="owner", algorithm="AES-256")
+    out = io.BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+def refused(memory: Memory, docs: Path, content: bytes) -> str:
+    (docs / "a.pdf").write_bytes(content)
+    (docs / "b.md").write_text("the rest goes on")
+    report = memory.ingest(docs)
+    assert len(report.added) == 1
+    (error,) = report.errors
+    return str(error).removeprefix(f"{docs}/a.pdf: ")
+
+
+def test_every_page_is_a_passage_that_knows_its_number(memory: Memory, docs: Path) -> None:
+    (docs / "a.pdf").write_bytes(make(["The zebra is striped", "A violin has strings", ""], title="Nature"))
+    report = memory.ingest(docs)
+    assert (report.errors, report.chunks) == ((), 2)
+    (found,) = memory.recall("violin")
+    assert (found.text, found.title, found.position) == ("A violin has strings", "Nature", 1)
+    with memory._store.database.read() as connection:
+        rows = connection.exec_driver_sql("SELECT meta, line, start FROM items ORDER BY position").all()
+    assert [tuple(row) for row in rows] == [('{"page": 1}', 1, 0), ('{"page": 2}', 1, 0)]
+
+
+def test_an_unchanged_pdf_is_passed_over_and_a_changed_one_replaced(memory: Memory, docs: Path) -> None:
+    (docs / "a.pdf").write_bytes(make(["zebra", "violin"]))
+    memory.ingest(docs)
+    assert len(memory.ingest(docs).unchanged) == 1
+    (docs / "a.pdf").write_bytes(make(["zebra", "harbor"]))
+    assert len(memory.ingest(docs).changed) == 1
+    assert [len(memory.recall(word)) for word in ("zebra", "violin", "harbor")] == [1, 0, 1]
+
+
+def test_one_that_opens_without_a_password_is_read(memory: Memory, docs: Path) -> None:
+    (docs / "a.pdf").write_bytes(locked(""))
+    assert memory.ingest(docs).errors == ()
+    assert len(memory.recall("zebra")) == 1
+
+
+def test_one_that_asks_for_a_password_is_refused(memory: Memory, docs: Path) -> None:
+    assert refused(memory, docs, locked("secret")) == "is encrypted; decrypt it first"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is damaged, or no PDF"),
+        (b"not a pdf at all", "is damaged, or no PDF"),
+        (b"\0" * 5000, "is damaged, or no PDF"),
+        (make(["", ""]), "holds no text, only images perhaps; make it text with OCR first"),
+        (make(["zebra"]).replace(b"/Pages 2 0 R", b"/Pages 9 0 R"), "is damaged, or no PDF"),
+        (make(["zebra"]).replace(b"[4 0 R]", b"[2 0 R]"), ""),
+    ],
+    ids=["empty", "text", "zeros", "images", "no pages", "pages of themselves"],
+)
+def test_broken_ones_are_reported_and_the_rest_goes_on(memory: Memory, docs: Path, content: bytes, said: str) -> None:
+    assert refused(memory, docs, content).startswith(said)
+
+
+def test_a_page_that_unpacks_to_a_bomb_is_refused_with_its_number(memory: Memory, docs: Path) -> None:
+    bomb = make(["zebra", b" " * 300_000_000, "violin"], packed=[1])
+    assert len(bomb) < 1_000_000
+    said = refused(memory, docs, bomb)
+    assert said.startswith("page 2 cannot be read (LimitReachedError")
+    assert memory.recall("zebra") == ()
+
+
+def test_leniently_the_other_pages_are_stored(memory: Memory, docs: Path) -> None:
+    (docs / "a.pdf").write_bytes(make(["zebra", b" " * 300_000_000, "violin"], packed=[1]))
+    report = memory.ingest(docs, options=IngestOptions(lenient=True))
+    assert (len(report.added), report.errors) == (1, ())
+    assert "page 2 cannot be read" in str(report.mended[0])
+    assert [len(memory.recall(word)) for word in ("zebra", "violin")] == [1, 1]
+    assert memory.ingest(docs, options=IngestOptions(lenient=True)).unchanged
+    assert memory.ingest(docs).errors  # strictly, it is as bad as before
+    assert len(memory.recall("violin")) == 1
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("import time; time.sleep(60)", "has a page that takes more than 0.5 seconds to read"),
+        ("import os; os.abort()", "made its reader fail (exit code -6); it is damaged"),
+        ("print('[\"page\", 1, \"half', end='')", "made its reader fail (exit code 0); it is damaged"),
+        ('print(\'["no", "takes too much memory to read"]\')', "takes too much memory to read"),
+    ],
+)
+def test_a_reader_that_hangs_or_dies_is_one_file_less(
+    memory: Memory, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, said: str
+) -> None:
+    worker = tmp_path / "worker.py"
+    worker.write_text(program)
+    monkeypatch.setattr(pdf, "_WORKER", worker)
+    monkeypatch.setattr(pdf, "MOST_SECONDS", 0.5 if "sleep" in program else 30.0)
+    start = time.monotonic()
+    assert refused(memory, docs, make(["zebra"])) == said
+    assert time.monotonic() - start < 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="address space is limited on Linux")
+def test_the_reader_has_a_limit_of_memory(tmp_path: Path) -> None:
+    from agentkit_memory.ingest import pdf_worker
+
+    assert pdf_worker._MOST_MEMORY <= 1 << 30
+    greedy = "import sys; sys.argv = ['x']\nfrom agentkit_memory.ingest import pdf_worker\n"
+    greedy += "pdf_worker._read = lambda stream: bytearray(3 << 30)\npdf_worker.main()"
+    import subprocess
+
+    done = subprocess.run([sys.executable, "-c", greedy], capture_output=True, text=True, check=False)
+    assert done.stdout == '["no", "takes too much memory to read: it may be a zip bomb"]\n'
+
+
+def test_without_the_extra_a_pdf_is_reported(
+    memory: Memory, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pypdf.py").write_text("raise ImportError")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert refused(memory, docs, make(["zebra"])) == "needs pypdf: install the extra `ingest`"
