@@ -25,10 +25,23 @@ from agentkit_memory.errors import (
 from agentkit_memory.ingest.options import IngestOptions, RecordFields
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.memory import Memory
+from agentkit_memory.records import (
+    BranchInfo,
+    Candidate,
+    Erasure,
+    Fact,
+    RecallLog,
+    StoredCall,
+    StoredMessage,
+)
 from agentkit_memory.scope import Scope
 from agentkit_memory.session import Session
 
 __all__ = [
+    "BranchInfo",
+    "Candidate",
+    "Erasure",
+    "Fact",
     "FactError",
     "HeadMoved",
     "IndexBroken",
@@ -44,6 +57,7 @@ __all__ = [
     "NameTaken",
     "NotFound",
     "RecallError",
+    "RecallLog",
     "RecordFields",
     "Scope",
     "ScopeError",
@@ -56,4 +70,6 @@ __all__ = [
     "StoreReadOnly",
     "StoreUnavailable",
     "StoreVersion",
+    "StoredCall",
+    "StoredMessage",
 ]

@@ -11,9 +11,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from agentkit_memory.bridge import Threads
-from agentkit_memory.errors import IndexBusy, IndexUnavailable, ScopeError, StoreUnavailable
+from agentkit_memory.errors import IndexBusy, IndexUnavailable, ScopeError, StoreError, StoreUnavailable
 from agentkit_memory.ingest.options import IngestOptions
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
+from agentkit_memory.records import Erasure, RecallLog
 from agentkit_memory.scope import Scope, check_name
 from agentkit_memory.session import Session
 from agentkit_prompts.context import Document
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from agentkit_memory.index.verify import Repair, Verification
     from agentkit_memory.index.worker import Worker
     from agentkit_memory.store.engine import Database
+    from agentkit_memory.store.facts import Facts
 
 __all__ = ["Memory"]
 
@@ -33,12 +35,14 @@ T = TypeVar("T")
 class _Store:
     """What the memories of one `open` share: the database, and its indexes once they are needed."""
 
-    def __init__(self, database: Database, opener: IndexOpener) -> None:
+    def __init__(self, database: Database, opener: IndexOpener, keep_recalls: int | None) -> None:
         from agentkit_memory.index.indexes import Indexes
+        from agentkit_memory.store.recall_logs import RecallLogs
 
         self.database = database
         self.indexes = Indexes(database, opener, clock=database.clock)
         self.threads = Threads()
+        self.logs = RecallLogs(database, keep_recalls)
 
     def index(self) -> VectorIndex:
         """Return the index that is read, loaded and speaking of this database.
@@ -80,6 +84,7 @@ class Memory:
         index: str | os.PathLike[str] | IndexOpener | None = None,
         timeout: float = 5.0,
         clock: Callable[[], float] = time.time,
+        keep_recalls: int | None = 10_000,
     ) -> Memory:
         """Open the memory in a folder, making it if there is none, or in a PostgreSQL database.
 
@@ -91,11 +96,13 @@ class Memory:
                 URL as `target`.
             timeout: Seconds to wait for a lock of another process.
             clock: Says what time it is, in seconds since 1970. Nothing is ordered by it.
+            keep_recalls: About how many recall logs to keep of each scope, the newest; None for all, 0 for none.
 
         Raises:
             StoreError: The store is locked, read-only, corrupt, newer than this code, or cannot be reached.
             ScopeError: The scope names nobody.
         """
+        from agentkit_memory.erase import resume
         from agentkit_memory.index.opening import index_opener
         from agentkit_memory.store.engine import Database
 
@@ -109,7 +116,10 @@ class Memory:
             home = Path(target).expanduser()
             place = home / "memory.db"
             index = home / "index" if index is None else index
-        return cls(_Store(Database.open(place, timeout=timeout, clock=clock), index_opener(index)), scope)
+        store = _Store(Database.open(place, timeout=timeout, clock=clock), index_opener(index), keep_recalls)
+        with suppress(StoreError):  # an erasure that was interrupted, and cannot go on now either, waits further
+            resume(store.database, store.indexes)
+        return cls(store, scope)
 
     def within(self, scope: Scope | str) -> Memory:
         """Return the same store, seen from another scope. Closing either closes both."""
@@ -211,6 +221,55 @@ class Memory:
         removed = expire(self._store.database, self._store.database.clock() if now is None else now)
         self._index_if_free()
         return removed
+
+    @property
+    def facts(self) -> Facts:
+        """The facts of this scope: `add`, `get`, `list` and `remove` them."""
+        from agentkit_memory.store.facts import Facts
+
+        return Facts(self._store.database, self.scope)
+
+    def recall_logs(
+        self, *, after: int | None = None, before: int | None = None, limit: int = 50
+    ) -> tuple[RecallLog, ...]:
+        """Return what was recalled in exactly this scope, in order; with neither number, the newest.
+
+        Args:
+            after: Return the first logs after this one.
+            before: Return the last logs before this one.
+            limit: Most logs to return.
+        """
+        return self._store.logs.page([self._own_scope()], after=after, before=before, limit=limit)
+
+    def erase(self, subject: Scope | str) -> Erasure:
+        """Remove everything that belongs to a subject, from SQL and from the index, and return the proof.
+
+        The subject owns the scopes that have all its names: `Scope("acme", user="ada")` is Ada with all her sessions
+        and agents, `"acme"` the whole tenant. Conversations, tool calls, documents, facts, recall logs and kept
+        vectors go, with facts of others that were taken from them. If it is interrupted, or another process owns the
+        index, it is taken up again when the store is next opened.
+
+        Raises:
+            ScopeError: The subject is of another tenant.
+            StoreError: The database cannot be written; what is erased by then stays erased.
+        """
+        from agentkit_memory.erase import erase
+
+        subject = Scope.of(subject)
+        if subject.tenant != self.scope.tenant:
+            raise ScopeError(
+                f"erase: {subject.tenant!r} is not the tenant of this memory ({self.scope.tenant!r}); "
+                f"if it is meant, memory.within({subject.tenant!r}).erase(...)"
+            )
+        return erase(self._store.database, self._store.indexes, subject)
+
+    def compact(self) -> bool:
+        """Rewrite a SQLite file without what was deleted, and empty its log; say whether that was possible just now.
+
+        Raises:
+            StoreLocked: Somebody else was writing all the time.
+        """
+        return self._store.database.compact()
 
     async def run(self, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function of this memory, or of a session of it, from async code: `await memory.run(memory.recall, q)`.

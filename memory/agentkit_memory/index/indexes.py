@@ -12,7 +12,7 @@ from agentkit_memory.errors import IndexBroken, StoreClosed
 from agentkit_memory.failpoints import failpoint
 from agentkit_memory.index.base import IndexOpener, VectorIndex
 from agentkit_memory.index.outbox import hold_spaces, reset
-from agentkit_memory.index.spaces import Embed, Space, active_space, claim_space, find_space
+from agentkit_memory.index.spaces import Embed, Space, active_space, claim_space, find_space, known_spaces
 from agentkit_memory.index.verify import Repair, Verification, repair, verify
 from agentkit_memory.index.worker import Worker
 from agentkit_memory.store.engine import Database
@@ -60,6 +60,11 @@ class Indexes:
         """Return the space that is read."""
         with self.database.read() as connection:
             return active_space(connection)
+
+    def written(self) -> list[Space]:
+        """Return the spaces that items are written to: the one that is read and those being built."""
+        with self.database.read() as connection:
+            return [space for space in known_spaces(connection) if space.state in ("active", "building")]
 
     def get(self, space: Space | None = None) -> VectorIndex:
         """Return the index of a space (the one that is read), open and speaking of this database.

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 from agentkit_memory.index.bm25 import SPACE
 from agentkit_memory.store.tables import vector_spaces
 
-__all__ = ["Embed", "Space", "active_space", "claim_space", "find_space"]
+__all__ = ["Embed", "Space", "active_space", "claim_space", "find_space", "known_spaces"]
 
 Embed: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 """Turns texts into dense vectors, one each, in order."""
@@ -46,6 +46,11 @@ def find_space(connection: Connection, name: str) -> Space | None:
     """Return the space of that name, if it was ever indexed."""
     row = connection.execute(_FIND, {"name": name}).first()
     return None if row is None else Space(*row)
+
+
+def known_spaces(connection: Connection) -> list[Space]:
+    """Return every space that was ever indexed."""
+    return [Space(*row) for row in connection.execute(_ROW.order_by(vector_spaces.c.space))]
 
 
 def active_space(connection: Connection) -> Space:

@@ -146,7 +146,7 @@ class Branch:
                 raise NotFound(f"conversation {self.name!r} holds {head} message(s), so it cannot be forked at {at}")
             row = {"conversation_id": self.conversation_id, "name": name, "parent_id": self.id}
             new = self.database.insert(branches).values(**row, head_seq=at, fork_seq=at, itemised_seq=at)
-            if connection.execute(new.on_conflict_do_nothing()).rowcount != 1:
+            if connection.scalar(new.on_conflict_do_nothing().returning(branches.c.id)) is None:
                 raise NameTaken(
                     f"conversation {self.name!r} has a branch {name!r} already; "
                     f"open it with session({self.name!r}, branch={name!r}), or give the fork another name"

@@ -161,6 +161,33 @@ class Database:
         except _driver_error(self.engine) as error:
             raise translate(error, self.where) from error
 
+    def compact(self) -> bool:
+        """Rewrite the file without what was deleted, and empty its log; say whether that was possible just now.
+
+        It takes as long as copying the file, and nobody can write meanwhile. Somebody who is reading keeps the log
+        from being emptied. On a server, what was deleted goes when the server cleans its tables up by itself.
+
+        Raises:
+            StoreLocked: Somebody else was writing all the time.
+        """
+        if not self.is_sqlite:
+            return False
+        with self._lock:
+            if self._closed:
+                raise _closed(self.where)
+            try:
+                with self.engine.connect() as connection:
+                    driver: Any = connection.connection.driver_connection
+                    driver.execute("PRAGMA temp_store=FILE").close()  # the copy is as large as the store
+                    try:
+                        driver.execute("VACUUM").close()
+                        busy, _, _ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                    finally:
+                        driver.execute("PRAGMA temp_store=MEMORY").close()
+            except (DBAPIError, _driver_error(self.engine)) as error:
+                raise translate(error, self.where) from error
+            return not busy
+
     def _hurry(self, driver: Any, hurried: bool) -> None:
         """Let the writer wait for nobody and leave the log alone, or go back to doing both."""
         if hurried and self._hurried == _HURRIED_IN_A_ROW:

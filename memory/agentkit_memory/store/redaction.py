@@ -100,16 +100,15 @@ def _owns(connection: Connection, conversation: int, branch: int, owner: int, se
 
 
 def _redact_item(connection: Connection, item: str, new: Message) -> None:
-    forget_embeddings(connection, [item])
     fields = turn_fields(new)
-    derived = connection.scalars(select(item_sources.c.item_id).where(item_sources.c.source_id == item)).all()
-    forget_embeddings(connection, derived)
     if fields is None:
-        forget_items(connection, [item])
+        forget_items(connection, [item], vectors=True)
         return
-    forget_items(connection, derived)
+    derived = connection.scalars(select(item_sources.c.item_id).where(item_sources.c.source_id == item)).all()
+    forget_items(connection, derived, vectors=True)
+    forget_embeddings(connection, [item])
     connection.execute(update(items).where(items.c.id == item).values(**fields, version=items.c.version + 1))
-    enqueue(connection, [item])
+    enqueue(connection, [item], turns=True)
 
 
 def scrub_logs(connection: Connection, tenant: str, texts: list[str], replacement: str) -> None:

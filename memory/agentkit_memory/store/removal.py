@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select, update
 from agentkit_memory.errors import ScopeError
 from agentkit_memory.store.conversations import MAIN, Branch
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.items import forget_embeddings, forget_items, in_batches
+from agentkit_memory.store.items import forget_items, in_batches
 from agentkit_memory.store.tables import branches, conversations, items, messages, recall_logs, tool_calls
 
 __all__ = ["delete_conversation", "delete_named", "expire", "open_branch", "set_expiry"]
@@ -56,11 +56,9 @@ def delete_conversation(connection: Connection, conversation: int) -> dict[str, 
         "tool_calls": int(connection.scalar(_CALLS, this) or 0),
         "branches": int(connection.scalar(_COUNT, this) or 0),
         "items": 0,
-        "embeddings": 0,
     }
     for batch in in_batches(connection.scalars(_ITEMS, this).all()):
-        counts["embeddings"] += forget_embeddings(connection, batch)
-        counts["items"] += forget_items(connection, batch)
+        counts["items"] += forget_items(connection, batch, vectors=True)
     owner = connection.execute(_OWNER, this).one_or_none()
     if owner is not None:
         logs = connection.execute(_LOGS, {"scope": owner.scope_id, "named": owner.name})

@@ -1,0 +1,136 @@
+"""Recall logs in SQL: what was asked, every item that was looked at, what became of it, and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+from sqlalchemy import bindparam, delete, insert, select
+
+from agentkit_memory.errors import RecallError
+from agentkit_memory.records import Candidate, RecallLog
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.items import storable
+from agentkit_memory.store.scopes import required
+from agentkit_memory.store.tables import recall_logs
+
+__all__ = ["RecallLogs"]
+
+_END = 2**62
+_SLACK = 64
+"""Logs that are written until the oldest are looked for."""
+
+_BETWEEN = (
+    select(
+        recall_logs.c.query,
+        recall_logs.c.policy,
+        recall_logs.c.candidates,
+        recall_logs.c.took_us,
+        recall_logs.c.conversation,
+        recall_logs.c.degraded,
+        recall_logs.c.id,
+        recall_logs.c.at,
+    )
+    .where(
+        recall_logs.c.scope_id.in_(bindparam("scopes", expanding=True)),
+        recall_logs.c.id > bindparam("after"),
+        recall_logs.c.id < bindparam("before"),
+    )
+    .limit(bindparam("most"))
+)
+_OLDEST_FIRST, _NEWEST_FIRST = _BETWEEN.order_by(recall_logs.c.id), _BETWEEN.order_by(recall_logs.c.id.desc())
+_ADD = insert(recall_logs).returning(recall_logs.c.id)
+_others = recall_logs.alias("others")
+_TOO_OLD = delete(recall_logs).where(
+    recall_logs.c.scope_id == bindparam("scope"),
+    recall_logs.c.id
+    <= select(_others.c.id)
+    .where(_others.c.scope_id == bindparam("scope"))
+    .order_by(_others.c.id.desc())
+    .limit(1)
+    .offset(bindparam("keep"))
+    .scalar_subquery(),
+)
+
+
+class RecallLogs:
+    """The recall logs of a store.
+
+    Args:
+        database: Where they are.
+        keep: About how many to keep of a scope, the newest; None for all, 0 for none.
+    """
+
+    def __init__(self, database: Database, keep: int | None = None) -> None:
+        if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int) or keep < 0):
+            raise RecallError(f"recall logs: expected how many to keep, 0 or more, or None for all, got {keep!r}")
+        self.database = database
+        self.keep = keep
+        self._written: dict[int, int] = {}
+
+    def write(self, scope_id: int, log: RecallLog) -> RecallLog:
+        """Store a log under the number of its reader's scope and return it with its id and time."""
+        now = self.database.clock()
+        if self.keep == 0:
+            return replace(log, at=now)
+        row = {
+            "scope_id": scope_id,
+            "conversation": storable(log.conversation),
+            "at": now,
+            "query": storable(log.query),
+            "policy": _json(dict(log.policy)),
+            "candidates": _json([asdict(each) for each in log.candidates]),
+            "degraded": _json(log.degraded),
+            "took_us": min(log.took_us, 2**31 - 1),
+        }
+        with self.database.write() as connection:
+            number = int(connection.scalars(_ADD, row).one())
+            written = self._written.get(scope_id, 0)
+            if self.keep is not None and written % _SLACK == 0:
+                connection.execute(_TOO_OLD, {"scope": scope_id, "keep": self.keep})
+        self._written[scope_id] = written + 1
+        return replace(log, id=number, at=now)
+
+    def page(
+        self,
+        scope_ids: Sequence[int] | None,
+        *,
+        after: int | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> tuple[RecallLog, ...]:
+        """Return logs in order: the first after a number, the last before one, or with neither the newest.
+
+        Raises:
+            ScopeError: No scope was given.
+            RecallError: The limit is less than 1.
+        """
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise RecallError(f"recall logs: expected a limit of 1 or more, got {limit!r}")
+        bound = {
+            "scopes": required(scope_ids),
+            "after": after or 0,
+            "before": _END if before is None else before,
+            "most": limit,
+        }
+        with self.database.read() as connection:
+            rows = connection.execute(_NEWEST_FIRST if after is None else _OLDEST_FIRST, bound).all()
+        logs = [
+            RecallLog(
+                query,
+                json.loads(policy),
+                tuple(Candidate(**each) for each in json.loads(candidates)),
+                took_us,
+                conversation,
+                tuple(json.loads(degraded)),
+                number,
+                at,
+            )
+            for query, policy, candidates, took_us, conversation, degraded, number, at in rows
+        ]
+        return tuple(logs if after is not None else reversed(logs))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=True, sort_keys=True, default=str)
