@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
 from agentkit_memory.errors import FactError, NotFound
 from agentkit_memory.index.outbox import enqueue, withdraw
@@ -19,7 +19,7 @@ from agentkit_memory.store.items import FACT, NAMESPACE, content_hash, forget_it
 from agentkit_memory.store.scopes import hold_scope, readable_ids, required, scope_id
 from agentkit_memory.store.tables import item_sources, items
 
-__all__ = ["Facts"]
+__all__ = ["Facts", "newest_facts"]
 
 _ROW = select(
     items.c.id,
@@ -33,6 +33,11 @@ _ROW = select(
 _FIND = _ROW.where(items.c.id.in_(bindparam("ids", expanding=True)))
 _ALL = _ROW.where(items.c.position > bindparam("after")).order_by(items.c.position).limit(bindparam("most"))
 _CURRENT = _ALL.where(items.c.superseded_by.is_(None))
+_NEWEST = (
+    _ROW.where(items.c.superseded_by.is_(None), or_(items.c.valid_to.is_(None), items.c.valid_to > bindparam("now")))
+    .order_by(items.c.position.desc())
+    .limit(bindparam("most"))
+)
 _SOURCES = (
     select(item_sources.c.item_id, item_sources.c.source_id)
     .where(item_sources.c.item_id.in_(bindparam("ids", expanding=True)))
@@ -90,44 +95,71 @@ class Facts:
             FactError: The text is blank or cannot be stored, or the times are none.
             NotFound: A fact to replace, or a source, is not in this scope.
         """
-        replaced, taken_from = _ids(supersedes), _ids(sources)
-        meta = self._check(text, valid_from, valid_to, metadata)
-        fact = str(uuid.uuid5(NAMESPACE, "\0".join((FACT, self._scope.key, text, *taken_from))))
         own = scope_id(self._database, self._scope)
         with self._database.write() as connection:
             hold_scope(connection, own)
-            self._check_known(connection, own, replaced, taken_from)
-            known = _read(connection, [fact], [own])
-            if not known:
-                row = {
-                    "id": fact,
-                    "scope_id": own,
-                    "kind": FACT,
-                    "position": int(connection.scalar(_LAST, {"scope": own}) or 0) + 1,
-                    "title": "",
-                    "text": text,
-                    "content_hash": content_hash(text),
-                    "start": 0,
-                    "end": len(text),
-                    "line": 0,
-                    "created_at": self._database.clock(),
-                    "valid_from": valid_from,
-                    "valid_to": valid_to,
-                    "meta": meta,
-                }
-                connection.execute(insert(items), row)
-                if taken_from:
-                    rows = [{"item_id": fact, "source_id": source} for source in taken_from]
-                    connection.execute(insert(item_sources), rows)
-                enqueue(connection, [fact])
-            elif not taken_from and _is_news(known[0], valid_from, valid_to):
-                connection.execute(_RENEW, {"item": fact, "since": valid_from, "until": valid_to})
-                enqueue(connection, [fact])
-            old = [each for each in replaced if each != fact]
-            if old and not (known and taken_from):  # told again by the same source, it decides nothing anew
-                connection.execute(_SUPERSEDE, {"ids": old, "new": fact})
-                withdraw(connection, old)
-            return _read(connection, [fact], [own])[0]
+            return self.write(
+                connection,
+                own,
+                text,
+                valid_from=valid_from,
+                valid_to=valid_to,
+                supersedes=supersedes,
+                sources=sources,
+                metadata=metadata,
+            )
+
+    def write(
+        self,
+        connection: Connection,
+        own: int,
+        text: str,
+        *,
+        valid_from: float | None = None,
+        valid_to: float | None = None,
+        supersedes: str | Iterable[str] = (),
+        sources: str | Iterable[str] = (),
+        metadata: Mapping[str, object] | None = None,
+    ) -> Fact:
+        """Do what `add` does in a transaction that holds the scope, whose number is `own`, already.
+
+        What is wrong with the fact is said before anything is written.
+        """
+        replaced, taken_from = _ids(supersedes), _ids(sources)
+        meta = self._check(text, valid_from, valid_to, metadata)
+        fact = str(uuid.uuid5(NAMESPACE, "\0".join((FACT, self._scope.key, text, *taken_from))))
+        self._check_known(connection, own, replaced, taken_from)
+        known = _read(connection, [fact], [own])
+        if not known:
+            row = {
+                "id": fact,
+                "scope_id": own,
+                "kind": FACT,
+                "position": int(connection.scalar(_LAST, {"scope": own}) or 0) + 1,
+                "title": "",
+                "text": text,
+                "content_hash": content_hash(text),
+                "start": 0,
+                "end": len(text),
+                "line": 0,
+                "created_at": self._database.clock(),
+                "valid_from": valid_from,
+                "valid_to": valid_to,
+                "meta": meta,
+            }
+            connection.execute(insert(items), row)
+            if taken_from:
+                rows = [{"item_id": fact, "source_id": source} for source in taken_from]
+                connection.execute(insert(item_sources), rows)
+            enqueue(connection, [fact])
+        elif not taken_from and _is_news(known[0], valid_from, valid_to):
+            connection.execute(_RENEW, {"item": fact, "since": valid_from, "until": valid_to})
+            enqueue(connection, [fact])
+        old = [each for each in replaced if each != fact]
+        if old and not (known and taken_from):  # told again by the same source, it decides nothing anew
+            connection.execute(_SUPERSEDE, {"ids": old, "new": fact})
+            withdraw(connection, old)
+        return _read(connection, [fact], [own])[0]
 
     def get(self, fact: str) -> Fact | None:
         """Return a fact that this scope may read, also one that is no longer valid or was superseded; None if none."""
@@ -189,6 +221,12 @@ class Facts:
         unknown += [f"item {each}" for each in sources if each not in there]
         if unknown:
             raise NotFound(f"this scope holds no {', no '.join(unknown)}: nothing was stored")
+
+
+def newest_facts(connection: Connection, own: int, now: float, limit: int) -> list[Fact]:
+    """Return the facts of exactly one scope that are true, or will be, newest first."""
+    bound = {"scopes": required([own]), "now": now, "most": limit}
+    return _with_sources(connection, connection.execute(_NEWEST, bound).all())
 
 
 def _ids(given: str | Iterable[str]) -> list[str]:
