@@ -1,6 +1,14 @@
 """Layer 2 of agentkit: conversations, documents and recall. Import it as `agentkit.memory`."""
 
+from agentkit_memory.background import BackgroundWorker
+from agentkit_memory.embedders.fastembed import FastembedEmbedder
+from agentkit_memory.embedders.openai import OpenAIEmbedder
+from agentkit_memory.embedders.sentence_transformers import SentenceTransformersEmbedder
 from agentkit_memory.errors import (
+    EmbedderError,
+    EmbedderMismatch,
+    EmbedderUnavailable,
+    ExtractionError,
     FactError,
     HeadMoved,
     IndexBroken,
@@ -12,6 +20,7 @@ from agentkit_memory.errors import (
     NameTaken,
     NotFound,
     RecallError,
+    ReembedError,
     ScopeError,
     StoreClosed,
     StoreCorrupt,
@@ -22,6 +31,7 @@ from agentkit_memory.errors import (
     StoreUnavailable,
     StoreVersion,
 )
+from agentkit_memory.extraction.drafts import Extract, FactDraft, Turn
 from agentkit_memory.ingest.options import IngestOptions, RecordFields
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.memory import Memory
@@ -34,15 +44,26 @@ from agentkit_memory.records import (
     StoredCall,
     StoredMessage,
 )
+from agentkit_memory.reembedding import Gate, GateCheck, Reembedding, ReembedProgress
 from agentkit_memory.scope import Scope
 from agentkit_memory.session import Session
 
 __all__ = [
+    "BackgroundWorker",
     "BranchInfo",
     "Candidate",
+    "EmbedderError",
+    "EmbedderMismatch",
+    "EmbedderUnavailable",
     "Erasure",
+    "Extract",
+    "ExtractionError",
     "Fact",
+    "FactDraft",
     "FactError",
+    "FastembedEmbedder",
+    "Gate",
+    "GateCheck",
     "HeadMoved",
     "IndexBroken",
     "IndexBusy",
@@ -56,11 +77,16 @@ __all__ = [
     "MessageUnreadable",
     "NameTaken",
     "NotFound",
+    "OpenAIEmbedder",
     "RecallError",
     "RecallLog",
     "RecordFields",
+    "ReembedError",
+    "ReembedProgress",
+    "Reembedding",
     "Scope",
     "ScopeError",
+    "SentenceTransformersEmbedder",
     "Session",
     "StoreClosed",
     "StoreCorrupt",
@@ -72,4 +98,5 @@ __all__ = [
     "StoreVersion",
     "StoredCall",
     "StoredMessage",
+    "Turn",
 ]

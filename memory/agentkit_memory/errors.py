@@ -6,6 +6,10 @@ Every error says what went wrong, where, what was expected and what to do about 
 from __future__ import annotations
 
 __all__ = [
+    "EmbedderError",
+    "EmbedderMismatch",
+    "EmbedderUnavailable",
+    "ExtractionError",
     "FactError",
     "HeadMoved",
     "IndexBroken",
@@ -17,6 +21,7 @@ __all__ = [
     "NameTaken",
     "NotFound",
     "RecallError",
+    "ReembedError",
     "ScopeError",
     "StoreClosed",
     "StoreCorrupt",
@@ -113,6 +118,22 @@ class IndexBroken(StoreError):
 
 class IndexUnavailable(StoreError):
     """The server of the vector index is away, slow or failing. What is written is queued in the database."""
+
+
+class EmbedderError(StoreError):
+    """An embedder failed, or returned something that is not one finite vector of its model's size for each text."""
+
+
+class EmbedderUnavailable(EmbedderError):
+    """The model that embeds is not installed, not on this machine, away, slow or failing. Words still find."""
+
+
+class EmbedderMismatch(StoreError):
+    """The store is read by another model than the one that was given. Vectors of two models are never mixed."""
+
+
+class ReembedError(StoreError):
+    """A change of the model cannot begin."""
 
 
 class IngestError(StoreError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -15,9 +15,11 @@ from agentkit_memory.errors import IndexBusy, IndexUnavailable, ScopeError, Stor
 from agentkit_memory.ingest.options import IngestOptions
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.records import Erasure, RecallLog
+from agentkit_memory.reembedding import Gate, Reembedding, ReembedProgress
 from agentkit_memory.scope import Scope, check_name
 from agentkit_memory.session import Session
 from agentkit_prompts.context import Document
+from agentkit_prompts.embedder import Embedder
 
 if TYPE_CHECKING:
     from agentkit_memory.index.base import IndexOpener, VectorIndex
@@ -31,16 +33,20 @@ __all__ = ["Memory"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_GATE = Gate()
+
 
 class _Store:
     """What the memories of one `open` share: the database, and its indexes once they are needed."""
 
     def __init__(self, database: Database, opener: IndexOpener, keep_recalls: int | None) -> None:
+        from agentkit_memory.embedders.registry import Embedders
         from agentkit_memory.index.indexes import Indexes
         from agentkit_memory.store.recall_logs import RecallLogs
 
         self.database = database
-        self.indexes = Indexes(database, opener, clock=database.clock)
+        self.embedders = Embedders(database)
+        self.indexes = Indexes(database, opener, embed=self.embedders.embed, clock=database.clock)
         self.threads = Threads()
         self.logs = RecallLogs(database, keep_recalls)
 
@@ -56,12 +62,23 @@ class _Store:
         """Return the index after writing to it what the outbox holds."""
         return self.indexes.catch_up()
 
+    def embed(self, question: str) -> Sequence[float] | None:
+        """Return the dense vector of a question; None where the space that is read has no model."""
+        return self.embedders.question(self.indexes.active(), question)
+
     def close(self) -> None:
         self.threads.close()
         try:
             self.indexes.close()
         finally:
+            self.embedders.close()
             self.database.close()
+
+    def read_by(self, embedder: Embedder | str) -> None:
+        """Let a new store be read by the model of an embedder; of another one, see that it is."""
+        from agentkit_memory.index.switching import establish
+
+        establish(self.database, self.embedders.add(embedder))
 
 
 class Memory:
@@ -82,6 +99,7 @@ class Memory:
         *,
         scope: Scope | str = "local",
         index: str | os.PathLike[str] | IndexOpener | None = None,
+        embedder: Embedder | str | None = None,
         timeout: float = 5.0,
         clock: Callable[[], float] = time.time,
         keep_recalls: int | None = 10_000,
@@ -94,6 +112,8 @@ class Memory:
             index: Folder of the vector index, where it is not `target/index`; the address of a Qdrant server
                 (`http://...`), which many processes may share; or what opens an index of your own. Required with a
                 URL as `target`.
+            embedder: Finds by meaning too, beside words: an embedder that names its `model`, or the name of one, such
+                as `fastembed:BAAI/bge-small-en-v1.5`. A store keeps to one model; `reembed` changes it.
             timeout: Seconds to wait for a lock of another process.
             clock: Says what time it is, in seconds since 1970. Nothing is ordered by it.
             keep_recalls: About how many recall logs to keep of each scope, the newest; None for all, 0 for none.
@@ -101,6 +121,8 @@ class Memory:
         Raises:
             StoreError: The store is locked, read-only, corrupt, newer than this code, or cannot be reached.
             ScopeError: The scope names nobody.
+            EmbedderMismatch: The store is read by another model, or by words alone.
+            EmbedderError: The embedder does not name its model or, asked for the first vector, fails.
         """
         from agentkit_memory.erase import resume
         from agentkit_memory.index.opening import index_opener
@@ -119,6 +141,12 @@ class Memory:
         store = _Store(Database.open(place, timeout=timeout, clock=clock), index_opener(index), keep_recalls)
         with suppress(StoreError):  # an erasure that was interrupted, and cannot go on now either, waits further
             resume(store.database, store.indexes)
+        try:
+            if embedder is not None:
+                store.read_by(embedder)
+        except BaseException:
+            store.close()
+            raise
         return cls(store, scope)
 
     def within(self, scope: Scope | str) -> Memory:
@@ -295,13 +323,56 @@ class Memory:
         """
         return self._store.indexes.repair()
 
-    def worker(self) -> Worker:
-        """Return a worker that indexes what is written, by any process: let `worker.run(stop)` have a thread.
+    @property
+    def model(self) -> str:
+        """Name of the model that the store is read by, beside words; empty for words alone."""
+        return self._store.indexes.active().model
+
+    def reembed(
+        self,
+        embedder: Embedder | str | None,
+        *,
+        gate: Gate | None = _GATE,
+        on_progress: Callable[[ReembedProgress], None] | None = None,
+    ) -> Reembedding:
+        """Build an index of another model beside the one that is read, check it, and let it be read instead.
+
+        Recall goes on meanwhile, and what is written reaches both. It may be interrupted anywhere and called again,
+        by one process at a time; what was embedded stays. Afterwards this memory asks the new embedder.
+
+        Args:
+            embedder: The new one, or its name; None for words alone.
+            gate: What the new index has to show; None for nothing.
+            on_progress: Called after every batch.
 
         Raises:
-            IndexBusy: Another process owns the index.
+            ReembedError: A change to yet another model was begun: finish it, or abandon it.
+            EmbedderError: The embedder does not name its model or, asked for the first vector, fails.
+            IndexBusy: Another process is changing the model.
         """
-        return self._store.indexes.worker()
+        from agentkit_memory.index.reembed import reembed
+
+        encoder = None if embedder is None else self._store.embedders.add(embedder)
+        return reembed(self._store.indexes, self._store.embedders, encoder, gate, self.scope, on_progress)
+
+    def abandon_reembed(self) -> bool:
+        """Drop an index that was being built by `reembed`; say whether there was one."""
+        from agentkit_memory.index.switching import abandon
+
+        found = abandon(self._store.database)
+        self._store.indexes.sweep()
+        return bool(found)
+
+    def worker(self, extract: Extract | None = None) -> BackgroundWorker:
+        """Return what keeps this store up to date for all its scopes: `with memory.worker():` does it in threads.
+
+        Args:
+            extract: Takes facts from what was said; `agentkit.fact_extractor` makes one of a model. All turns are
+                read, those that are stored already too, each once.
+        """
+        from agentkit_memory.background import BackgroundWorker
+
+        return BackgroundWorker(self._store.database, self._store.indexes, extract)
 
     def close(self) -> None:
         """Close the database and the index. Closing twice is fine."""

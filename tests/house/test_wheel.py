@@ -82,6 +82,7 @@ def test_its_metadata_names_the_distribution_the_python_and_the_licence(wheel: z
         "openai",
         "otel",
         "postgres",
+        "sentence-transformers",
         "server",
         "tokens",
         "vector",

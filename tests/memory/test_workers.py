@@ -375,9 +375,12 @@ def test_a_space_that_is_retired_is_emptied(database: Database, meant: tuple[Ind
     write(database, 1)
     space = indexes.active()
     name = indexes.catch_up().id
-    indexes.forget(space)
+    with database.write() as connection:
+        connection.execute(update(vector_spaces).values(state="retired"))
+    assert indexes.sweep() == []
+    with database.read() as connection:
+        assert connection.execute(select(vector_state)).all() == connection.execute(select(vector_spaces)).all() == []
     assert indexes.get(space).id != name
-    assert indexes.get(space).count() == 0
 
 
 def _scopes(database: Database) -> list[int]:

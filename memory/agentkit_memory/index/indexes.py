@@ -5,20 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from threading import RLock
+from typing import TypeVar
 
 from sqlalchemy import bindparam, func, select, update
 
-from agentkit_memory.errors import IndexBroken, StoreClosed
+from agentkit_memory.errors import IndexBroken, IndexBusy, IndexUnavailable, StoreClosed, StoreError
 from agentkit_memory.failpoints import failpoint
 from agentkit_memory.index.base import IndexOpener, VectorIndex
 from agentkit_memory.index.outbox import hold_spaces, reset
 from agentkit_memory.index.spaces import Embed, Space, active_space, claim_space, find_space, known_spaces
+from agentkit_memory.index.switching import forget_space, unused_spaces
 from agentkit_memory.index.verify import Repair, Verification, repair, verify
 from agentkit_memory.index.worker import Worker
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import vector_state
 
 __all__ = ["Indexes"]
+
+T = TypeVar("T")
 
 _state = vector_state.c
 _this_space = _state.space == bindparam("this")
@@ -109,12 +113,43 @@ class Indexes:
             self.catch_up(found)
             return Repair(before, verify(self.database, index, found.name, self._clock()))
 
-    def forget(self, space: Space) -> None:
-        """Empty the index of a space that is no longer written, and close it."""
+    def ask(self, act: Callable[[Space, VectorIndex], T]) -> T:
+        """Let `act` ask the index that is read, after bringing it to the wanted state.
+
+        It is asked again if another space came to be read meanwhile, and this one was dropped.
+        """
+        while True:
+            space = self.active()
+            try:
+                index = self.catch_up(space)
+                found = act(space, index)
+                if not index.shared or self.active().name == space.name:
+                    return found
+            except StoreError:
+                if self._closed or self.active().name == space.name:
+                    raise
+
+    def sweep(self) -> list[str]:
+        """Drop the spaces that are no longer read; return the names of those that another process still holds."""
+        left = []
+        for space in unused_spaces(self.database):
+            try:
+                self._drop(space)
+            except (IndexBusy, IndexUnavailable):
+                left.append(space.name)
+        return left
+
+    def _drop(self, space: Space) -> None:
+        """Empty the index of a space that is no longer read, then forget what SQL holds of it."""
         with self._lock:
-            self.get(space).clear()
-            _, index, _ = self._open.pop(space.name)
-            index.close()
+            opened = self._open.pop(space.name, None)
+            index = self._opener(space.name, space.dimensions) if opened is None else opened[1]
+            try:
+                index.clear()
+            finally:
+                index.close()
+        failpoint("spaces.dropped")
+        forget_space(self.database, space)
 
     def close(self) -> None:
         """Close every index. Closing twice is fine."""
@@ -132,6 +167,7 @@ class Indexes:
                 space = self.active()
             found = self._open.get(space.name)
             if found is None:
+                self._let_go()
                 index = self._opener(space.name, space.dimensions)
                 try:
                     found = self._attach(space, index)
@@ -140,6 +176,14 @@ class Indexes:
                     raise
                 self._open[space.name] = found
             return found
+
+    def _let_go(self) -> None:
+        """Close the indexes of spaces that are no longer written, so that whoever changed the model can drop them."""
+        with self.database.read() as connection:
+            written = {each.name for each in known_spaces(connection) if each.state != "retired"}
+        for name in [name for name in self._open if name not in written]:
+            _, index, _ = self._open.pop(name)
+            index.close()
 
     def _attach(self, space: Space, index: VectorIndex) -> tuple[Space, VectorIndex, Worker]:
         """Make the outbox speak of this index; if it spoke of another, all is indexed anew."""

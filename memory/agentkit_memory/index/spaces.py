@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from agentkit_memory.index.bm25 import SPACE
 from agentkit_memory.store.tables import vector_spaces
 
-__all__ = ["Embed", "Space", "active_space", "claim_space", "find_space", "known_spaces"]
+__all__ = ["Embed", "Keeper", "Space", "active_space", "claim_space", "find_space", "known_spaces", "space_name"]
 
 Embed: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 """Turns texts into dense vectors, one each, in order."""
+
+_PLAIN = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_LONGEST = 64
+
+
+@runtime_checkable
+class Keeper(Protocol):
+    """An `Embed` that keeps the vectors of what is indexed, and remembers for a while which texts it has none of."""
+
+    def keep(self, connection: Connection, texts: Iterable[str]) -> None:
+        """Write down the vectors of these texts, in the transaction that says they are indexed."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +54,18 @@ _ROW = select(
 )
 _FIND = _ROW.where(vector_spaces.c.space == bindparam("name"))
 _ACTIVE = _ROW.where(vector_spaces.c.state == "active")
+
+
+def space_name(model: str) -> str:
+    """Return the name of the space of BM25 and a model (none: BM25 alone): short, and fit for a file name anywhere."""
+    if not model:
+        return SPACE
+    name = f"{SPACE}+{model}"
+    if _PLAIN.fullmatch(model) and len(name) <= _LONGEST:
+        return name
+    digest = hashlib.blake2b(model.encode(), digest_size=5).hexdigest()
+    readable = re.sub(r"[^a-z0-9._-]+", "-", model.lower()).strip("-")
+    return f"{SPACE}+{readable[: _LONGEST - len(SPACE) - len(digest) - 2]}~{digest}"
 
 
 def find_space(connection: Connection, name: str) -> Space | None:

@@ -17,11 +17,11 @@ from threading import Event
 from sqlalchemy import Connection, bindparam, case, delete, or_, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from agentkit_memory.errors import IndexBusy, IndexUnavailable, StoreLocked
+from agentkit_memory.errors import EmbedderUnavailable, IndexBusy, IndexUnavailable, StoreLocked
 from agentkit_memory.failpoints import failpoint
 from agentkit_memory.index.base import Point, VectorIndex
 from agentkit_memory.index.bm25 import document_vector, indexed_text
-from agentkit_memory.index.spaces import Embed
+from agentkit_memory.index.spaces import Embed, Keeper
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import items, vector_spaces, vector_state
 
@@ -132,6 +132,7 @@ class Worker:
         self._lease = lease
         self._clock = clock
         self._who = {"this": space, "me": self.name}
+        self._away = False  # the model itself, when it was last asked
         self.others = False
         """Whether other workers held items of this space when this one last looked for work."""
 
@@ -206,11 +207,11 @@ class Worker:
             return
         waiting = [task for task in tasks if task.text is not None]
         problem = self._embed_all(waiting)
-        if not problem or len(waiting) < 2:
+        if not problem or len(waiting) < 2 or self._away:
             return
         failures = 0
-        for task in waiting:  # one by one, unless it is the model itself that fails
-            if failures < 3:
+        for task in waiting:  # one by one, unless it is the model itself that fails; a keeper knows what did not
+            if failures < 3 or isinstance(self._embed, Keeper):
                 failures = failures + 1 if self._embed_all([task]) else 0
             else:
                 task.problem = problem
@@ -218,6 +219,7 @@ class Worker:
     def _embed_all(self, tasks: Sequence[_Task]) -> str:
         """Give the tasks their dense vectors, or a problem, which is returned."""
         problem = ""
+        self._away = False
         try:
             if tasks and self._embed is not None:
                 vectors = self._embed([task.text or "" for task in tasks])
@@ -226,6 +228,7 @@ class Worker:
                     for task, vector in zip(tasks, vectors, strict=True):
                         task.dense = vector
         except Exception as error:
+            self._away = isinstance(error, EmbedderUnavailable)
             problem = f"{type(error).__name__}: {error}"
         for task in tasks:
             task.problem = problem
@@ -250,8 +253,9 @@ class Worker:
     def _acknowledge(self, tasks: Sequence[_Task]) -> None:
         now = self._clock()
         with self._database.write() as connection:
-            held = {row.item_id for row in connection.execute(_HELD, self._who)}
+            held = {row.item_id: row.want for row in connection.execute(_HELD, self._who)}
             done, gone, failed, lost = [], [], [], []
+            said = []  # by items that are still as they were: of what was erased meanwhile, nothing is kept
             for task in tasks:
                 row = {"item": task.item, "this": self._space, "done": task.want}
                 if task.item not in held:
@@ -266,10 +270,14 @@ class Worker:
                     gone.append(row)
                 else:
                     done.append(row)
+                    if held[task.item] == task.want:
+                        said.append(task.text)
             for statement, rows in ((_ACKNOWLEDGE, done + gone), (_FORGET, gone), (_FAIL, failed)):
                 if rows:
                     connection.execute(statement, rows)
             self._rewrite(connection, lost)
+            if said and isinstance(self._embed, Keeper):
+                self._embed.keep(connection, said)
             failpoint("worker.unacknowledged")
 
     def _rewrite(self, connection: Connection, lost: Sequence[_Task]) -> None:

@@ -1,0 +1,232 @@
+"""`Encoder`: the vectors of one model, asked for in bounded batches, checked, and kept by what was embedded."""
+
+from __future__ import annotations
+
+import sys
+import time
+from array import array
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from threading import Lock
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, select
+
+from agentkit_memory.embedders.base import QueryEmbedder, Vector, model_of, unit_vectors
+from agentkit_memory.embedders.waiting import LoopThread
+from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.items import content_hash, in_batches
+from agentkit_memory.store.tables import embeddings, vector_spaces
+from agentkit_prompts.embedder import Embedder
+
+__all__ = ["LONGEST", "Encoder"]
+
+LONGEST = 8_000
+"""Characters of a text that a model is given. Longer than most models read; words find what stands behind."""
+
+_MOST_TEXTS = 256
+_MOST_CHARACTERS = 200_000
+_MOST_UNKEPT = 4096
+_MOST_REQUESTS = 512
+"""Into how many requests a batch that fails is cut at most: a text alone may still fail."""
+
+_mine = embeddings.c.model == bindparam("its_model")
+_KNOWN = select(embeddings.c.content_hash, embeddings.c.vector).where(
+    _mine, embeddings.c.content_hash.in_(bindparam("hashes", expanding=True))
+)
+_DIMENSIONS = select(func.max(vector_spaces.c.dimensions)).where(
+    vector_spaces.c.model == bindparam("its_model"), vector_spaces.c.state != "retired"
+)
+
+
+class Encoder:
+    """What asks one embedder for vectors.
+
+    A model that is away is not asked again for a moment: a recall that could do without it does not wait each time.
+    Nor is it asked about a text that it refused a moment ago.
+
+    Args:
+        embedder: Returns vectors, or an awaitable of them.
+        database: Where vectors are kept, and where it stands how long they are.
+        loop: Where awaitables are waited for.
+        pause: Seconds until a model that was away, or refused a text, is asked again.
+    """
+
+    def __init__(self, embedder: Embedder, database: Database, loop: LoopThread, *, pause: float = 1.0) -> None:
+        self.model = model_of(embedder)
+        self._embedder = embedder
+        self._database = database
+        self._loop = loop
+        self._pause = pause
+        self._lock = Lock()
+        self._dimensions = 0
+        self._unkept: dict[str, Vector] = {}  # asked for, and not yet in a transaction that keeps them
+        self._refused: dict[str, tuple[str, float]] = {}  # what is wrong with a text, and until when it is believed
+        self._trouble = ""
+        self._ask_again = 0.0
+
+    def __call__(self, texts: Sequence[str]) -> list[Vector]:
+        """Return one vector per text, in order, asking the embedder only for what is not known.
+
+        Raises:
+            EmbedderUnavailable: The model is away; what it returned before is known from now on.
+            EmbedderError: Some texts have no vector. The others' are known from now on.
+        """
+        names = [content_hash(text) for text in texts]
+        found = self._known(names)
+        problems = self._refused_lately(names)
+        missing = {n: text for n, text in zip(names, texts, strict=True) if n not in found and n not in problems}
+        for batch in _batches(missing.items()):
+            for (name, _), vector in zip(batch, self._ask_apart(batch), strict=True):
+                self._remember(name, vector)
+                if isinstance(vector, str):
+                    problems[name] = vector
+                else:
+                    found[name] = vector
+        if problems:
+            first = next(problems[name] for name in names if name in problems)
+            raise EmbedderError(first + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""))
+        return [found[name] for name in names]
+
+    def keep(self, connection: Connection, texts: Iterable[str]) -> None:
+        """Write down the vectors of texts that items say, in the transaction that says they are indexed.
+
+        Not earlier: the item may have been erased while the model was busy, and then nothing of it is to stay.
+        """
+        rows = []
+        with self._lock:
+            for name in {content_hash(text) for text in texts}:
+                vector = self._unkept.pop(name, None)
+                if vector is not None:
+                    rows.append({"content_hash": name, "vector": _packed(vector)})
+        if rows:
+            also = {"model": self.model, "created_at": self._database.clock()}
+            new = self._database.insert(embeddings).on_conflict_do_nothing()
+            connection.execute(new, [row | also for row in sorted(rows, key=lambda row: str(row["content_hash"]))])
+
+    def questions(self, texts: Sequence[str]) -> list[Vector]:
+        """Return one vector per question, in order. They are not kept.
+
+        Raises:
+            EmbedderError: The embedder failed or returned something else.
+        """
+        embedder = self._embedder
+        act = embedder.embed_query if isinstance(embedder, QueryEmbedder) else embedder.embed
+        found: list[Vector] = []
+        for batch in _batches(("", text) for text in texts):
+            for vector in self._ask([text for _, text in batch], act):
+                if isinstance(vector, str):
+                    raise EmbedderError(vector)
+                found.append(vector)
+        return found
+
+    def measure(self) -> int:
+        """Return how long the vectors are, asking the embedder for one where none was ever stored.
+
+        Raises:
+            EmbedderError: The embedder failed or returned something else.
+        """
+        return self._expected() or len(self.questions(["How long is a vector?"])[0])
+
+    def _ask_apart(self, batch: Sequence[tuple[str, str]], requests: int = _MOST_REQUESTS) -> list[Vector | str]:
+        """Return vectors or what is wrong; if all fail for the sake of one, halves are asked for, and so on."""
+        try:
+            return self._ask([text for _, text in batch], self._embedder.embed)
+        except EmbedderUnavailable:
+            raise
+        except EmbedderError as error:
+            half = len(batch) // 2
+            if not half or requests < 2:
+                return [str(error)] * len(batch)
+            left = self._ask_apart(batch[:half], requests // 2)
+            return left + self._ask_apart(batch[half:], requests // 2)
+
+    def _ask(self, texts: list[str], act: Callable[[Sequence[str]], Any]) -> list[Vector | str]:
+        if self._trouble and time.monotonic() < self._ask_again:
+            raise EmbedderUnavailable(self._trouble)
+        try:
+            embedded = act([text[:LONGEST] for text in texts])
+            if isinstance(embedded, Awaitable):
+                embedded = self._loop.result(embedded)
+        except EmbedderUnavailable as error:
+            self._away(str(error))
+            raise
+        except EmbedderError:
+            raise
+        except (ConnectionError, TimeoutError) as error:
+            said = self._away(f"model {self.model!r}: it is away ({type(error).__name__}: {error})")
+            raise EmbedderUnavailable(said) from error
+        except Exception as error:
+            raise EmbedderError(
+                f"model {self.model!r}: could not embed {len(texts)} texts ({type(error).__name__}: {error})"
+            ) from error
+        self._trouble = ""
+        return unit_vectors(self.model, embedded, texts, self._expected())
+
+    def _away(self, said: str) -> str:
+        self._trouble = said
+        self._ask_again = time.monotonic() + self._pause
+        return said
+
+    def _expected(self) -> int:
+        if not self._dimensions:
+            with self._database.read() as connection:
+                self._dimensions = connection.scalar(_DIMENSIONS, {"its_model": self.model}) or 0
+        return self._dimensions
+
+    def _known(self, names: Sequence[str]) -> dict[str, Vector]:
+        with self._lock:
+            found = {name: self._unkept[name] for name in names if name in self._unkept}
+        expected = self._expected()
+        with self._database.read() as connection:
+            for batch in in_batches(sorted(set(names) - set(found))):
+                for name, packed in connection.execute(_KNOWN, {"its_model": self.model, "hashes": batch}):
+                    vector = _unpacked(packed)
+                    if len(vector) == expected:
+                        found[name] = vector
+        return found
+
+    def _refused_lately(self, names: Sequence[str]) -> dict[str, str]:
+        now = time.monotonic()
+        with self._lock:
+            self._refused = {name: (said, until) for name, (said, until) in self._refused.items() if until > now}
+            return {name: self._refused[name][0] for name in names if name in self._refused}
+
+    def _remember(self, name: str, vector: Vector | str) -> None:
+        with self._lock:
+            if isinstance(vector, str):
+                self._refused[name] = vector, time.monotonic() + self._pause
+                return
+            self._unkept[name] = vector
+            while len(self._unkept) > _MOST_UNKEPT:
+                del self._unkept[next(iter(self._unkept))]
+
+
+def _batches(texts: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    """Give the texts, each after its name, in lists of bounded size."""
+    batch: list[tuple[str, str]] = []
+    size = 0
+    for name, text in texts:
+        length = min(len(text), LONGEST)
+        if batch and (len(batch) == _MOST_TEXTS or size + length > _MOST_CHARACTERS):
+            yield batch
+            batch, size = [], 0
+        batch.append((name, text))
+        size += length
+    if batch:
+        yield batch
+
+
+def _packed(vector: Vector) -> bytes:
+    if sys.byteorder == "big":
+        vector = array("f", vector)
+        vector.byteswap()
+    return vector.tobytes()
+
+
+def _unpacked(packed: bytes) -> Vector:
+    vector = array("f")
+    vector.frombytes(packed[: len(packed) // vector.itemsize * vector.itemsize])
+    if sys.byteorder == "big":
+        vector.byteswap()
+    return vector

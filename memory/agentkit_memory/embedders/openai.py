@@ -1,0 +1,151 @@
+"""Embeddings of OpenAI, and of every server that speaks its protocol, through the official SDK."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
+
+if TYPE_CHECKING:
+    from openai import APIStatusError, OpenAI
+
+__all__ = ["OpenAIEmbedder"]
+
+_NO_KEY = "no-key"
+_LEAST_SECRET = 8
+"""Shorter keys are placeholders; taking them out of messages would only garble the words."""
+
+
+class OpenAIEmbedder:
+    """Asks an `/embeddings` endpoint.
+
+    A request that meets 408, 409, 429, 5xx or no connection is tried again by the SDK, waiting longer each time, or as
+    long as the server says.
+
+    Args:
+        name: The model, as the endpoint calls it.
+        dimensions: How long the vectors are to be, for models that can shorten them.
+        api_key: Falls back to OPENAI_API_KEY. With a base URL and no key a placeholder is sent.
+        base_url: Falls back to OPENAI_BASE_URL. Both are read at the first request.
+        client: A ready client instead, which stays yours to close.
+        timeout: Seconds a request may take. A question is given at most `question_timeout`, so that recall goes on
+            without the model when it is slow.
+        question_timeout: Seconds a request for a question may take; it is tried only once.
+        max_retries: Further attempts for passages.
+    """
+
+    def __init__(
+        self,
+        name: str = "text-embedding-3-small",
+        *,
+        dimensions: int | None = None,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        client: OpenAI | None = None,
+        timeout: float = 60.0,
+        question_timeout: float = 10.0,
+        max_retries: int = 4,
+    ) -> None:
+        self._name = name
+        self._dimensions = dimensions
+        self._api_key = api_key
+        self._base_url = base_url
+        self._client = client
+        self._timeout = timeout
+        self._question_timeout = min(timeout, question_timeout)
+        self._max_retries = max_retries
+        self._lock = Lock()
+
+    @property
+    def model(self) -> str:
+        """Name of the vectors: `openai:MODEL`, and `@DIMENSIONS` where they are shortened."""
+        return f"openai:{self._name}" + (f"@{self._dimensions}" if self._dimensions else "")
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return one vector per text, in order, in one request.
+
+        Raises:
+            EmbedderUnavailable: The endpoint is away, slow or failing, or the SDK is not installed.
+            EmbedderError: It refuses the request, or answers something else.
+        """
+        return self._request(texts, self._timeout, self._max_retries)
+
+    def embed_query(self, texts: Sequence[str]) -> list[list[float]]:
+        """Do what `embed` does, for somebody who waits."""
+        return self._request(texts, self._question_timeout, 0)
+
+    def _request(self, texts: Sequence[str], timeout: float, retries: int) -> list[list[float]]:
+        client = self._connected()
+        import openai
+
+        size = openai.omit if self._dimensions is None else self._dimensions
+        given = [text or " " for text in texts]  # which endpoints refuse
+        try:
+            asked = client.with_options(timeout=timeout, max_retries=retries)
+            answer = asked.embeddings.create(model=self._name, input=given, dimensions=size)
+            rows = {row.index: list(row.embedding) for row in answer.data}
+            return [rows[number] for number in range(len(given))]
+        except openai.APIConnectionError as error:  # a timeout is one too
+            cause = error.__cause__ or error
+            raise self._away(f"cannot be reached ({type(cause).__name__}: {cause})") from error
+        except openai.APIStatusError as error:
+            raise self._refused(error) from None
+        except (openai.OpenAIError, AttributeError, KeyError, TypeError, ValueError) as error:
+            raise EmbedderError(
+                f"model {self.model!r} at {self._host(client)}: the answer is not one vector for each of {len(given)} "
+                f"texts ({type(error).__name__}: {str(error)[:200]}); check that the address speaks OpenAI's protocol"
+            ) from error
+
+    def _connected(self) -> OpenAI:
+        with self._lock:
+            if self._client is None:
+                self._client = self._new_client()
+            return self._client
+
+    def _new_client(self) -> OpenAI:
+        try:
+            from openai import OpenAI
+        except ImportError as error:
+            raise EmbedderUnavailable(
+                f"model {self.model!r}: needs the openai SDK: install the extra `openai`"
+            ) from error
+        address = self._base_url or os.environ.get("OPENAI_BASE_URL")
+        key = (self._api_key or os.environ.get("OPENAI_API_KEY") or "").strip()
+        if not key and not address:
+            raise EmbedderUnavailable(
+                f"model {self.model!r}: there is no API key: set OPENAI_API_KEY (or pass api_key=), or set "
+                "OPENAI_BASE_URL (base_url=) to the address of a server that needs none"
+            )
+        if address and not address.startswith(("http://", "https://")):
+            raise EmbedderError(
+                f"model {self.model!r}: base_url (OPENAI_BASE_URL) must be an address such as "
+                f"http://localhost:8000/v1, got {address.rpartition('@')[2]!r}"
+            )
+        return OpenAI(api_key=key or _NO_KEY, base_url=address)
+
+    def _refused(self, error: APIStatusError) -> EmbedderError:
+        client = self._connected()
+        said = " ".join(str(error.message).split())[:300]
+        if len(client.api_key) >= _LEAST_SECRET:
+            said = said.replace(client.api_key, "***")
+        status = error.status_code
+        if status in (408, 409, 429) or status >= 500:
+            return self._away(f"failed ({said})")
+        if status in (401, 403):
+            return self._away(f"refused ({said}): set OPENAI_API_KEY or api_key= to a key that may use this model")
+        if status == 404:
+            return self._away(f"answered {said}: check the name of the model, and that the address ends with /v1")
+        return EmbedderError(f"model {self.model!r} at {self._host(client)}: {said}")
+
+    def _away(self, said: str) -> EmbedderUnavailable:
+        return EmbedderUnavailable(
+            f"model {self.model!r}: {self._host(self._connected())} {said}; what is stored is queued and found by its "
+            "words meanwhile"
+        )
+
+    @staticmethod
+    def _host(client: OpenAI) -> str:
+        return str(client.base_url.netloc.decode("ascii").rpartition("@")[2])
