@@ -120,7 +120,7 @@ def _step(database: Database, request: Request, scope: int) -> bool:
             conversation = None if found else connection.scalar(_CONVERSATION, this)
             if found:
                 vectors = int(connection.scalar(_EMBEDDED) or 0)
-                went["items"] = forget_items(connection, found, vectors=True)
+                went["items"] = forget_items(connection, found)
                 went["embeddings"] = vectors - int(connection.scalar(_EMBEDDED) or 0)
             elif conversation is not None:
                 went = delete_conversation(connection, conversation)

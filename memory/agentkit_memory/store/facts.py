@@ -189,7 +189,7 @@ class Facts:
         with self._database.write() as connection:
             hold_scope(connection, own)
             known = _read(connection, [fact], [own])
-            forget_items(connection, [each.id for each in known], vectors=True)
+            forget_items(connection, [each.id for each in known])
         return bool(known)
 
     @staticmethod

@@ -204,13 +204,11 @@ def find_item(connection: Connection, item_id: str, scope_ids: Sequence[int] | N
     return None if row is None else _stored(row)
 
 
-def forget_items(connection: Connection, ids: Collection[str], *, vectors: bool = False) -> int:
-    """Delete items and the facts that were taken from them, and ask the index to forget them; say how many.
+def forget_items(connection: Connection, ids: Collection[str]) -> int:
+    """Delete items, the facts that were taken from them and the kept vectors of both; say how many items.
 
-    Args:
-        connection: A transaction.
-        ids: The items.
-        vectors: Whether to delete the kept vectors of what they say, too.
+    The index is asked to forget them, before anything else: a worker that is about to keep a vector of one of them has
+    done so by then, or sees that it is gone.
     """
     total, ahead = 0, set(ids)
     while ahead:
@@ -218,8 +216,7 @@ def forget_items(connection: Connection, ids: Collection[str], *, vectors: bool 
         for batch in in_batches(sorted(ahead)):
             derived.update(connection.scalars(_DERIVED, {"ids": batch}))
             withdraw(connection, batch)
-            if vectors:
-                forget_embeddings(connection, batch)
+            forget_embeddings(connection, batch)
             total += connection.execute(_DELETE, {"ids": batch}).rowcount
         ahead = derived - ahead
     return total

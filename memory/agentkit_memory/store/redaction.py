@@ -7,7 +7,7 @@ from dataclasses import replace
 from sqlalchemy import ColumnElement, Connection, bindparam, func, select, update
 
 from agentkit_memory.errors import NotFound
-from agentkit_memory.index.outbox import enqueue
+from agentkit_memory.index.outbox import enqueue, withdraw
 from agentkit_memory.store.conversations import Branch, dump, load, shared
 from agentkit_memory.store.items import TURN, forget_embeddings, forget_items, storable
 from agentkit_memory.store.tables import branches, conversations, item_sources, items, messages, recall_logs, scopes
@@ -102,10 +102,11 @@ def _owns(connection: Connection, conversation: int, branch: int, owner: int, se
 def _redact_item(connection: Connection, item: str, new: Message) -> None:
     fields = turn_fields(new)
     if fields is None:
-        forget_items(connection, [item], vectors=True)
+        forget_items(connection, [item])
         return
     derived = connection.scalars(select(item_sources.c.item_id).where(item_sources.c.source_id == item)).all()
-    forget_items(connection, derived, vectors=True)
+    forget_items(connection, derived)
+    withdraw(connection, [item])  # first: a worker may be about to keep the vector of what it said
     forget_embeddings(connection, [item])
     connection.execute(update(items).where(items.c.id == item).values(**fields, version=items.c.version + 1))
     enqueue(connection, [item], turns=True)

@@ -58,7 +58,7 @@ def delete_conversation(connection: Connection, conversation: int) -> dict[str, 
         "items": 0,
     }
     for batch in in_batches(connection.scalars(_ITEMS, this).all()):
-        counts["items"] += forget_items(connection, batch, vectors=True)
+        counts["items"] += forget_items(connection, batch)
     owner = connection.execute(_OWNER, this).one_or_none()
     if owner is not None:
         logs = connection.execute(_LOGS, {"scope": owner.scope_id, "named": owner.name})
