@@ -9,7 +9,7 @@ from agentkit_prompts.lazy import lazy_exports
 if TYPE_CHECKING:
     from agentkit.agent import Agent
     from agentkit.chain import Chain
-    from agentkit.drivers.aio import Approver, Recaller
+    from agentkit.drivers.aio import Approver
     from agentkit.errors import AgentDefinitionError, AgentError, LimitExceeded, OutputError, SessionBusy
     from agentkit.events import (
         Event,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from agentkit.models.offline import OfflineModel
     from agentkit.models.openai import OpenAIModel
     from agentkit.models.scripted import ScriptedModel
+    from agentkit.recalling import Recaller
     from agentkit.session import InMemorySession, Session
     from agentkit_prompts.composition import Composition
     from agentkit_prompts.context import Document, Example, Fact, PromptContext, ToolSpec, UserInput
@@ -109,7 +110,7 @@ __getattr__ = lazy_exports(
     {
         "agentkit.agent": "Agent",
         "agentkit.chain": "Chain",
-        "agentkit.drivers.aio": "Approver Recaller",
+        "agentkit.drivers.aio": "Approver",
         "agentkit.errors": "AgentDefinitionError AgentError LimitExceeded OutputError SessionBusy",
         "agentkit.events": "Event ModelReplied Nested PromptComposed Recalled RunFinished TextDelta ToolFinished"
         " ToolStarted",
@@ -124,6 +125,7 @@ __getattr__ = lazy_exports(
         "agentkit.models.offline": "OfflineModel",
         "agentkit.models.openai": "OpenAIModel",
         "agentkit.models.scripted": "ScriptedModel",
+        "agentkit.recalling": "Recaller",
         "agentkit.session": "InMemorySession Session",
         "agentkit_prompts.composition": "Composition",
         "agentkit_prompts.context": "Document Example Fact PromptContext ToolSpec UserInput",

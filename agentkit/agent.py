@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, Unpack, cast, overloa
 from typing_extensions import TypeVar
 
 from agentkit.chain import Chain, Output
-from agentkit.drivers.aio import Approver, AsyncDriver, Recaller, recall
+from agentkit.drivers.aio import Approver, AsyncDriver
 from agentkit.drivers.sync import run_blocking
 from agentkit.errors import AgentDefinitionError, LimitExceeded, SessionBusy
 from agentkit.limits import Limits
-from agentkit.loop import RunResult, run_loop
+from agentkit.loop import RunResult, remembering, run_loop, visible
 from agentkit.models.base import Model
 from agentkit.nesting import Nesting
+from agentkit.recalling import Recaller, recall
 from agentkit.session import Session
 from agentkit_prompts.composer import Memo
 from agentkit_prompts.composition import Composition
@@ -151,7 +152,8 @@ class Agent(Generic[Deps, Output]):
         if self._at is not None:
             ctx = run_blocking(self._equip(ctx))[0]
         if self.memory is not None:
-            ctx = ctx.evolve(documents=recall(self.memory, ctx.user_input.text))
+            found = recall(self.memory, ctx.user_input.text, session, visible(self.chain, ctx))
+            ctx = remembering(ctx, found)
         return self.chain.compose(ctx)
 
     async def run(

@@ -11,9 +11,11 @@ __all__ = ["Append", "AskApproval", "CallModel", "CallTools", "Effect", "Recall"
 
 
 class Recall(NamedTuple):
-    """Find what memory knows about `query`. Answered with documents, best first."""
+    """Find what memory knows about `query`. Answered with `Found`: documents and facts, best first."""
 
     query: str
+    visible: int | None = None
+    """How many of the latest messages of the conversation the prompt shows; None for all."""
 
 
 class Append(NamedTuple):

@@ -10,7 +10,7 @@ from typing_extensions import TypeVar
 from agentkit.loop import RunResult
 from agentkit.models.base import Reply
 from agentkit_prompts.composition import Composition
-from agentkit_prompts.context import Document
+from agentkit_prompts.context import Document, Fact
 from agentkit_prompts.messages import ToolCall
 from agentkit_tools.result import ToolResult
 
@@ -35,6 +35,9 @@ class Recalled:
 
     query: str
     documents: tuple[Document, ...]
+    knowledge: tuple[Fact, ...] = ()
+    degraded: tuple[str, ...] = ()
+    """What memory could not do; it answered with what works."""
 
 
 @dataclass(frozen=True, slots=True)

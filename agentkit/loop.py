@@ -15,6 +15,7 @@ from agentkit.effects import Append, AskApproval, CallModel, CallTools, Effect, 
 from agentkit.errors import LimitExceeded, OutputError
 from agentkit.limits import Limits
 from agentkit.models.base import Reply, Usage
+from agentkit.recalling import Found
 from agentkit_prompts.composer import Memo
 from agentkit_prompts.composition import Composition
 from agentkit_prompts.context import PromptContext
@@ -23,7 +24,7 @@ from agentkit_prompts.messages import Message, ToolCall
 from agentkit_tools.result import ToolResult
 from agentkit_tools.tool import Tool
 
-__all__ = ["Interrupted", "RunResult", "run_loop"]
+__all__ = ["Interrupted", "RunResult", "remembering", "run_loop", "visible"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def run_loop(
 ) -> Generator[Effect, Any, RunResult[Output]]:
     """Answer one user input."""
     if recalls:
-        ctx = ctx.evolve(documents=(yield Recall(ctx.user_input.text)))
+        ctx = remembering(ctx, (yield Recall(ctx.user_input.text, visible(chain, ctx, memo))))
     composition = chain.compose(ctx, memo=memo)  # before anything is kept: a prompt that cannot render costs nothing
     messages: tuple[Message, ...] = (ctx.user_input.message,)
     yield Append(messages, f"{run_id}:0")
@@ -108,6 +109,18 @@ def run_loop(
         traffic = ctx.intermediate
         ctx = ctx.evolve(intermediate=traffic.append(*fresh) if len(traffic) else Conversation(fresh))
     raise LimitExceeded("steps", limits.steps, "the model did not come to an answer; allow more", messages)
+
+
+def visible(chain: Chain[Any], ctx: PromptContext, memo: Memo | None = None) -> int | None:
+    """Return how many messages of the conversation a prompt shows before anything is recalled; None for all."""
+    if chain.budget is None or not len(ctx.conversation):
+        return None
+    return len(chain.compose(ctx, memo=memo).conversation)
+
+
+def remembering(ctx: PromptContext, found: Found) -> PromptContext:
+    """Return the context with what was recalled; facts come after those it has."""
+    return ctx.evolve(documents=found.documents, knowledge=(*ctx.knowledge, *found.knowledge))
 
 
 def _call_tools(

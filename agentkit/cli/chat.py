@@ -82,6 +82,8 @@ class Chat:
             self._sent = event.composition
         elif isinstance(event, Recalled):
             note(_passages(event))
+            for problem in event.degraded:
+                note(f"  {problem}")
         elif isinstance(event, ToolStarted):
             note(f"calls {event.call.name} {_short(event.call.arguments)}")
         elif isinstance(event, ToolFinished):
@@ -97,7 +99,8 @@ def _passages(event: Recalled) -> str:
     """Say which passages were recalled, each file with its lines."""
     lines: dict[str, list[str]] = {}
     for document in event.documents:
-        lines.setdefault(document.source, []).append(str(document.metadata.get("line", "")))
+        place = document.metadata.get("line", document.metadata.get("message", ""))
+        lines.setdefault(document.source, []).append(str(place))
     found = ", ".join(f"{source}:{','.join(numbers)}" for source, numbers in lines.items())
     return f"recalled {found or 'nothing'}"
 

@@ -50,6 +50,8 @@ def recall(
     """
     with _open(home, user) as memory:
         found = memory.recall(utf8(query), limit=limit)
+    for problem in found.degraded:
+        note(problem)
     if as_json:
         put(json.dumps([_data(document) for document in found], ensure_ascii=False, indent=2))
     for document in () if as_json else found:

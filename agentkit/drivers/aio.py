@@ -6,45 +6,23 @@ import asyncio
 from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from agentkit.effects import Append, AskApproval, CallModel, CallTools, Effect, Recall
 from agentkit.loop import Interrupted
 from agentkit.models.base import Model, Reply, Usage
 from agentkit.nesting import Approver, Nesting
+from agentkit.recalling import Found, Recaller, recall
 from agentkit.session import Session
-from agentkit_prompts.context import Document
 from agentkit_prompts.messages import Message, ToolCall
 from agentkit_tools.context import ToolContext
 from agentkit_tools.dispatch import call_tools
 from agentkit_tools.result import ToolResult
 from agentkit_tools.tool import Tool
 
-__all__ = ["Approver", "AsyncDriver", "Recaller", "recall"]
+__all__ = ["Approver", "AsyncDriver"]
 
 R = TypeVar("R")
-
-
-class Recaller(Protocol):
-    """Finds passages for a query. Called in a thread."""
-
-    def recall(self, query: str) -> Sequence[Document]:
-        """Return passages, best first, with ids and scores."""
-        ...
-
-
-def recall(memory: Recaller, query: str) -> tuple[Document, ...]:
-    """Return what memory finds, best first.
-
-    Raises:
-        TypeError: It answered with something else than documents.
-    """
-    documents = tuple(memory.recall(query))
-    for document in documents:
-        if not isinstance(document, Document):
-            where, got = type(memory).__name__, type(document).__name__
-            raise TypeError(f"{where}.recall: expected Documents, got {got}; text becomes one with Document(text)")
-    return documents
 
 
 class AsyncDriver:
@@ -150,14 +128,14 @@ class AsyncDriver:
                 raise
         self.kept += effect.messages
 
-    async def _recall(self, effect: Recall) -> tuple[Document, ...]:
+    async def _recall(self, effect: Recall) -> Found:
         assert self._memory is not None
-        documents = await asyncio.to_thread(recall, self._memory, effect.query)
+        found = await asyncio.to_thread(recall, self._memory, effect.query, self._session, effect.visible)
         if self.emit is not None:
             from agentkit import events
 
-            self.emit(events.Recalled(effect.query, documents))
-        return documents
+            self.emit(events.Recalled(effect.query, *found))
+        return found
 
     async def _ask(self, effect: AskApproval) -> frozenset[str]:
         approve = self._nesting.approve

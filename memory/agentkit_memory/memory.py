@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
@@ -18,13 +19,14 @@ from agentkit_memory.records import Erasure, RecallLog
 from agentkit_memory.reembedding import Gate, Reembedding, ReembedProgress
 from agentkit_memory.scope import Scope, check_name
 from agentkit_memory.session import Session
-from agentkit_prompts.context import Document
 from agentkit_prompts.embedder import Embedder
 
 if TYPE_CHECKING:
     from agentkit_memory.index.base import IndexOpener, VectorIndex
     from agentkit_memory.index.verify import Repair, Verification
     from agentkit_memory.index.worker import Worker
+    from agentkit_memory.recall.policy import RecallPolicy
+    from agentkit_memory.recall.result import Recall
     from agentkit_memory.store.engine import Database
     from agentkit_memory.store.facts import Facts
 
@@ -186,22 +188,46 @@ class Memory:
         self._index_if_free()
         return report.with_pending(pending(self._store.database))
 
-    def recall(self, query: str, *, limit: int = 5) -> tuple[Document, ...]:
-        """Return the passages that fit the question, best first, from what the scope may read.
+    def recall(
+        self,
+        query: str,
+        *,
+        limit: int = 5,
+        policy: RecallPolicy | str | None = None,
+        session: Session | None = None,
+        visible: int | None = None,
+        now: datetime | float | None = None,
+    ) -> Recall:
+        """Return what fits the question, best first, of what the scope may read: passages, turns and facts.
+
+        Whatever fails on the way is left out and told in `Recall.degraded`; only the database itself is needed.
 
         Args:
             query: The question, in any words.
-            limit: Most documents to return.
+            limit: Most documents to return, and most facts.
+            policy: How to find, score and choose; one of `POLICIES` by name, or your own.
+            session: The conversation that is going on: what the model sees of it anyway is not recalled.
+            visible: How many of its latest messages the model sees, where these are not all.
+            now: What time it is, where that is not what the clock says: "last week" is relative to it.
 
         Raises:
-            IndexBusy: Another process owns the index.
-            RecallError: The query is no text, or the limit is less than 1.
-            StoreError: The database or the index cannot be read.
+            RecallError: The query is no text, a number is out of range, or there is no such policy.
+            StoreError: The database cannot be read.
         """
-        from agentkit_memory.recall import check_query, recall_documents
+        from agentkit_memory.recall.policy import named_policy
+        from agentkit_memory.recall.search import check_question, search, seconds
 
-        check_query(query, limit)
-        return recall_documents(self._store.database, self._store.catch_up(), self.scope, query, limit)
+        check_question(query, limit, visible, now)
+        return search(
+            self._store,
+            self.scope,
+            query,
+            limit=limit,
+            policy=named_policy(policy),
+            now=self._store.database.clock() if now is None else seconds(now),
+            hidden=() if session is None or not session.is_of(self._store.database) else session.places(visible),
+            conversation="" if session is None else session.id,
+        )
 
     def session(
         self, session_id: str, *, branch: str = "main", expires_at: float | None = None, load: bool = True

@@ -16,6 +16,7 @@ from agentkit_prompts.messages import Message
 
 if TYPE_CHECKING:
     from agentkit_memory.store.conversations import Branch
+    from agentkit_memory.store.engine import Database
 
 __all__ = ["Session"]
 
@@ -55,6 +56,20 @@ class Session:
     def conversation(self) -> Conversation:
         """The messages, as of the last `append`, `redact` or `refresh`; read now if they were not yet."""
         return self._view if self._view is not None else self._load()
+
+    def is_of(self, database: Database) -> bool:
+        """Whether its messages are stored in that database."""
+        return self._branch.database is database
+
+    def places(self, last: int | None = None) -> tuple[tuple[int, int, int], ...]:
+        """Return where its messages are stored: numbers of branches, each with the messages after which to which.
+
+        Args:
+            last: How many of the latest messages are meant; None for all.
+        """
+        first = 0 if last is None else max(0, len(self.conversation) - last)
+        parts = (*self._branch.shared, (self._branch.id, 0, len(self.conversation)))
+        return tuple((branch, max(after, first), until) for branch, after, until in parts if until > first)
 
     def refresh(self) -> Conversation:
         """Read what other writers added or redacted, if anything, and return the conversation.

@@ -1,0 +1,128 @@
+"""How well recall finds the turns that answer questions about a conversation.
+
+Each line of FILE.jsonl is one conversation: its turns (id, speaker, text, caption, session, date) and questions (text,
+evidence: the turns that answer, category). Every turn is appended to a session of a new memory, under its speaker's
+name and date, and every question is recalled, as a program that uses the memory would do it. Printed are recall@5, @10
+and @20 (the share of the evidence among the first k), MRR and nDCG@10 (binary gains). No language model takes part.
+
+    python benchmarks/recall.py FILE.jsonl                    # the default policy
+    python benchmarks/recall.py FILE.jsonl --model FOLDER     # with a sentence-transformers model
+    python benchmarks/recall.py FILE.jsonl --policy bm25
+    python benchmarks/recall_chats.py > chats.jsonl           # a set to run it on
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from agentkit_memory import Memory
+from agentkit_memory.recall.policy import POLICIES
+from agentkit_prompts.messages import Message
+
+CUTS = (5, 10, 20)
+FIGURES = (*(f"recall@{cut}" for cut in CUTS), "mrr", "ndcg@10")
+ALL = "without adversarial"
+_ROLES = ("user", "assistant")
+
+
+def said_at(turn: dict[str, Any]) -> float | None:
+    if not turn.get("date"):
+        return None
+    date = datetime.fromisoformat(turn["date"])
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+
+
+def remember(memory: Memory, conversation: dict[str, Any]) -> dict[int, str]:
+    """Append every turn and return its id by the number of its message."""
+    session = memory.session(str(conversation["conversation"]))
+    ids: dict[int, str] = {}
+    for number, turn in enumerate(conversation["turns"], 1):
+        speaker = turn["speaker"]
+        text = " ".join(filter(None, (turn["text"], turn.get("caption"))))
+        role, name = (speaker, None) if speaker in _ROLES else ("user", speaker)
+        session.append(Message(role, text, name=name), said_at=said_at(turn))
+        ids[number] = turn["id"]
+    return ids
+
+
+def figures(found: Sequence[str], evidence: Iterable[str]) -> list[float]:
+    """Return recall at each cut, the reciprocal rank of the first, and nDCG@10."""
+    wanted = set(evidence)
+    places = [place for place, turn in enumerate(found, 1) if turn in wanted]
+    gain = sum(1 / math.log2(place + 1) for place in places if place <= 10)
+    best = sum(1 / math.log2(place + 1) for place in range(1, min(10, len(wanted)) + 1))
+    at = [sum(place <= cut for place in places) / len(wanted) for cut in CUTS]
+    return [*at, 1 / places[0] if places else 0.0, gain / best]
+
+
+def measure(conversation: dict[str, Any], policy: str, model: str | None) -> Iterator[tuple[str, list[float]]]:
+    """Give the category of every question that has evidence, and how well it was answered."""
+    last = max((said_at(turn) or 0.0 for turn in conversation["turns"]), default=0.0)
+    with tempfile.TemporaryDirectory() as folder, opened(Path(folder), model) as memory:
+        ids = remember(memory, conversation)
+        for question in conversation["questions"]:
+            if question["evidence"]:
+                now = said_at(question) or last or None
+                recall = memory.recall(question["text"], limit=max(CUTS), policy=policy, now=now)
+                if recall.degraded:
+                    raise SystemExit(f"recall is degraded: {'; '.join(recall.degraded)}")
+                found = [ids[document.metadata["message"]] for document in recall]
+                yield question["category"], figures(found, question["evidence"])
+
+
+def opened(folder: Path, model: str | None) -> Memory:
+    if model is None:
+        return Memory.open(folder, keep_recalls=0)
+    from agentkit_memory.embedders.sentence_transformers import SentenceTransformersEmbedder
+
+    return Memory.open(folder, keep_recalls=0, embedder=SentenceTransformersEmbedder(model))
+
+
+def table(measured: Sequence[tuple[str, list[float]]]) -> dict[str, list[float]]:
+    """Return the mean of each figure per category, and over all that are not adversarial."""
+    rows: dict[str, list[list[float]]] = {}
+    for category, values in measured:
+        rows.setdefault(category, []).append(values)
+    counted = [values for category, values in measured if category != "adversarial"]
+    means = {category: [fmean(column) for column in zip(*rows[category], strict=True)] for category in sorted(rows)}
+    return means | {ALL: [fmean(column) for column in zip(*counted, strict=True)] if counted else [0.0] * len(FIGURES)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--policy", default="default", choices=sorted(POLICIES))
+    parser.add_argument("--model", help="folder or name of a sentence-transformers model: adds the dense arm")
+    parser.add_argument("--each", action="store_true", help="a table per conversation too")
+    parser.add_argument("--json", action="store_true", help="print the last line only")
+    options = parser.parse_args()
+    measured: list[tuple[str, list[float]]] = []
+    with options.file.open(encoding="utf-8") as lines:
+        for line in filter(str.strip, lines):
+            conversation = json.loads(line)
+            of_this = list(measure(conversation, options.policy, options.model))
+            measured += of_this
+            if options.each and not options.json:
+                show(str(conversation["conversation"]), table(of_this))
+    rows = table(measured)
+    if not options.json:
+        show(f"policy {options.policy}, {'BM25' if options.model is None else 'BM25 and ' + options.model}", rows)
+    print(json.dumps({name: round(value, 4) for name, value in zip(FIGURES, rows[ALL], strict=True)}))
+
+
+def show(title: str, rows: dict[str, list[float]]) -> None:
+    print(f"{title:<22}" + "".join(f"{name:>11}" for name in FIGURES))
+    for category, values in rows.items():
+        print(f"{category:<22}" + "".join(f"{value:>11.3f}" for value in values))
+
+
+if __name__ == "__main__":
+    main()

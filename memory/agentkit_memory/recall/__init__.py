@@ -1,0 +1,1 @@
+"""Recall: from a question to documents, facts and turns, each with why it was recalled."""

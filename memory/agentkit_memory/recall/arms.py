@@ -1,0 +1,158 @@
+"""Arms: how a candidate is scored by its words and by its meaning, each with a share of what its neighbours score.
+
+A turn is often understood only from the turn before it, and an answer from its question. By words, a neighbour lends
+the terms a candidate does not have itself; by meaning, a share of its score. Long texts speak for themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+from typing import Protocol, TypeAlias
+
+from agentkit_memory.index.bm25 import document_vector, indexed_text
+from agentkit_memory.recall.candidates import Pool
+from agentkit_memory.recall.question import Question
+
+__all__ = ["DENSE", "FLAT", "SPARSE", "Arm", "Meaning", "Scores", "Words", "standardised", "term_weights"]
+
+SPARSE = "words"
+DENSE = "meaning"
+
+FLAT = 1e-12
+"""A smaller standard deviation is none."""
+_SWEEPS = 16
+_SAMPLE = 64
+"""Hits from which the weights of terms are read off."""
+
+Scores: TypeAlias = tuple[list[float], list[float]]
+"""Per candidate what it scores itself, and what its neighbours lend it, on one scale."""
+
+
+class Arm(Protocol):
+    """A way to score candidates: the index proposes by it, and what it said is seen again in the light of the pool."""
+
+    @property
+    def name(self) -> str:
+        """`words` or `meaning`: which query to the index it stands for."""
+        ...
+
+    def scores(self, question: Question, pool: Pool) -> Scores:
+        """Return the scores of the candidates."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """BM25, each term of the question counted once: where the candidate has it, or at a discount next to it."""
+
+    share: float = 0.6
+    """What a term is worth one place away; two places away, the square of it. 0.0 looks at no neighbour."""
+    answer: float = 0.9
+    """What the terms of a question are worth to the turn that answers it, which need not repeat them."""
+
+    @property
+    def name(self) -> str:
+        """The sparse query."""
+        return SPARSE
+
+    def scores(self, question: Question, pool: Pool) -> Scores:
+        """Return BM25 with terms weighed as the index weighed them."""
+        own = pool.found(SPARSE)
+        lent = [0.0] * len(pool)
+        if not self.share:
+            return own, lent
+        best = sorted((n for n, each in enumerate(pool.candidates) if SPARSE in each.arms), key=lambda n: -own[n])
+        best = best[:_SAMPLE]
+        named = len(question.terms) < len(question.asked)
+        apart = range(len(pool)) if named else sorted({n for n, near in enumerate(pool.near) if near}.union(best))
+        held = {n: _held(pool, n, question.asked) for n in apart}
+        weights = term_weights([own[n] for n in best], [held[n] for n in best])
+        worth = {
+            n: {term: weights.get(term, 0.0) * value for term, value in terms.items() if term in question.terms}
+            for n, terms in held.items()
+        }
+        for n, terms in worth.items():
+            own[n] = sum(terms.values())
+            best_of: dict[int, float] = {}
+            for other, share in _lenders(pool, n, self.share, self.answer):
+                for term, value in worth[other].items():
+                    best_of[term] = max(best_of.get(term, 0.0), share * value)
+            lent[n] = sum(max(0.0, value - terms.get(term, 0.0)) for term, value in best_of.items())
+        return own, lent
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """The cosine of dense vectors."""
+
+    share: float = 0.3
+    """How much of its score a candidate lends one place away; two places away, the square of it."""
+    answer: float = 0.9
+    """How much of its score a question lends to the turn that answers it."""
+
+    @property
+    def name(self) -> str:
+        """The dense query."""
+        return DENSE
+
+    def scores(self, question: Question, pool: Pool) -> Scores:
+        """Return cosines, in standard deviations above their mean."""
+        own = standardised(pool.found(DENSE))
+        if not self.share:
+            return own, [0.0] * len(pool)
+        return own, [
+            sum(share * own[other] for other, share in _lenders(pool, n, self.share, self.answer))
+            for n in range(len(pool))
+        ]
+
+
+def standardised(values: Sequence[float]) -> list[float]:
+    """Return the values in standard deviations above their mean; all 0.0 where they do not differ."""
+    mean, spread = fmean(values) if values else 0.0, pstdev(values) if values else 0.0
+    return [(value - mean) / spread if spread > FLAT else 0.0 for value in values]
+
+
+def term_weights(scores: Sequence[float], held: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """Return what each term is worth, read off the scores of texts: score = sum of (held times worth).
+
+    An index says what a text scores, not why. How rare a term is in the scope that was read is not known here, but
+    each score is an equation in it. Solved by coordinate descent; a term that no text tells apart from another shares
+    the worth with it.
+    """
+    columns: dict[int, list[tuple[int, float]]] = {}
+    for row, terms in enumerate(held):
+        for term, value in terms.items():
+            columns.setdefault(term, []).append((row, value))
+    total = sum(map(sum, (terms.values() for terms in held)))
+    start = sum(scores) / total if total else 0.0
+    weights = dict.fromkeys(columns, start)
+    left = [score - start * sum(terms.values()) for score, terms in zip(scores, held, strict=True)]
+    for _ in range(_SWEEPS):
+        for term, column in columns.items():
+            step = sum(value * left[row] for row, value in column) / sum(value * value for _, value in column)
+            step = max(step, -weights[term])
+            weights[term] += step
+            for row, value in column:
+                left[row] -= step * value
+    return weights
+
+
+def _held(pool: Pool, number: int, asked: Mapping[int, float]) -> dict[int, float]:
+    """Return the terms of the question that a candidate holds, weighed as its vector in the index is."""
+    item = pool.candidates[number].item
+    vector = document_vector(indexed_text(item.title, item.text))
+    if len(vector.indices) < len(asked):
+        return {t: value * asked[t] for t, value in zip(vector.indices, vector.values, strict=True) if t in asked}
+    values = dict(zip(vector.indices, vector.values, strict=True))
+    return {term: values[term] * times for term, times in asked.items() if term in values}
+
+
+def _lenders(pool: Pool, number: int, share: float, answer: float) -> list[tuple[int, float]]:
+    """Return who lends to a candidate, and how much of what it has."""
+    leaning = pool.leaning[number]
+    return [
+        (other, leaning * (answer if step == -1 and pool.ends_asking[other] else share ** abs(step)))
+        for step, other in pool.near[number]
+    ]

@@ -1,0 +1,235 @@
+"""Dates in a question, to hold against when something was said: "in May 2023", "on 4 July", "last week", "3 days ago".
+
+English, and ISO dates. What is relative is relative to `now`; times are UTC.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+__all__ = ["Period", "SameDay", "SameMonth", "SameWeekday", "When", "find_dates"]
+
+_DAY = 86_400.0
+_FADES = 7 * _DAY
+"""What happened on a day is spoken of in the days around it: after a week, the nearness is 1/e."""
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A time from `start` up to, not including, `end`, in seconds since 1970."""
+
+    start: float
+    end: float
+
+    def nearness(self, at: float) -> float:
+        """Return 1.0 for a time within, less the farther away it is."""
+        gap = max(self.start - at, at - self.end, 0.0)
+        return math.exp(-gap / _FADES)
+
+
+@dataclass(frozen=True, slots=True)
+class SameMonth:
+    """A month of any year."""
+
+    month: int
+
+    def nearness(self, at: float) -> float:
+        """Return 1.0 for a time in that month of its year, less the farther away it is."""
+        year = _date(at).year
+        return max(_month(each, self.month).nearness(at) for each in (year - 1, year, year + 1) if 0 < each < 9999)
+
+
+@dataclass(frozen=True, slots=True)
+class SameDay:
+    """A day of any year."""
+
+    month: int
+    day: int
+
+    def nearness(self, at: float) -> float:
+        """Return 1.0 for a time on that day of its year, less the farther away it is."""
+        year = _date(at).year
+        days = [_day(each, self.month, self.day) for each in (year - 1, year, year + 1)]
+        return max((day.nearness(at) for day in days if day is not None), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class SameWeekday:
+    """Any Monday (0) to Sunday (6)."""
+
+    weekday: int
+
+    def nearness(self, at: float) -> float:
+        """Return 1.0 for a time on that weekday, else 0.0."""
+        return float(_date(at).weekday() == self.weekday)
+
+
+When = Period | SameMonth | SameDay | SameWeekday
+
+_MONTHS = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+]
+_WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+_NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8}
+_NUMBERS |= {"nine": 9, "ten": 10, "a couple of": 2, "a few": 3}
+_LENGTHS = {"day": 1, "week": 7, "month": 30, "year": 365}
+
+# Sooner ones win: what a pattern took is not read again.
+_MONTH = (
+    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
+    r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
+)
+_NTH = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?\b"
+_YEAR = r"(?:,?\s+(?P<year>(?:19|20)\d\d)\b)?"
+_PATTERNS = [
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"\b(?P<year>(?:19|20)\d\d)-(?P<number>\d\d)(?:-(?P<day>\d\d))?\b",
+        rf"\b{_NTH}(?:\s+of)?\s+{_MONTH}{_YEAR}",
+        rf"\b{_MONTH}\s+(?:the\s+)?{_NTH}{_YEAR}",
+        rf"\b(?P<lead>(?:in|of|since|during|until|by|last|this|next|early|mid|late)\s+)?{_MONTH}{_YEAR}",
+        r"\b(?P<year>(?:19|20)\d\d)\b",
+        rf"\b(?P<ago>{'|'.join(_NUMBERS)}|\d{{1,3}})\s+(?P<unit>day|week|month|year)s?\s+ago\b",
+        r"\b(?P<which>last|past|previous|this|next)\s+(?P<span>week|weekend|month|year)\b",
+        r"\b(?P<near>day before yesterday|yesterday|today|tonight|last night)\b",
+        rf"\b(?:(?P<which>last|this|next)\s+)?(?P<weekday>{'|'.join(_WEEKDAYS)})\b",
+    )
+]
+
+
+def find_dates(text: str, now: float) -> tuple[When, ...]:
+    """Return the dates that `text` names, each once. A date that does not exist is none."""
+    found: dict[When, None] = {}
+    for match in _matches(text):
+        when = _read(match, now)
+        if when is not None:
+            found[when] = None
+    return tuple(found)
+
+
+def _matches(text: str) -> Iterator[re.Match[str]]:
+    taken: list[tuple[int, int]] = []
+    for pattern in _PATTERNS:
+        for match in pattern.finditer(text):
+            if all(match.end() <= start or end <= match.start() for start, end in taken):
+                taken.append(match.span())
+                yield match
+
+
+def _read(match: re.Match[str], now: float) -> When | None:
+    parts = match.groupdict()
+    try:
+        for name, read in _READERS:
+            if parts.get(name):
+                return read(match, parts, now)
+        return _period(int(parts["year"]))
+    except (ValueError, OverflowError):  # 31 February, the year 0
+        return None
+
+
+def _absolute(match: re.Match[str], parts: dict[str, str | None], _now: float) -> When | None:
+    number = parts.get("number")
+    name = parts.get("month") or ""
+    month = int(number) if number else next(i for i, each in enumerate(_MONTHS, 1) if each.startswith(name[:3].lower()))
+    year, day = parts.get("year"), parts.get("day")
+    if not day and not year:
+        # "may" and "march" are words too: a month has a capital letter inside a sentence, or a word before it.
+        alone = name[0].islower() or (not match.string[: match.start()].strip() and len(name) < 6)
+        if alone and not parts.get("lead"):
+            return None
+        return SameMonth(month)
+    if not day:
+        return _month(int(year or 0), month)
+    if year:
+        return _day(int(year), month, int(day))
+    return SameDay(month, int(day)) if 1 <= int(day) <= 31 else None
+
+
+def _ago(_match: re.Match[str], parts: dict[str, str | None], now: float) -> When:
+    said, unit = str(parts["ago"]).lower(), str(parts["unit"]).lower()
+    count = _NUMBERS.get(said) or int(said)
+    width = _LENGTHS[unit]
+    start = _date(now) - timedelta(days=count * width + width // 2)
+    return Period(start.timestamp(), (start + timedelta(days=width)).timestamp())
+
+
+def _span(_match: re.Match[str], parts: dict[str, str | None], now: float) -> When:
+    step = {"this": 0, "next": 1}.get(str(parts["which"]).lower(), -1)
+    today, span = _date(now), str(parts["span"]).lower()
+    if span == "year":
+        return _period(today.year + step)
+    if span == "month":
+        months = today.year * 12 + today.month - 1 + step
+        return _month(months // 12, months % 12 + 1)
+    monday = today - timedelta(days=today.weekday()) + timedelta(weeks=step)
+    first = monday + timedelta(days=5) if span == "weekend" else monday
+    return Period(first.timestamp(), (monday + timedelta(days=7)).timestamp())
+
+
+def _near(_match: re.Match[str], parts: dict[str, str | None], now: float) -> When:
+    back = {"day before yesterday": 2, "yesterday": 1, "last night": 1}.get(str(parts["near"]).lower(), 0)
+    day = _date(now) - timedelta(days=back)
+    return Period(day.timestamp(), day.timestamp() + _DAY)
+
+
+def _weekday(_match: re.Match[str], parts: dict[str, str | None], now: float) -> When:
+    weekday = _WEEKDAYS.index(str(parts["weekday"]).lower())
+    which = (parts.get("which") or "").lower()
+    if not which:
+        return SameWeekday(weekday)
+    today = _date(now)
+    if which == "last":
+        day = today - timedelta(days=(today.weekday() - weekday - 1) % 7 + 1)
+    else:
+        day = today + timedelta(days=(weekday - today.weekday() - (which == "next")) % 7 + (which == "next"))
+    return Period(day.timestamp(), day.timestamp() + _DAY)
+
+
+_READERS: tuple[tuple[str, Callable[[re.Match[str], dict[str, str | None], float], When | None]], ...] = (
+    ("ago", _ago),
+    ("span", _span),
+    ("near", _near),
+    ("weekday", _weekday),
+    ("month", _absolute),
+    ("number", _absolute),
+)
+
+
+def _date(at: float) -> datetime:
+    """Return the beginning of the day."""
+    try:
+        return datetime.fromtimestamp(at, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    except (ValueError, OverflowError, OSError):  # a clock that shows no time on earth
+        return datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _period(year: int) -> Period:
+    return Period(datetime(year, 1, 1, tzinfo=UTC).timestamp(), datetime(year + 1, 1, 1, tzinfo=UTC).timestamp())
+
+
+def _month(year: int, month: int) -> Period:
+    following = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
+    return Period(datetime(year, month, 1, tzinfo=UTC).timestamp(), following.timestamp())
+
+
+def _day(year: int, month: int, day: int) -> Period | None:
+    try:
+        start = datetime(year, month, day, tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+    return Period(start, start + _DAY)

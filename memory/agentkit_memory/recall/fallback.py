@@ -1,0 +1,57 @@
+"""BM25 in SQL's own rows, for when the index is busy, broken or away: slower, and over the newest items only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, bindparam, or_, select
+
+from agentkit_memory.index.base import Hit, SparseVector
+from agentkit_memory.index.bm25 import document_vector, indexed_text
+from agentkit_memory.store.items import wanted
+from agentkit_memory.store.scopes import required
+from agentkit_memory.store.tables import items
+
+__all__ = ["NEWEST", "search_rows"]
+
+NEWEST = 2_000
+"""How many items are looked at."""
+
+_NEWEST = (
+    select(items.c.id, items.c.title, items.c.text)
+    .where(
+        items.c.scope_id.in_(bindparam("scopes", expanding=True)),
+        wanted(),
+        or_(items.c.valid_from.is_(None), items.c.valid_from <= bindparam("now")),
+        or_(items.c.valid_to.is_(None), items.c.valid_to > bindparam("now")),
+    )
+    .order_by(items.c.created_at.desc(), items.c.id)
+    .limit(NEWEST)
+)
+
+
+def search_rows(
+    connection: Connection, query: SparseVector, scope_ids: Sequence[int], now: float, limit: int
+) -> list[Hit]:
+    """Return what an index would: the best items for a query, terms weighed over the items that are looked at.
+
+    Raises:
+        ScopeError: No scope was given.
+    """
+    asked = dict(zip(query.indices, query.values, strict=True))
+    rows = connection.execute(_NEWEST, {"scopes": required(scope_ids), "now": now}).all()
+    held: list[tuple[str, dict[int, float]]] = []
+    spread: dict[int, int] = {}
+    for item, title, text in rows:
+        vector = document_vector(indexed_text(title, text))
+        terms = {term: value for term, value in zip(vector.indices, vector.values, strict=True) if term in asked}
+        if terms:
+            held.append((item, terms))
+        for term in terms:
+            spread[term] = spread.get(term, 0) + 1
+    weight = {
+        term: asked[term] * math.log1p((len(rows) - texts + 0.5) / (texts + 0.5)) for term, texts in spread.items()
+    }
+    hits = [Hit(item, sum(weight[term] * value for term, value in terms.items())) for item, terms in held]
+    return sorted(hits, key=lambda hit: (-hit.score, hit.id))[:limit]

@@ -1,0 +1,136 @@
+"""`RecallPolicy`: which arms propose and score, what evidence is added, and how many are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from statistics import fmean, pstdev
+from types import MappingProxyType
+from typing import Any
+
+from agentkit_memory.errors import RecallError
+from agentkit_memory.recall.arms import FLAT, Arm, Meaning, Words
+from agentkit_memory.recall.candidates import Pool
+from agentkit_memory.recall.evidence import Asking, Evidence, Expected, SaidThen, Sitting, Speaker
+from agentkit_memory.recall.question import Question
+
+__all__ = ["POLICIES", "RecallPolicy", "named_policy"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecallPolicy:
+    """How candidates are found, scored and chosen. The default needs no tuning.
+
+    The arms' scores are standardised over the candidates and added; their sum is standardised again, so that the
+    evidence weighs the same with one arm as with two. Make your own with `dataclasses.replace` or from its parts.
+
+    Raises:
+        RecallError: It proposes nothing, or a number is out of range.
+    """
+
+    name: str = "default"
+    arms: tuple[Arm, ...] = (Words(), Meaning())
+    """Arms that the index cannot serve are left out: without a model there is no meaning."""
+    evidence: tuple[Evidence, ...] = (Speaker(), SaidThen(), Sitting(), Expected(), Asking())
+    candidates: int = 100
+    """How many each arm proposes."""
+    around: int = 32
+    """Around how many of the best proposals the turns next to them become candidates too."""
+    diversity: float = 0.0
+    """From 0.0, the best first, to 1.0, the most different first (maximal marginal relevance)."""
+    collapse: bool = True
+    """Whether of those that say nearly the same only the best is used."""
+    tokens: int | None = None
+    """Most tokens that what is used may have, by the fast estimate."""
+
+    def __post_init__(self) -> None:
+        problems = []
+        if not self.arms:
+            problems.append("arms: none; give Words(), Meaning() or both")
+        if self.candidates < 1:
+            problems.append(f"candidates: expected 1 or more, got {self.candidates!r}")
+        if self.around < 0:
+            problems.append(f"around: expected 0 or more, got {self.around!r}")
+        if not 0.0 <= self.diversity <= 1.0:
+            problems.append(f"diversity: expected 0.0 to 1.0, got {self.diversity!r}")
+        if self.tokens is not None and self.tokens < 1:
+            problems.append(f"tokens: expected 1 or more, or None, got {self.tokens!r}")
+        if problems:
+            raise RecallError(f"RecallPolicy {self.name!r}: " + "; ".join(problems))
+
+    def score(self, question: Question, pool: Pool, arms: frozenset[str]) -> None:
+        """Score the candidates by the arms that could be asked, and explain each score by its parts."""
+        sums = [0.0] * len(pool)
+        active = [arm for arm in self.arms if arm.name in arms]
+        for arm in active:
+            own, lent = arm.scores(question, pool)
+            whole = [one + other for one, other in zip(own, lent, strict=True)]
+            scale, mean = _scale(whole)
+            for number, each in enumerate(pool.candidates):
+                each.parts[arm.name] = (own[number] - mean) * scale
+                each.parts[f"{arm.name} around"] = lent[number] * scale
+                sums[number] += (whole[number] - mean) * scale
+        scale = _scale(sums)[0] if len(active) > 1 else 1.0
+        for each, total in zip(pool.candidates, sums, strict=True):
+            each.parts = {name: value * scale for name, value in each.parts.items()}
+            each.score = total * scale
+        pool.base = [each.score for each in pool.candidates]
+        for evidence in self.evidence:
+            for each, value in zip(pool.candidates, evidence.scores(question, pool), strict=True):
+                each.parts[evidence.name] = value
+                each.score += value
+
+    def describe(self) -> dict[str, Any]:
+        """Return the policy as plain data, for a log."""
+        return {
+            "name": self.name,
+            "arms": {arm.name: _options(arm) for arm in self.arms},
+            "evidence": {each.name: _options(each) for each in self.evidence},
+            "candidates": self.candidates,
+            "around": self.around,
+            "diversity": self.diversity,
+            "collapse": self.collapse,
+            "tokens": self.tokens,
+        }
+
+
+def _scale(values: list[float]) -> tuple[float, float]:
+    """Return by what to multiply values so that they have one standard deviation, and their mean."""
+    spread = pstdev(values)
+    return (1.0 / spread if spread > FLAT else 0.0), fmean(values)
+
+
+def _options(part: object) -> dict[str, Any]:
+    return asdict(part) if hasattr(part, "__dataclass_fields__") else {"type": type(part).__name__}  # type: ignore[call-overload]
+
+
+POLICIES: Mapping[str, RecallPolicy] = MappingProxyType(
+    {
+        policy.name: policy
+        for policy in (
+            RecallPolicy(),
+            RecallPolicy("words", arms=(Words(),)),
+            RecallPolicy("bm25", arms=(Words(share=0.0),), evidence=(), around=0),
+            RecallPolicy("dense", arms=(Meaning(share=0.0),), evidence=(), around=0),
+            RecallPolicy("alone", arms=(Words(share=0.0), Meaning(share=0.0)), around=0),
+            RecallPolicy("fused", arms=(Words(share=0.0), Meaning(share=0.0)), evidence=(), around=0),
+        )
+    }
+)
+"""Policies by name: `default`; `words`, the same without a model; and plain ones to compare with."""
+
+
+def named_policy(policy: RecallPolicy | str | None) -> RecallPolicy:
+    """Return the policy of that name; the default one for None.
+
+    Raises:
+        RecallError: There is none of that name.
+    """
+    if isinstance(policy, RecallPolicy):
+        return policy
+    found = POLICIES.get("default" if policy is None else policy)
+    if found is None:
+        raise RecallError(
+            f"recall: there is no policy {policy!r}; there are {', '.join(POLICIES)}, or give a RecallPolicy"
+        )
+    return found

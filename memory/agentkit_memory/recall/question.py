@@ -1,0 +1,109 @@
+"""`Question`: what is looked for, and what it says beside its words: who spoke, when, and what kind of answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from agentkit_memory.index.analysis import count_terms
+from agentkit_memory.recall.dates import When, find_dates
+from agentkit_prompts.bm25 import words
+
+__all__ = ["MOST_CHARACTERS", "Question", "answers_number", "answers_time"]
+
+MOST_CHARACTERS = 4_000
+"""Of a longer question its beginning and its end are searched for: what is pasted stands between."""
+
+_ROLES = {"user": frozenset({"i", "me", "my", "mine", "myself"}), "assistant": frozenset({"you", "your", "yours"})}
+
+_ASKS_TIME = re.compile(
+    r"\b(?:when|what (?:date|day|month|year|time)|which (?:date|day|month|year)|how long ago)\b", re.I
+)
+_ASKS_NUMBER = re.compile(r"\bhow (?:many|much|often|old|long|far|big|tall|high|hot)\b", re.I)
+_TIME = re.compile(
+    r"\b(?:yesterday|today|tonight|tomorrow|ago|since|recently|last|next|this (?:week|weekend|month|year|morning)"
+    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|april|june|july|august|september|october|november"
+    r"|december|in (?:may|march)|weeks?|weekend|months?|years?|days?|(?:19|20)\d\d|\d{1,2}(?:st|nd|rd|th|:\d\d))\b",
+    re.I,
+)
+_NUMBER = re.compile(
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|dozen|hundred|thousand|once|twice|couple|half)\b", re.I
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question as recall reads it."""
+
+    text: str
+    """What is searched for."""
+    asked: Mapping[int, float]
+    """All its terms, and how often each occurs."""
+    terms: Mapping[int, float]
+    """Those that say what is looked for: without the names of speakers once these are known."""
+    words: frozenset[str]
+    now: float
+    """Seconds since 1970."""
+    dates: tuple[When, ...] = ()
+    asks_time: bool = False
+    asks_number: bool = False
+    speakers: frozenset[str] = frozenset()
+    """Who, among those that spoke, is named in it."""
+
+    @classmethod
+    def of(cls, text: str, now: float) -> Question:
+        """Read a question; a name of a speaker is nothing special in it yet."""
+        if len(text) > MOST_CHARACTERS:
+            half = MOST_CHARACTERS // 2
+            text = f"{text[:half]} {text[-half:]}"
+        asked = {term: float(times) for term, times in count_terms(text).items()}
+        return cls(
+            text,
+            asked,
+            asked,
+            frozenset(words(text)),
+            now,
+            find_dates(text, now),
+            bool(_ASKS_TIME.search(text)),
+            bool(_ASKS_NUMBER.search(text)),
+        )
+
+    def among(self, speakers: Iterable[str]) -> Question:
+        """Return the question with the speakers it names; their names say who spoke, not what of.
+
+        A speaker is named by all words of the name, the user by "I" and "my", the assistant by "you". A question that
+        names everybody, or nothing but names, stays as it is.
+        """
+        there = set(speakers)
+        named = {each for each in there if self._names(each)}
+        if not named:
+            return self
+        names = {word for each in named - _ROLES.keys() for word in words(each)}
+        gone = {term for word in names for term in count_terms(word)}
+        terms = {term: times for term, times in self.terms.items() if term not in gone}
+        if not terms:
+            return self
+        text = self.text
+        if names:
+            longest_first = sorted(map(re.escape, names), key=lambda name: (-len(name), name))
+            text = " ".join(re.sub(rf"\b(?:{'|'.join(longest_first)})(?:['’]s)?\b", " ", text, flags=re.I).split())
+        told_apart = frozenset(named) if named != there else frozenset()
+        return replace(self, text=text or self.text, terms=terms, speakers=told_apart)
+
+    def _names(self, speaker: str) -> bool:
+        pronouns = _ROLES.get(speaker)
+        if pronouns is not None:
+            return not self.words.isdisjoint(pronouns)
+        name = words(speaker)
+        return bool(name) and self.words.issuperset(name)
+
+
+def answers_time(text: str) -> bool:
+    """Whether a text says when, in English."""
+    return _TIME.search(text) is not None
+
+
+def answers_number(text: str) -> bool:
+    """Whether a text says how many."""
+    return _NUMBER.search(text) is not None

@@ -1,0 +1,290 @@
+"""From a question to what was recalled: itemise, ask the index, read SQL, score, choose. The index only proposes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from time import perf_counter_ns
+from typing import Protocol
+
+from sqlalchemy import Connection
+
+from agentkit_memory.errors import (
+    IndexBroken,
+    IndexBusy,
+    IndexUnavailable,
+    RecallError,
+    StoreClosed,
+    StoreError,
+    StoreUnavailable,
+)
+from agentkit_memory.index.base import Hit, SparseVector, VectorIndex
+from agentkit_memory.recall.arms import DENSE, SPARSE
+from agentkit_memory.recall.candidates import Considered, Pool
+from agentkit_memory.recall.choice import choose
+from agentkit_memory.recall.fallback import NEWEST, search_rows
+from agentkit_memory.recall.policy import RecallPolicy
+from agentkit_memory.recall.question import MOST_CHARACTERS, Question
+from agentkit_memory.recall.result import Recall, build
+from agentkit_memory.records import RecallLog
+from agentkit_memory.scope import Scope
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.items import TURN, StoredItem, read_around, read_items
+from agentkit_memory.store.recall_logs import RecallLogs
+from agentkit_memory.store.scopes import readable_ids, scope_id
+from agentkit_memory.store.turns import itemise
+
+__all__ = ["Place", "Searched", "check_question", "search", "seconds"]
+
+Place = tuple[int, int, int]
+"""Messages of a branch: its number, after which message they begin, and the last one."""
+
+_BATCH = 512
+_BATCHES = 8
+_REACH = 2
+
+
+class Searched(Protocol):
+    """What is searched: a database, and an index of it that may fail."""
+
+    @property
+    def database(self) -> Database:
+        """Where the truth is."""
+        ...
+
+    def index(self) -> VectorIndex:
+        """Return the index as it is."""
+        ...
+
+    def catch_up(self) -> VectorIndex:
+        """Return the index after bringing it up to date."""
+        ...
+
+    @property
+    def logs(self) -> RecallLogs:
+        """Where every recall is written down."""
+        ...
+
+    def embed(self, question: str) -> Sequence[float] | None:
+        """Return the dense vector of a question, None if there is no model."""
+        ...
+
+
+def check_question(query: object, limit: object, visible: object = None, now: object = None) -> None:
+    """Refuse what cannot be asked, saying everything that is wrong.
+
+    Raises:
+        RecallError: The query is no text, a number is out of range, or the time is none.
+    """
+    problems = []
+    if not isinstance(query, str):
+        problems.append(f"expected the question as text, got {type(query).__name__}")
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        problems.append(f"expected a limit of 1 or more documents, got {limit!r}")
+    if visible is not None and (isinstance(visible, bool) or not isinstance(visible, int) or visible < 0):
+        problems.append(f"expected how many messages are visible, 0 or more, or None for all, got {visible!r}")
+    if now is not None and not _is_time(now):
+        problems.append(f"expected `now` as a datetime or seconds since 1970, got {now!r}")
+    if problems:
+        raise RecallError("recall: " + "; ".join(problems))
+
+
+def _is_time(now: object) -> bool:
+    if isinstance(now, datetime):
+        return True
+    return isinstance(now, int | float) and not isinstance(now, bool) and math.isfinite(now)
+
+
+def seconds(now: datetime | float) -> float:
+    """Return a time as seconds since 1970; one without a zone is UTC."""
+    if isinstance(now, datetime):
+        return (now if now.tzinfo is not None else now.replace(tzinfo=UTC)).timestamp()
+    return float(now)
+
+
+@dataclass(slots=True)
+class _Search:
+    """One recall on its way."""
+
+    store: Searched
+    policy: RecallPolicy
+    question: Question
+    valid_at: float
+    hidden: Sequence[Place]
+    limit: int
+    degraded: list[str] = field(default_factory=list)
+    found: dict[str, Considered] = field(default_factory=dict)
+    floors: dict[str, float] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
+
+    def run(self, scope: Scope) -> Pool:
+        database = self.store.database
+        wanted = {arm.name for arm in self.policy.arms}
+        self._itemise(scope)
+        index = self._index()
+        sparse = SparseVector(sorted(self.question.asked), [times for _, times in sorted(self.question.asked.items())])
+        with database.read() as connection:
+            scope_ids = readable_ids(connection, scope)
+            speakers: list[str] = []
+            if sparse.indices:
+                hits = self._propose(connection, index, sparse, scope_ids)
+                items = read_items(connection, [hit.id for hit in hits], scope_ids, self.valid_at)
+                speakers = [item.speaker for item in items if item.kind == TURN]
+                if SPARSE in wanted or index is None:
+                    self._add(SPARSE, hits, items)
+        self.question = self.question.among(speakers)
+        hits = self._mean(index, scope_ids) if DENSE in wanted and index is not None else []
+        with database.read() as connection:
+            if hits:
+                unknown = [hit.id for hit in hits if hit.id not in self.found]
+                self._add(DENSE, hits, read_items(connection, unknown, scope_ids, self.valid_at))
+            if self.policy.around and self.found:
+                seeds = self._best_turns()
+                if seeds:
+                    for item in read_around(connection, seeds, scope_ids, self.valid_at, _REACH):
+                        if item.id not in self.found and not self._is_hidden(item):
+                            self.found[item.id] = Considered(item)
+        pool = Pool(self.found.values())
+        pool.floors = self.floors
+        if len(pool):
+            self.policy.score(self.question, pool, frozenset(self.asked))
+        return pool
+
+    def _itemise(self, scope: Scope) -> None:
+        database = self.store.database
+        try:
+            with database.read() as connection:
+                scope_ids = readable_ids(connection, scope)
+            for _ in range(_BATCHES):
+                if itemise(database, scope_ids, _BATCH) < _BATCH:
+                    return
+            self.degraded.append("many messages are new: the newest cannot be found yet, the next recall goes on")
+        except StoreClosed:
+            raise
+        except StoreError as error:
+            self.degraded.append(f"what was said last cannot be found yet: {error}")
+
+    def _index(self) -> VectorIndex | None:
+        try:
+            return self.store.catch_up()
+        except (StoreClosed, StoreUnavailable):  # what it needs is not installed: that is no trouble that passes
+            raise
+        except (IndexBusy, IndexBroken, IndexUnavailable) as error:
+            self._without_index(error)
+            return None
+        except StoreError as error:  # the outbox cannot be written: the index is as good as it was
+            self.degraded.append(f"the index does not hold the newest items: {error}")
+        try:
+            return self.store.index()
+        except (IndexBusy, IndexBroken, IndexUnavailable) as error:
+            self._without_index(error)
+            return None
+
+    def _without_index(self, error: Exception) -> None:
+        self.degraded.append(f"searched the newest {NEWEST} items by their words, without the index: {error}")
+
+    def _propose(
+        self, connection: Connection, index: VectorIndex | None, sparse: SparseVector, scope_ids: Sequence[int]
+    ) -> list[Hit]:
+        """Return the best by words: from the index, or without it from SQL."""
+        most = self._most()
+        if index is not None:
+            try:
+                return index.query_sparse(sparse, scope_ids, most)
+            except StoreClosed:
+                raise
+            except StoreError as error:
+                self._without_index(error)
+        return search_rows(connection, sparse, scope_ids, self.valid_at, most)
+
+    def _mean(self, index: VectorIndex, scope_ids: Sequence[int]) -> list[Hit]:
+        """Return the best by meaning; none where there is no model or it fails."""
+        if not index.dimensions or not self.question.text.strip():
+            return []
+        try:
+            vector = self.store.embed(self.question.text)
+            return [] if vector is None else index.query_dense(vector, scope_ids, self._most())
+        except StoreClosed:
+            raise
+        except Exception as error:
+            self.degraded.append(f"searched by words only: {type(error).__name__}: {error}")
+            return []
+
+    def _most(self) -> int:
+        hidden = sum(last - after for _, after, last in self.hidden)
+        return max(self.policy.candidates, 2 * self.limit) + min(hidden, 4 * self.policy.candidates)
+
+    def _add(self, arm: str, hits: Sequence[Hit], items: Iterable[StoredItem]) -> None:
+        self.asked.add(arm)
+        for item in items:
+            if not self._is_hidden(item):
+                self.found.setdefault(item.id, Considered(item))
+        known = [(self.found[hit.id], hit.score) for hit in hits if hit.id in self.found]
+        for each, score in known:
+            each.arms[arm] = score
+        full = len(hits) >= self._most() or arm == DENSE
+        self.floors[arm] = min((hit.score for hit in hits), default=0.0) if full else 0.0
+
+    def _is_hidden(self, item: StoredItem) -> bool:
+        return item.kind == TURN and any(
+            item.branch_id == branch and after < item.position <= last for branch, after, last in self.hidden
+        )
+
+    def _best_turns(self) -> list[StoredItem]:
+        """Return the turns among the best proposals: only they lean on what stands around them."""
+        found = self.found.values()
+        tops = {arm: max((abs(each.arms.get(arm, 0.0)) for each in found), default=0.0) or 1.0 for arm in self.asked}
+        first = sorted(found, key=lambda each: (-sum(each.arms[arm] / tops[arm] for arm in each.arms), each.id))
+        return [each.item for each in first[: self.policy.around] if each.item.kind == TURN]
+
+
+def search(
+    store: Searched,
+    scope: Scope,
+    query: str,
+    *,
+    limit: int,
+    policy: RecallPolicy,
+    now: float,
+    hidden: Sequence[Place] = (),
+    conversation: str = "",
+) -> Recall:
+    """Return what a reader in `scope` may know about a question.
+
+    What is returned is read from SQL under that scope, so that what was deleted, superseded or belongs to somebody
+    else cannot come back, whatever the index proposes. What fails on the way is left out and told in
+    `Recall.degraded`; only SQL itself is needed.
+
+    Args:
+        store: What is searched.
+        scope: Who asks.
+        query: The question.
+        limit: Most documents, and most facts, to use.
+        policy: How.
+        now: The time of the question, in seconds since 1970: what its dates are relative to.
+        hidden: Messages that the reader sees anyway.
+        conversation: Name of the conversation it is for, to be logged.
+
+    Raises:
+        StoreError: The database cannot be read.
+    """
+    began = perf_counter_ns()
+    question = Question.of(query, now)
+    one = _Search(store, policy, question, store.database.clock(), hidden, limit)
+    if len(query) > MOST_CHARACTERS:
+        one.degraded.append(
+            f"the question is long: its first and last {MOST_CHARACTERS // 2} characters were searched for"
+        )
+    pool = one.run(scope)
+    used = choose(one.question, pool, policy, limit)
+    recall = build(query, pool, used, one.degraded)
+    log = RecallLog(
+        query, policy.describe(), recall.candidates, (perf_counter_ns() - began) // 1000, conversation, recall.degraded
+    )
+    try:
+        store.logs.write(scope_id(store.database, scope), log)
+    except StoreError as error:  # a log is not worth an answer
+        recall.degraded += (f"this recall was not logged: {error}",)
+    return recall
