@@ -1,5 +1,6 @@
 """Layer 2 of agentkit: conversations, documents and recall. Import it as `agentkit.memory`."""
 
+from agentkit_memory.background import BackgroundWorker
 from agentkit_memory.embedders.fastembed import FastembedEmbedder
 from agentkit_memory.embedders.openai import OpenAIEmbedder
 from agentkit_memory.embedders.sentence_transformers import SentenceTransformersEmbedder
@@ -7,6 +8,7 @@ from agentkit_memory.errors import (
     EmbedderError,
     EmbedderMismatch,
     EmbedderUnavailable,
+    ExtractionError,
     FactError,
     HeadMoved,
     IndexBroken,
@@ -29,6 +31,7 @@ from agentkit_memory.errors import (
     StoreUnavailable,
     StoreVersion,
 )
+from agentkit_memory.extraction.drafts import Extract, FactDraft, Turn
 from agentkit_memory.ingest.options import IngestOptions, RecordFields
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.memory import Memory
@@ -46,13 +49,17 @@ from agentkit_memory.scope import Scope
 from agentkit_memory.session import Session
 
 __all__ = [
+    "BackgroundWorker",
     "BranchInfo",
     "Candidate",
     "EmbedderError",
     "EmbedderMismatch",
     "EmbedderUnavailable",
     "Erasure",
+    "Extract",
+    "ExtractionError",
     "Fact",
+    "FactDraft",
     "FactError",
     "FastembedEmbedder",
     "Gate",
@@ -91,4 +98,5 @@ __all__ = [
     "StoreVersion",
     "StoredCall",
     "StoredMessage",
+    "Turn",
 ]

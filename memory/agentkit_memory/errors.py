@@ -104,6 +104,10 @@ class FactError(StoreError, ValueError):
     """A fact that says nothing, that cannot be stored, or that ends before it begins."""
 
 
+class ExtractionError(StoreError):
+    """A model said nothing about some turns that facts can be read from. It is asked again, a few times."""
+
+
 class MessageUnreadable(StoreError):
     """A message that cannot be written as UTF-8 JSON, or a stored one that is none."""
 

@@ -22,9 +22,10 @@ from agentkit_memory.session import Session
 from agentkit_prompts.embedder import Embedder
 
 if TYPE_CHECKING:
+    from agentkit_memory.background import BackgroundWorker
+    from agentkit_memory.extraction.drafts import Extract
     from agentkit_memory.index.base import IndexOpener, VectorIndex
     from agentkit_memory.index.verify import Repair, Verification
-    from agentkit_memory.index.worker import Worker
     from agentkit_memory.recall.policy import RecallPolicy
     from agentkit_memory.recall.result import Recall
     from agentkit_memory.store.engine import Database

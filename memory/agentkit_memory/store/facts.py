@@ -246,10 +246,11 @@ def _with_sources(connection: Connection, rows: Sequence[Any]) -> list[Fact]:
     for batch in in_batches(sources):
         for fact, source in connection.execute(_SOURCES, {"ids": batch}).all():
             sources[fact].append(source)
-    return [_fact(*row, sources=tuple(sources[row.id])) for row in rows]
+    return [_fact(tuple(sources[row.id]), *row) for row in rows]
 
 
 def _fact(
+    sources: tuple[str, ...],
     id: str,
     text: str,
     number: int,
@@ -257,6 +258,5 @@ def _fact(
     valid_to: float | None,
     superseded_by: str | None,
     meta: str,
-    sources: tuple[str, ...],
 ) -> Fact:
     return Fact(id, text, number, valid_from, valid_to, superseded_by, sources, json.loads(meta))

@@ -1,0 +1,1 @@
+"""Facts taken from what was said, in the background, by a model that somebody else brings."""

@@ -1,0 +1,141 @@
+"""`FactWorker`: reads turns with an extractor and stores the facts it finds, beside any number of others.
+
+Facts and the acknowledgement of the turns they were taken from are one transaction: a crash before it repeats a call of
+the model, and never stores a fact twice or loses a turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from agentkit_memory.errors import ExtractionError, FactError
+from agentkit_memory.extraction.drafts import Extract, FactDraft, checked
+from agentkit_memory.extraction.queue import Queue, Window, ask_for_facts
+from agentkit_memory.failpoints import failpoint
+from agentkit_memory.records import Fact
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.facts import Facts, newest_facts
+from agentkit_prompts.bm25 import BM25
+
+__all__ = ["FactWorker"]
+
+_LOG = logging.getLogger("agentkit.memory")
+
+_TRIES = 3
+"""Calls about one turn whose answers were of no use, before it is left alone."""
+_SLOWEST_RETRY = 300.0
+_LOOKED_AT = 500
+"""Newest facts of a scope that are looked at to see what could be about the same."""
+_SHOWN = 40
+"""Facts that an extractor is shown: half of them for their words, the others for being new."""
+
+
+class FactWorker:
+    """Takes facts from what was said.
+
+    Args:
+        database: Where turns and facts are.
+        extract: Finds the facts. Called from the thread that calls `run_once`.
+        most: Turns to read together.
+        lease: Seconds after which another worker may take what this one holds: longer than a call takes.
+    """
+
+    def __init__(self, database: Database, extract: Extract, *, most: int = 8, lease: float = 300.0) -> None:
+        self._database = database
+        self._extract = extract
+        self._queue = Queue(database, most=most, lease=lease)
+        self._asked = False
+
+    def run_once(self) -> int:
+        """Read the next turns of some conversation, store the facts in them, and return how many turns there were.
+
+        Whatever the extractor raises, the turns stay in the queue, and are tried again later and later. An answer
+        that is of no use is asked for a few times, for each turn by itself; then the turn is left alone. That, and
+        each draft that cannot be kept, is logged.
+        """
+        if not self._asked:
+            ask_for_facts(self._database)
+            self._asked = True
+        window = self._queue.take()
+        if window is None:
+            return 0
+        try:
+            failpoint("facts.leased")
+            known = self._known(window)
+            try:
+                drafts = list(self._extract(window.turns, known))
+            except Exception as error:
+                self._failed(window, error)
+                return len(window.tasks)
+            failpoint("facts.asked")
+            with self._database.write() as connection:
+                self._store(connection, window, known, drafts)
+                failpoint("facts.written")
+            failpoint("facts.committed")
+        except BaseException:
+            self._queue.release()
+            raise
+        return len(window.tasks)
+
+    def _known(self, window: Window) -> list[Fact]:
+        """Return the facts of the scope that are shown: those that share words with the turns, and the newest."""
+        with self._database.read() as connection:
+            newest = newest_facts(connection, window.scope_id, self._database.clock(), _LOOKED_AT)
+        if len(newest) <= _SHOWN:
+            return newest[::-1]
+        scores = BM25(fact.text for fact in newest).scores(" ".join(turn.text for turn in window.turns))
+        fitting = sorted(range(len(newest)), key=lambda place: (-scores[place], place))[: _SHOWN // 2]
+        others = [place for place in range(len(newest)) if place not in fitting][: _SHOWN - len(fitting)]
+        return [newest[place] for place in sorted((*fitting, *others), reverse=True)]
+
+    def _store(
+        self, connection: Connection, window: Window, known: Sequence[Fact], drafts: Sequence[FactDraft]
+    ) -> None:
+        still, same = self._queue.settle(connection, window)
+        facts = Facts(self._database, window.scope)
+        turns = {turn.id: turn for turn in window.turns}
+        ends = {task.turn.id: task.valid_to for task in (*window.before, *window.tasks)}
+        now = self._database.clock()
+        said = {fact.text.strip().casefold() for fact in newest_facts(connection, window.scope_id, now, _LOOKED_AT)}
+        for draft in drafts:
+            try:
+                checked(draft, turns, [fact.id for fact in known])
+                if not same.issuperset(draft.sources):
+                    continue  # redacted or erased while the model read it
+                if draft.text.strip().casefold() in said and not draft.supersedes:
+                    continue  # known, and not to be listed twice
+                until = [
+                    end for end in (draft.valid_to, *(ends[source] for source in draft.sources)) if end is not None
+                ]
+                facts.write(
+                    connection,
+                    window.scope_id,
+                    draft.text.strip(),
+                    valid_from=draft.valid_from,
+                    valid_to=min(until, default=None),
+                    supersedes=draft.supersedes,
+                    sources=draft.sources,
+                    metadata=draft.metadata,
+                )
+                said.add(draft.text.strip().casefold())
+            except FactError as error:
+                _LOG.warning("%s: %s", self._database.where, error)
+        self._queue.done(connection, still)
+
+    def _failed(self, window: Window, error: Exception) -> None:
+        problem = f"{type(error).__name__}: {error}"
+        useless = isinstance(error, ExtractionError)
+        with self._database.write() as connection:
+            still, _ = self._queue.settle(connection, window)
+            if useless and len(window.tasks) > 1:
+                self._queue.again(connection, still, problem, 0)  # one by one
+            elif useless and window.tasks[0].attempts + 1 >= _TRIES:
+                self._queue.done(connection, still, problem)
+                _LOG.warning("%s: turn %s gives no facts: %s", self._database.where, window.tasks[0].turn.id, problem)
+            else:
+                tries = max(task.attempts for task in window.tasks)
+                self._queue.again(connection, still, problem, min(2.0**tries, _SLOWEST_RETRY))
+                _LOG.info("%s: facts are tried again later: %s", self._database.where, problem)
