@@ -48,7 +48,7 @@ def pipeline(case: Mapping[str, Any]) -> Any:
 
 def _parts(case: Mapping[str, Any], sent: Any, prompt: Callable[[], Any]) -> Any:
     """APIs of AISBench take content parts: items that say nothing are, without a meta template, an empty list."""
-    untold = case["stage"] == "final" and case["parser"] == "api" and not case["meta_template"]
+    untold = case["stage"] in ("final", "requests") and case["parser"] == "api" and not case["meta_template"]
     return [] if untold and sent == "" and isinstance(prompt(), PromptList) else sent
 
 
@@ -61,12 +61,13 @@ def requests(case: Mapping[str, Any]) -> list[Any]:
     try:
         prompt = next(dialogue)
         while True:
-            sent.append(parser.parse(prompt, case["mode"]))
+            sent.append(_parts(case, parser.parse(prompt, case["mode"]), lambda said=prompt: said))
             turn = len(sent)
-            fails = turn in case.get("fail_turns", ())
+            if turn in case.get("fail_turns", ()):  # AISBench asks no further, whatever the mode
+                return sent
             answers = case.get("model_answers") or ()
             said = answers[turn - 1] if turn <= len(answers) else f"answer{turn}"
-            prompt = dialogue.send(None if fails else said)
+            prompt = dialogue.send(said)
     except StopIteration:
         return sent
 

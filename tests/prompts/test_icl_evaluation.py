@@ -225,7 +225,7 @@ def test_examples_are_separated_as_the_retriever_says_and_dialogues_are_not() ->
         retriever=retriever,
     )
     said = [item if isinstance(item, str) else item.get("prompt") for item in icl.shots.show([0, 1])]
-    assert said == ["four", " | ", None, "3+3=?", "6", None, " | ", " #"]
+    assert said == ["four | ", None, "3+3=?", "6", None, " | ", " #"]
 
 
 def test_separators_in_examples_are_seen_in_what_is_scored_and_never_sent() -> None:

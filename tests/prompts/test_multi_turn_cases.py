@@ -49,6 +49,7 @@ def test_the_model_of_a_case_says_what_the_case_says() -> None:
     assert problems(CASE) == [None]
     assert problems(CASE, model_answers=["x"], expect=expecting("a", "a\nx\nb", "a\nx\nb\nanswer2\nc")) == [None]
     assert problems(CASE, fail_turns=[2], expect=expecting("a", "a\nanswer1\nb")) == [None]
+    assert problems(CASE, infer_mode="every_with_gt", fail_turns=[2], expect=expecting("a", "a\n1\nb")) == [None]
     assert problems(CASE, infer_mode="last", expect=expecting("a\n1\nb\n2\nc")) == [None]
     (wrong,) = problems(CASE, expect=expecting("a"))
     assert wrong is not None and wrong.startswith("expected ['a'], got ['a', ")
@@ -64,6 +65,9 @@ def test_chat_models_have_roles_where_a_case_has_no_meta_template() -> None:
 
 
 def test_items_that_say_nothing_to_an_api_are_no_parts_and_text_stays_text() -> None:
+    answers_first = {"type": "MultiTurnPromptTemplate", "template": {"round": [ROUND["round"][1]]}}
+    to_an_api = {**CASE, "parser": "api", "template": answers_first, "fail_turns": [2]}
+    assert problems(to_an_api, expect=expecting([], "answer1")) == [None]
     assert problems(PARSED) == [None]
     assert problems(PARSED, prompt="", output_type="str", expect={"output": ""}) == [None]
     said = {**PARSED, "op": "pipeline", "retriever": CASE["retriever"], "example": {"question": "", "answer": "a"}}

@@ -107,6 +107,9 @@ class Shots:
             return [message for item in items for message in item]
         found = PromptList()
         for item in items:
+            if isinstance(item, str):  # one text with what stands behind it, as OpenCompass joins them
+                found.append(item + self.separator)
+                continue
             found += item
             if self.separator:
                 found.append(self.separator)
