@@ -289,7 +289,7 @@ def test_a_worker_outlives_a_server_that_is_away(home: Path, docs: Path, server:
         memory.recall("zebra")
         server.status = 500
         memory.ingest(docs)
-        thread = threading.Thread(target=memory.worker().run, args=(stop, 0.01))
+        thread = threading.Thread(target=memory._store.indexes.worker().run, args=(stop, 0.01))
         thread.start()
         time.sleep(0.1)
         server.status = 200

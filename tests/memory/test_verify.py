@@ -160,6 +160,6 @@ def test_an_index_that_lost_points_is_mended_when_it_is_opened(home: Path, docs:
 def test_only_the_owner_of_the_index_can_verify_it(home: Path, docs: Path) -> None:
     with Memory.open(home) as owner, Memory.open(home) as other:
         fill(owner, docs)
-        for act in (other.verify, other.repair, other.worker):
+        for act in (other.verify, other.repair, other._store.indexes.worker):
             with pytest.raises(IndexBusy):
                 act()

