@@ -42,6 +42,7 @@ def ingest_files(
         run.count(given)
     for file in find_files(given):
         run.take(file)
+    store.finish_removals()
     run.removed = [name for folder in given if folder.is_dir() for name in _remove_gone(store, folder)]
     return run.report()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -16,7 +17,7 @@ from agentkit_memory.ingest.chunks import Chunk
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.items import NAMESPACE, forget_items
 from agentkit_memory.store.scopes import hold_scope
-from agentkit_memory.store.staging import BATCH, DocumentRow, Staging, forget_document, item_row
+from agentkit_memory.store.staging import BATCH, DocumentRow, Staging, finish_removals, forget_document, item_row
 from agentkit_memory.store.tables import documents, items
 
 __all__ = ["WHOLE", "DocumentStore", "StoredDocument"]
@@ -115,7 +116,8 @@ class DocumentStore:
                     on_staged(count)
             digest, stamp = seal()
         except IngestError:
-            staging.discard()
+            with suppress(IngestError):  # another ingestion of it began: what is written is that one's
+                staging.discard()
             raise
         return staging.publish(digest, stamp), count
 
@@ -136,6 +138,10 @@ class DocumentStore:
             if len(rows) < _PAGE:
                 return removed
             last = rows[-1].uri
+
+    def finish_removals(self) -> None:
+        """Forget what an interrupted process left of what is not shown any more."""
+        finish_removals(self.database, self.scope_id)
 
     def _id(self, uri: str) -> str:
         return str(uuid.uuid5(NAMESPACE, f"{self._scope_key}\0{uri}"))

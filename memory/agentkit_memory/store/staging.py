@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, and_, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Select, and_, bindparam, delete, insert, select, update
 
 from agentkit_memory.errors import IngestError
 from agentkit_memory.failpoints import failpoint
@@ -20,7 +20,7 @@ from agentkit_memory.store.engine import Database
 from agentkit_memory.store.items import CHUNK, content_hash, forget_items
 from agentkit_memory.store.tables import documents, items, vector_state
 
-__all__ = ["BATCH", "DocumentRow", "Staging", "item_row"]
+__all__ = ["BATCH", "DocumentRow", "Staging", "finish_removals", "forget_document", "item_row"]
 
 BATCH = 512
 """Chunks of one transaction."""
@@ -54,6 +54,13 @@ _UNQUEUED = (
     .limit(BATCH)
 )
 _LEFT = select(items.c.id).where(_this_document, items.c.last_generation < bindparam("shown")).limit(BATCH)
+_LEFT_OVER = (
+    select(documents.c.id, documents.c.generation)
+    .join(items, items.c.document_id == documents.c.id)
+    .where(items.c.last_generation < documents.c.generation, documents.c.scope_id == bindparam("scope"))
+    .distinct()
+)
+_HIDDEN = select(documents.c.id).where(documents.c.generation < 0, documents.c.scope_id == bindparam("scope"))
 _AHEAD = select(items.c.id).where(_this_document, items.c.first_generation > bindparam("shown")).limit(BATCH)
 _ANY = select(items.c.id).where(_this_document).limit(BATCH)
 _STAY = update(items).where(_this_document, items.c.last_generation.is_not(None)).values(last_generation=None)
@@ -137,7 +144,7 @@ class Staging:
                     if row.last_generation is not None:
                         back.append(row.id)
                 else:
-                    item = str(uuid.uuid5(uuid.UUID(self._document.id), f"{self._next}\0{chunk.position}\0{told}"))
+                    item = self._name(chunk)
                     kept.add(item)
                     added.append(item_row(item, self._document, chunk, now, generation=self._next))
             others = [row for rows in stored.values() for row in rows if row.id not in kept]
@@ -177,7 +184,7 @@ class Staging:
 
     def discard(self) -> None:
         """Forget what was written, and show what was shown."""
-        forget_in_batches(self._database, _AHEAD, self._document.id, self._generation)
+        forget_in_batches(self._database, _AHEAD, self._document.id, self._generation, self._hold)
         with self._database.write() as connection:
             self._hold(connection)
             connection.execute(_STAY, {"document": self._document.id})
@@ -193,13 +200,19 @@ class Staging:
             digest = connection.scalar(select(documents.c.content_hash).where(documents.c.id == self._document.id))
         self._new = not digest
         if generation < 0:  # its removal was interrupted
-            forget_in_batches(self._database, _ANY, self._document.id, generation)
+            forget_in_batches(self._database, _ANY, self._document.id, generation, self._hold)
             with self._database.write() as connection:
                 self._hold(connection)
                 connection.execute(update(documents).where(documents.c.id == self._document.id).values(generation=0))
             generation = 0
         self._generation, self._next = generation, generation + 1
         forget_in_batches(self._database, _LEFT, self._document.id, generation)
+
+    def _name(self, chunk: Chunk) -> str:
+        """Name a chunk by all that `_says` compares, so that no two rows ever have the same name."""
+        place = f"{self._next}\0{chunk.position}\0{chunk.start}\0{chunk.end}\0{chunk.line}"
+        said = f"{place}\0{chunk.title}\0{chunk.meta}\0{chunk.text}"
+        return str(uuid.uuid5(uuid.UUID(self._document.id), said))
 
     def _hold(self, connection: Connection) -> None:
         if connection.scalar(_HOLD, {"this": self._document.id, "mine": self._mine}) is None:
@@ -235,25 +248,57 @@ class Staging:
                 self._on_queued()
 
 
-def forget_in_batches(database: Database, which: Any, document: str, shown: int) -> None:
-    """Delete the items that a SELECT gives, some at a time, until it gives none."""
+def forget_in_batches(
+    database: Database,
+    which: Select[str],
+    document: str,
+    shown: int,
+    hold: Callable[[Connection], object] = lambda connection: None,
+) -> None:
+    """Delete the items that a SELECT gives, some at a time, until it gives none or `hold` raises."""
     while True:
         with database.write() as connection:
-            ids = connection.scalars(which, {"document": document, "shown": shown}).all()
+            hold(connection)
+            ids: Sequence[str] = connection.scalars(which, {"document": document, "shown": shown}).all()
             forget_items(connection, ids)
         if not ids:
             return
         failpoint("document.swept")
 
 
+class _Back(Exception):
+    """A document that was being removed is there again."""
+
+
 def forget_document(database: Database, document: str) -> None:
     """Stop showing a document at once, then forget its items some at a time, then itself."""
+    this = documents.c.id == document
+
+    def hold(connection: Connection) -> None:
+        if connection.scalar(select(documents.c.generation).where(this).with_for_update()) != -1:
+            raise _Back
+
     with database.write() as connection:
-        connection.execute(update(documents).where(documents.c.id == document).values(generation=-1, content_hash=""))
+        connection.execute(update(documents).where(this).values(generation=-1, content_hash="", stamp="", stage=""))
     failpoint("document.hidden")
-    forget_in_batches(database, _ANY, document, -1)
-    with database.write() as connection:
-        connection.execute(delete(documents).where(documents.c.id == document, documents.c.generation == -1))
+    try:
+        forget_in_batches(database, _ANY, document, -1, hold)
+        with database.write() as connection:
+            hold(connection)
+            connection.execute(delete(documents).where(this))
+    except _Back:
+        pass
+
+
+def finish_removals(database: Database, scope_id: int) -> None:
+    """Forget what an interrupted process left of a scope's documents: generations before, and documents removed."""
+    with database.read() as connection:
+        left = connection.execute(_LEFT_OVER, {"scope": scope_id}).all()
+        hidden = connection.scalars(_HIDDEN, {"scope": scope_id}).all()
+    for document, generation in left:
+        forget_in_batches(database, _LEFT, document, generation)
+    for document in hidden:
+        forget_document(database, document)
 
 
 def item_row(item: str, document: DocumentRow, chunk: Chunk, now: float, generation: int = 0) -> dict[str, object]:
