@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from agentkit_memory.background import BackgroundWorker
     from agentkit_memory.extraction.drafts import Extract
     from agentkit_memory.index.base import IndexOpener, VectorIndex
+    from agentkit_memory.index.reading import Reading
     from agentkit_memory.index.verify import Repair, Verification
     from agentkit_memory.recall.policy import RecallPolicy
     from agentkit_memory.recall.result import Recall
@@ -65,9 +66,13 @@ class _Store:
         """Return the index after writing to it what the outbox holds."""
         return self.indexes.catch_up()
 
-    def embed(self, question: str) -> Sequence[float] | None:
-        """Return the dense vector of a question; None where the space that is read has no model."""
-        return self.embedders.question(self.indexes.active(), question)
+    def read(self, act: Callable[[Reading], T]) -> T:
+        """Let `act` read the space that is read, all of it from this one."""
+        from agentkit_memory.index.reading import Reading
+
+        return self.indexes.ask(
+            lambda space: act(Reading(self.database, self.logs, self.indexes, self.embedders, space))
+        )
 
     def close(self) -> None:
         self.threads.close()
@@ -219,15 +224,18 @@ class Memory:
         from agentkit_memory.recall.search import check_question, search, seconds
 
         check_question(query, limit, visible, now)
-        return search(
-            self._store,
-            self.scope,
-            query,
-            limit=limit,
-            policy=named_policy(policy),
-            now=self._store.database.clock() if now is None else seconds(now),
-            hidden=() if session is None or not session.is_of(self._store.database) else session.places(visible),
-            conversation="" if session is None else session.id,
+        how, at = named_policy(policy), self._store.database.clock() if now is None else seconds(now)
+        return self._store.read(
+            lambda reading: search(
+                reading,
+                self.scope,
+                query,
+                limit=limit,
+                policy=how,
+                now=at,
+                hidden=() if session is None or not session.is_of(self._store.database) else session.places(visible),
+                conversation="" if session is None else session.id,
+            )
         )
 
     def session(

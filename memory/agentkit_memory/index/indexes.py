@@ -113,21 +113,23 @@ class Indexes:
             self.catch_up(found)
             return Repair(before, verify(self.database, index, found.name, self._clock()))
 
-    def ask(self, act: Callable[[Space, VectorIndex], T]) -> T:
-        """Let `act` ask the index that is read, after bringing it to the wanted state.
-
-        It is asked again if another space came to be read meanwhile, and this one was dropped.
-        """
+    def ask(self, act: Callable[[Space], T]) -> T:
+        """Let `act` ask the space that is read; again if another came to be read and this one was dropped meanwhile."""
         while True:
             space = self.active()
             try:
-                index = self.catch_up(space)
-                found = act(space, index)
-                if not index.shared or self.active().name == space.name:
-                    return found
+                found = act(space)
             except StoreError:
                 if self._closed or self.active().name == space.name:
                     raise
+            else:
+                if self.active().name == space.name:
+                    return found
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called. An index alone is closed when the model was changed."""
+        return self._closed
 
     def sweep(self) -> list[str]:
         """Drop the spaces that are no longer read; return the names of those that another process still holds."""

@@ -24,8 +24,12 @@ _ANY_ITEM = select(items.c.id).limit(1)
 _SET = update(vector_spaces).where(vector_spaces.c.space == bindparam("its_name"))
 _REVIVE = _SET.values(state=bindparam("to"), dimensions=bindparam("size"), index_id="")
 _TURN = _SET.where(vector_spaces.c.state == bindparam("from")).values(state=bindparam("to"))
-_failed = (vector_state.c.space == bindparam("this"), vector_state.c.want != vector_state.c.have)
-_failed = (*_failed, vector_state.c.leased_by.is_(None), vector_state.c.attempts > 0)
+_failed = (
+    vector_state.c.space == bindparam("this"),
+    vector_state.c.want != vector_state.c.have,
+    vector_state.c.leased_by.is_(None),
+    vector_state.c.attempts > 0,
+)
 _FAILED = select(vector_state.c.item_id).where(*_failed).limit(1)
 _TRY_AGAIN = update(vector_state).where(*_failed).values(leased_until=None, attempts=0)
 _KEY = tuple_(vector_state.c.item_id, vector_state.c.space)
