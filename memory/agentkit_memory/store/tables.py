@@ -76,6 +76,7 @@ conversations = Table(
         sqlite_where=column("expires_at").is_not(None),
         postgresql_where=column("expires_at").is_not(None),
     ),
+    sqlite_autoincrement=True,  # the number of a deleted one is never given again: somebody may still hold it open
 )
 
 # `head_seq` is what a writer compares and swaps: the number of messages of the branch. A fork is one row: it shows the
@@ -99,6 +100,7 @@ branches = Table(
         sqlite_where=column("itemised_seq") < column("head_seq"),
         postgresql_where=column("itemised_seq") < column("head_seq"),
     ),
+    sqlite_autoincrement=True,
 )
 
 # `key` stands on the first message of an append only, so that NULLs do not collide.
@@ -268,6 +270,7 @@ recall_logs = Table(
     Column("degraded", Text, nullable=False),
     Column("took_us", Integer, nullable=False),
     Index(None, "scope_id", "id"),
+    sqlite_autoincrement=True,
 )
 
 # An erasure that was asked for; one that was interrupted has no `finished_at` and is taken up again.

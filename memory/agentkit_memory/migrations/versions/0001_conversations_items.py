@@ -35,6 +35,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_conversations"),
         sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name="fk_conversations_scope_id"),
         sa.UniqueConstraint("scope_id", "name", name="uq_conversations_scope_id_name"),
+        sqlite_autoincrement=True,
     )
     op.create_table(
         "branches",
@@ -47,6 +48,7 @@ def upgrade() -> None:
             ["conversation_id"], ["conversations.id"], name="fk_branches_conversation_id", ondelete="CASCADE"
         ),
         sa.UniqueConstraint("conversation_id", "name", name="uq_branches_conversation_id_name"),
+        sqlite_autoincrement=True,
     )
     op.create_table(
         "messages",

@@ -121,6 +121,7 @@ def upgrade() -> None:
         sa.Column("took_us", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_recall_logs"),
         sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name="fk_recall_logs_scope_id"),
+        sqlite_autoincrement=True,
     )
     op.create_index("ix_recall_logs_scope_id_id", "recall_logs", ["scope_id", "id"])
     op.create_table(

@@ -1,0 +1,83 @@
+"""Recall logs: what was asked and found, kept in order, for so long, and for nobody else."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentkit_memory import Candidate, Memory, RecallError, RecallLog, Scope, ScopeError
+from agentkit_memory.store.recall_logs import RecallLogs
+
+FULL = RecallLog(
+    "how hot?",
+    {"name": "default", "weights": [1, 0.5]},
+    (
+        Candidate("1", "chunk", 0.9, True, "best", "documents", {"sparse": 1.5, "dense": 0.25}),
+        Candidate("2", "turn", 0.1, False, "says the same as 1"),
+    ),
+    1234,
+    "breakfast",
+    ("the index is busy",),
+)
+
+
+def write(memory: Memory, *queries: str, logs: RecallLogs | None = None) -> None:
+    for query in queries:
+        (logs or memory._store.logs).write(memory._own_scope(), RecallLog(query, {}, (), 1))
+
+
+def queries(memory: Memory, **page: int) -> list[str]:
+    return [each.query for each in memory.recall_logs(**page)]
+
+
+def test_a_log_comes_back_as_it_was_written(either: Memory) -> None:
+    either._store.database.clock = lambda: 77.0
+    written = either._store.logs.write(either._own_scope(), FULL)
+    assert either.recall_logs() == (written,)
+    assert (written.at, written.candidates, written.degraded) == (77.0, FULL.candidates, FULL.degraded)
+    assert written.id > 0 and written.conversation == "breakfast"
+
+
+def test_logs_are_read_by_pages_in_the_order_of_writing_whatever_the_clock_says(either: Memory) -> None:
+    times = iter(range(1000, 0, -1))
+    either._store.database.clock = lambda: float(next(times))
+    write(either, *"abcdefg")
+    assert queries(either, limit=3) == ["e", "f", "g"]
+    first = either.recall_logs(after=0, limit=2)
+    assert [each.query for each in first] == ["a", "b"]
+    assert queries(either, after=first[-1].id, limit=2) == ["c", "d"]
+    assert queries(either, before=first[-1].id) == ["a"]
+    with pytest.raises(RecallError, match="limit of 1 or more"):
+        either.recall_logs(limit=0)
+
+
+def test_logs_are_those_of_exactly_one_scope(either: Memory) -> None:
+    ada = either.within(Scope("local", user="ada"))
+    write(either, "shared")
+    write(ada, "mine")
+    assert (queries(either), queries(ada), queries(either.within("other"))) == (["shared"], ["mine"], [])
+    with pytest.raises(ScopeError, match="reading needs a scope"):
+        either._store.logs.page(None)
+
+
+def test_hostile_questions_can_be_logged(either: Memory) -> None:
+    write(either, "a\0b", "\ud800", "'; DROP TABLE items; --", "x" * 100_000, "")
+    assert queries(either) == ["a\ufffdb", "\ufffd", "'; DROP TABLE items; --", "x" * 100_000, ""]
+
+
+def test_only_so_many_logs_of_a_scope_are_kept(either: Memory) -> None:
+    logs = RecallLogs(either._store.database, keep=5)
+    write(either, *(str(number) for number in range(200)), logs=logs)
+    write(either.within("other"), "theirs")
+    kept = queries(either, after=0, limit=500)
+    assert 5 <= len(kept) <= 5 + 64 and kept[-5:] == ["195", "196", "197", "198", "199"]
+    write(either, "200", logs=RecallLogs(either._store.database, keep=5))
+    assert queries(either, after=0, limit=500) == ["196", "197", "198", "199", "200"]
+    assert queries(either.within("other")) == ["theirs"]
+
+
+def test_no_logs_are_kept_where_none_are_wanted(memory: Memory) -> None:
+    write(memory, "a", logs=RecallLogs(memory._store.database, keep=0))
+    assert queries(memory) == []
+    for keep in (-1, True, "all"):
+        with pytest.raises(RecallError, match="0 or more, or None"):
+            RecallLogs(memory._store.database, keep=keep)  # type: ignore[arg-type]
