@@ -204,6 +204,7 @@ class Facts:
                 problems.append(f"{name} is {value!r}, expected seconds since 1970")
         if not problems and valid_from is not None and valid_to is not None and valid_to <= valid_from:
             problems.append(f"it ends ({valid_to}) before it begins ({valid_from})")
+        meta = "{}"
         try:
             meta = json.dumps(dict(metadata or {}), sort_keys=True)
         except (TypeError, ValueError) as error:
