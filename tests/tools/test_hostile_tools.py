@@ -12,13 +12,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import pytest
-from pydantic import BaseModel, model_serializer
+from pydantic import AfterValidator, BaseModel, model_serializer
 
 from agentkit import Agent, Event, InMemorySession, Message, ScriptedModel, ToolCall, ToolFinished
-from agentkit.tools import Tool, ToolContext, ToolResult, ToolStatus, tool
+from agentkit.tools import Tool, ToolArgumentError, ToolContext, ToolResult, ToolStatus, tool
 
 
 def goes_on(*tools: Tool[..., Any] | Callable[..., Any], arguments: str = "{}", **options: Any) -> ToolResult:
@@ -42,6 +42,54 @@ def goes_on(*tools: Tool[..., Any] | Callable[..., Any], arguments: str = "{}", 
     assert one.status in get_args(ToolStatus)
     assert result.messages[2].content == one.content
     return one
+
+
+# How it checks and decides
+
+
+def raises(error: BaseException, *, after: int = 0) -> Callable[[int], int]:
+    """A validator that passes the first values on."""
+    times = iter(range(100))
+
+    def check(value: int) -> int:
+        if next(times) >= after:
+            raise error
+        return value
+
+    return check
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), RuntimeError("no"), GeneratorExit(), ValueError("no")])
+@pytest.mark.parametrize("repair", [False, True])
+def test_validators_of_the_tools_own_may_raise_anything(error: BaseException, repair: bool) -> None:
+    def take(n: int) -> int:
+        return n
+
+    for after, retries in ((0, 0), (1, 1)):
+        take.__annotations__ = {"n": Annotated[int, AfterValidator(raises(error, after=after))]}
+        result = goes_on(Tool.from_function(take, repair=repair, retries=retries), arguments='{"n": 1}')
+        assert (result.status, type(result.error)) == ("error", ToolArgumentError)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit(), ZeroDivisionError("no")])
+def test_a_predicate_that_raises_anything_is_no_approval(error: BaseException) -> None:
+    ran: list[int] = []
+
+    def pay() -> None:
+        ran.append(1)
+
+    def decide(arguments: Mapping[str, Any], context: ToolContext) -> bool:
+        raise error
+
+    assert goes_on(Tool.from_function(pay, approval=decide)).status == "denied"
+    asked: list[ToolCall] = []
+
+    def agree(call: ToolCall) -> bool:
+        asked.append(call)
+        return True
+
+    assert goes_on(Tool.from_function(pay, approval=decide), approve=agree).status == "success"
+    assert len(asked) == len(ran) == 1
 
 
 # What it does

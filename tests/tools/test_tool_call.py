@@ -956,17 +956,33 @@ async def test_calls_per_run_are_counted_in_the_run() -> None:
     [
         {"timeout": 0},
         {"timeout": float("nan")},
+        {"timeout": "5"},
         {"retries": -1},
+        {"retries": 1.5},
+        {"retry_on": ValueError},
+        {"retry_on": ("ValueError",)},
         {"backoff": -1},
+        {"backoff": None},
+        {"sequential": "yes"},
         {"concurrency": 0},
+        {"concurrency": True},
         {"max_calls": -1},
         {"max_result_chars": 0},
         {"approval": "sometimes"},
+        {"approval": None},
+        {"repair": 1},
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused(policy: dict[str, Any]) -> None:
     with pytest.raises(ToolDefinitionError, match=next(iter(policy))):
         Tool.from_function(add.function, **policy)
+
+
+def test_options_that_do_not_exist_are_all_named_with_near_ones() -> None:
+    with pytest.raises(ToolDefinitionError, match=r"no timout \(did you mean timeout\?\), zzz; there are timeout, "):
+        Tool.from_function(add.function, timout=3, zzz=1)  # type: ignore[call-arg]
+    with pytest.raises(ToolDefinitionError, match=r"did you mean retries\?"):
+        add.but(retris=3)  # type: ignore[call-arg]
 
 
 def test_an_unknown_tool_is_answered_with_near_names() -> None:

@@ -7,12 +7,13 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from pydantic import BaseModel
 
 from agentkit_prompts.messages import ToolCall
 from agentkit_tools import (
@@ -87,8 +88,8 @@ TREE = {
         ({"type": "array", "uniqueItems": True}, [[1, True, "1"]], [[1, 1.0]]),
         (
             {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}]},
-            [[1, "a"], [1, "a", None]],
-            [["a", 1], [1]],
+            [[1, "a"], [1, "a", None], [1], []],
+            [["a", 1], [1, None]],
         ),
         ({"type": "array", "prefixItems": [{"type": "integer"}], "items": False}, [[1]], [[1, 2]]),
         ({"type": "array", "items": [{"type": "integer"}]}, [[1]], [["a"]]),
@@ -400,6 +401,75 @@ async def test_a_strict_tool_requires_everything_and_reads_null_as_left_out() ->
     assert (await book.call(call, ToolContext(None))).status == "error"
     result = await strict.call(ToolCall("c", "book", '{"city": null}'), ToolContext(None))
     assert "city" in str(result.content)
+
+
+class Step(BaseModel):
+    """A model with a part that may be left out, in places where it may be left out."""
+
+    name: str
+    times: int = 3
+    tags: list[str] = []
+    next: Step | None = None
+
+
+class Stop(BaseModel):
+    """An option with the same properties as another one."""
+
+    kind: Literal["stop"]
+    after: int = 1
+
+
+class Start(BaseModel):
+    """The other one."""
+
+    kind: Literal["start"]
+    after: str = "now"
+
+
+async def test_nulls_of_models_that_may_be_left_out_become_defaults_too() -> None:
+    @tool
+    def plan(first: Step | None = None, rest: list[Step] | None = None, how: Stop | Start | int = 1) -> Any:
+        return [first, rest, how]
+
+    strict = plan.strict()
+    inner = {"name": "b", "times": None, "tags": None, "next": None}
+    outer = {"name": "a", "times": None, "tags": ["x"], "next": inner}
+    written = {"first": outer, "rest": [inner], "how": {"kind": "start", "after": None}}
+    Draft202012Validator(dict(strict.spec.parameters)).validate(written)  # what a provider makes a model write
+    found = strict.validate(json.dumps(written))
+    assert found["first"] == Step(name="a", tags=["x"], next=Step(name="b"))
+    assert found["rest"] == [Step(name="b")]
+    assert found["how"] == Start(kind="start")
+    wrong = json.dumps({**written, "first": {**outer, "name": None}})
+    with pytest.raises(ToolArgumentError, match=r"first\.name"):
+        strict.validate(wrong)
+
+
+async def test_nulls_in_a_union_that_is_described_elsewhere_become_defaults_too() -> None:
+    option = {"type": "object", "properties": {"b": {"type": "string"}, "c": {"type": "integer"}}, "required": ["b"]}
+    union = {"oneOf": [{"type": "string"}, {"allOf": [{"$ref": "#/definitions/B"}]}]}
+    made = Tool.from_json_schema(
+        "t", "", {"properties": {"a": union}, "required": ["a"], "definitions": {"B": option}}, echo
+    )
+    assert made.strict().validate('{"a": {"b": "x", "c": null}}') == {"a": {"b": "x"}}
+    assert made.strict().validate('{"a": "x"}') == {"a": "x"}
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"properties": {"a": {"type": "string"}}, "anyOf": [{"required": ["a"]}, {"type": "object", "properties": {}}]},
+        {"properties": {"a": {"maxLength": 3}}},
+    ],
+)
+def test_what_a_strict_schema_would_lose_is_refused(parameters: dict[str, Any]) -> None:
+    with pytest.raises(ToolDefinitionError, match="cannot be strict"):
+        Tool.from_json_schema("t", "", parameters, echo).strict()
+
+
+def test_a_format_that_is_no_text_is_nothing_a_strict_schema_trips_over() -> None:
+    made = Tool.from_json_schema("t", "", {"properties": {"a": {"type": "string", "format": {"x": []}}}}, echo)
+    assert "format" not in made.strict().spec.parameters["properties"]["a"]
 
 
 def test_nested_models_become_strict_through_their_references() -> None:

@@ -321,6 +321,13 @@ def test_a_lambda_needs_a_name() -> None:
     assert Tool.from_function(lambda x: x, name="echo").name == "echo"
 
 
+def test_two_parameters_of_one_name_are_refused() -> None:
+    def take(a: Annotated[str, Field(alias="b")], b: str, c: Annotated[int, Field(alias="d")], d: int) -> Any: ...
+
+    with pytest.raises(ToolDefinitionError, match="more than one parameter is called b, d"):
+        Tool.from_function(take)
+
+
 def test_an_alias_with_choices_is_refused() -> None:
     from pydantic import AliasChoices
 

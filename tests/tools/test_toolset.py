@@ -101,6 +101,15 @@ async def test_a_limit_is_shared_by_the_whole_set_within_a_run() -> None:
     assert (await ask(limited[0])).ok
 
 
+def test_limits_and_caches_of_less_than_nothing_are_refused() -> None:
+    for wrong in (-1, 1.5, "3", True):
+        with pytest.raises(ToolDefinitionError, match=r"limited: calls=.* must be 0 or more"):
+            FILES.limited(wrong)  # type: ignore[arg-type]
+    for wrong in (0, -1, None):
+        with pytest.raises(ToolDefinitionError, match=r"cached: most=.* must be 1 or more"):
+            FILES.cached(wrong)  # type: ignore[arg-type]
+
+
 async def test_a_cache_answers_equal_calls_of_the_same_run_only() -> None:
     ran: list[str] = []
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from contextlib import aclosing
 from functools import partial
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature, unwrap
 from types import CoroutineType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+from agentkit_prompts.parts import Media
 from agentkit_tools.errors import ToolDefinitionError
+from agentkit_tools.result import to_content
 
 __all__ = [
+    "Collected",
     "Mode",
     "as_coroutine",
     "collect",
@@ -89,41 +93,68 @@ def as_coroutine(work: Any) -> Coroutine[Any, Any, Any]:
     return work if isinstance(work, CoroutineType) else _await(work)
 
 
+_MOST_READ = 1_000_000
+"""Characters that are read of what yields item by item, where a policy limits the size of results to less."""
+
+
+class Collected(NamedTuple):
+    """What was yielded, one after the other."""
+
+    value: Any
+    """Text in one piece, or a list."""
+    ended: bool
+    """Whether that is all, or there was too much of it."""
+
+
 class _Items:
-    """Collects what a generator yields, up to a number of characters."""
+    """Keeps items up to a size, of which an empty item takes something too: they may come without end."""
 
     __slots__ = ("items", "left")
 
     def __init__(self, limit: int | None) -> None:
         self.items: list[Any] = []
-        self.left = limit
+        self.left = None if limit is None else max(limit, _MOST_READ)
 
     def add(self, item: Any) -> bool:
         """Keep an item; return whether there is room for more."""
         self.items.append(item)
         if self.left is None:
             return True
-        self.left -= len(item) if isinstance(item, str) else 1
+        try:
+            self.left -= 1 + _size(item)
+        except (TypeError, ValueError, RecursionError):
+            return False  # it cannot be shown, whatever follows
         return self.left >= 0
 
-    def value(self) -> Any:
-        """Text in one piece; anything else as a list."""
-        return "".join(self.items) if all(isinstance(item, str) for item in self.items) else self.items
+    def collected(self, *, ended: bool, join: bool = True) -> Collected:
+        """Return what was kept."""
+        is_text = join and all(isinstance(item, str) for item in self.items)
+        return Collected("".join(self.items) if is_text else self.items, ended)
 
 
-def gather(run: Callable[[], Any], limit: int | None) -> Any:
-    """Return what a generator yields: text in one piece, anything else as a list. Stops when the limit is passed."""
+def _size(item: Any) -> int:
+    if isinstance(item, Media):
+        return len(item.source) if isinstance(item.source, bytes) else 0
+    return len(to_content(item))
+
+
+def gather(run: Callable[[], Any], limit: int | None, *, join: bool = True) -> Collected:
+    """Return what a generator yields, up to a million characters where there is a `limit` that is not above that.
+
+    Text is joined unless `join` is false.
+    """
     found = _Items(limit)
     for item in run():
         if not found.add(item):
-            break
-    return found.value()
+            return found.collected(ended=False, join=join)
+    return found.collected(ended=True, join=join)
 
 
-async def collect(source: Any, limit: int | None) -> Any:
+async def collect(source: Any, limit: int | None) -> Collected:
     """Return what an async generator yields, like `gather`."""
     found = _Items(limit)
-    async for item in source:
-        if not found.add(item):
-            break
-    return found.value()
+    async with aclosing(source):
+        async for item in source:
+            if not found.add(item):
+                return found.collected(ended=False)
+    return found.collected(ended=True)

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from agentkit_prompts.messages import ToolCall
 from agentkit_tools.context import ToolContext
+from agentkit_tools.errors import ToolArgumentError
 from agentkit_tools.policy import ToolPolicy
 from agentkit_tools.result import ToolResult, describe_error
 from agentkit_tools.signature import Arguments
@@ -42,12 +43,30 @@ async def guarded(
 ) -> ToolResult:
     """Answer a call the way its policy says.
 
-    `read` makes fresh arguments for every attempt, because a tool may change what it is given.
+    `read` makes fresh arguments for every attempt, because a tool may change what it is given; where they are checked
+    by code of the tool's own, it may find something wrong that it did not find before.
     """
+    try:
+        return await _guarded(policy, gates, call, context, read, attempt)
+    except ToolArgumentError as error:
+        return ToolResult(call.id, call.name, str(error), "error", error=error)
+
+
+async def _guarded(
+    policy: ToolPolicy,
+    gates: Gates,
+    call: ToolCall,
+    context: ToolContext[Any],
+    read: Callable[[], Arguments],
+    attempt: Callable[[Arguments, ToolContext[Any]], Awaitable[ToolResult]],
+) -> ToolResult:
     if policy.approval != "never" and not context.approved:
+        arguments = read()
         try:
-            ask = await needs_approval(policy, read(), context)
-        except Exception as error:
+            ask = await needs_approval(policy, arguments, context)
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            raise
+        except BaseException as error:  # SystemExit is no decision either
             return _denied(call, f"whether it needs approval could not be decided: {describe_error(error)}", error)
         if ask:
             return _denied(call, "it needs the approval of a person, and there is none.")

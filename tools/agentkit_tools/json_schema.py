@@ -15,6 +15,7 @@ __all__ = ["LateValidator", "validator_for"]
 _ANY = core_schema.any_schema()
 _STRING = core_schema.str_schema(strict=True)
 _FLOAT = core_schema.float_schema(strict=True, allow_inf_nan=False)
+_ABSENT = object()
 _COMBINING = ("anyOf", "oneOf", "allOf", "$ref")
 
 
@@ -22,8 +23,9 @@ def validator_for(schema: Mapping[str, Any]) -> SchemaValidator:
     """Return the validator of the arguments a normalised object schema describes.
 
     Unknown arguments are refused when the schema lists properties and does not say otherwise. `oneOf` is read as
-    `anyOf`; `not`, `if`, `contains`, `format`, references to other documents, and patterns that are not regular
-    (look-around, back-references) are not checked.
+    `anyOf`; `not`, `if`, `contains`, `format`, `propertyNames`, `patternProperties`, what depends on other properties
+    (`dependentRequired`, `dependentSchemas`, `unevaluatedProperties`), references to other documents or to anchors, and
+    patterns that are not regular (look-around, back-references) are not checked.
     """
     closed = "properties" in schema and not any(key in schema for key in _COMBINING)
     if closed and "additionalProperties" not in schema and "patternProperties" not in schema:
@@ -161,12 +163,14 @@ class _Builder:
     def _array(self, schema: Mapping[str, Any]) -> CoreSchema:
         heads, items = schema.get("prefixItems"), schema.get("items", True)
         if isinstance(heads, list) and heads:
-            parts = [self.build(head) for head in heads]
+            parts: list[CoreSchema] = [
+                core_schema.with_default_schema(self.build(head), default=_ABSENT) for head in heads
+            ]
             if items is False:
                 built: CoreSchema = core_schema.tuple_schema(parts)
             else:
                 built = core_schema.tuple_schema([*parts, self.build(items)], variadic_item_index=len(parts))
-            built = core_schema.no_info_after_validator_function(list, built)
+            built = core_schema.no_info_after_validator_function(_present, built)
         else:
             built = core_schema.list_schema(self.build(items), strict=True)
         if schema.get("uniqueItems") is True:
@@ -301,6 +305,11 @@ def _refuse(value: Any) -> Any:
 
 def _same(value: Any) -> Any:
     return value
+
+
+def _present(values: tuple[Any, ...]) -> list[Any]:
+    """An array may be shorter than its schema has items, unless `minItems` says otherwise."""
+    return [value for value in values if value is not _ABSENT]
 
 
 def _count(value: Any) -> int | None:

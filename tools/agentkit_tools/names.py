@@ -15,8 +15,9 @@ _MOST = 64
 def wire_name(name: str) -> str:
     """Return `name` in letters, digits, `_` and `-`, at most 64 of them.
 
-    A name that needs no change stays. Any other ends in 8 hex digits of its hash, so that two names never meet:
-    `geometry.area` and `geometry area` stay apart, in every process and whatever other tools there are.
+    A name that needs no change stays. Any other ends in 8 hex digits of its hash: `geometry.area` and `geometry area`
+    stay apart, in every process and whatever other tools there are. A name that somebody made to look like the changed
+    form of another one meets it, and is refused with it where tools are put together.
     """
     if _ACCEPTED.fullmatch(name):
         return name

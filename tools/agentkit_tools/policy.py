@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 from agentkit_tools.context import ToolContext
 from agentkit_tools.errors import ToolDefinitionError
 
-__all__ = ["Approval", "PolicyOptions", "ToolPolicy"]
+__all__ = ["Approval", "PolicyOptions", "ToolPolicy", "checked"]
 
 Approval: TypeAlias = (
     Literal["never", "always"] | Callable[[Mapping[str, Any], ToolContext[Any]], bool | Awaitable[bool]]
@@ -63,27 +63,26 @@ class ToolPolicy:
 
     def __post_init__(self) -> None:
         problems = [
-            f"{name}={getattr(self, name)!r} must be {rule}"
-            for name, rule, wrong in (
-                ("timeout", "a number of seconds above 0, or None", self.timeout is not None and not self.timeout > 0),
-                ("retries", "0 or more", self.retries < 0),
-                ("backoff", "0 or more seconds", not self.backoff >= 0),
-                ("concurrency", "1 or more, or None", self.concurrency is not None and self.concurrency < 1),
-                ("max_calls", "0 or more, or None", self.max_calls is not None and self.max_calls < 0),
-                ("approval", "'never', 'always' or a predicate", not _is_approval(self.approval)),
-                (
-                    "max_result_chars",
-                    "1 or more, or None",
-                    self.max_result_chars is not None and self.max_result_chars < 1,
-                ),
-            )
-            if wrong
+            f"{name}={value!r} must be {rule}"
+            for name, rule, is_right in _RULES
+            if not is_right(value := getattr(self, name))
         ]
         if problems:
             raise ToolDefinitionError("tool policy: " + "; ".join(problems))
 
-    def but(self, **options: Any) -> ToolPolicy:
-        """Return the policy with some of its fields changed."""
+    def but(self, **options: Unpack[PolicyOptions]) -> ToolPolicy:
+        """Return the policy with some of its fields changed.
+
+        Raises:
+            ToolDefinitionError: A field is unknown, or a value is out of range; all unknown fields are named.
+        """
+        if unknown := [name for name in options if name not in PolicyOptions.__annotations__]:
+            from difflib import get_close_matches
+
+            known = list(PolicyOptions.__annotations__)
+            near = [(name, get_close_matches(name, known, n=1)) for name in unknown]
+            said = [f"{name} (did you mean {found[0]}?)" if found else name for name, found in near]
+            raise ToolDefinitionError(f"tool policy: there is no {', '.join(said)}; there are {', '.join(known)}")
         return replace(self, **options) if options else self
 
     @property
@@ -92,5 +91,43 @@ class ToolPolicy:
         return self.retries == 0 and self.concurrency is None and self.max_calls is None and self.approval == "never"
 
 
-def _is_approval(approval: object) -> bool:
-    return approval in ("never", "always") or callable(approval)
+def checked(what: str, name: str, value: object, least: int) -> None:
+    """Refuse a number of calls or results that is none.
+
+    Raises:
+        ToolDefinitionError: `value` is no whole number, or less than `least`.
+    """
+    if not _is_count(value, least):
+        raise ToolDefinitionError(f"{what}: {name}={value!r} must be {least} or more")
+
+
+def _is_count(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+_RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
+    (
+        "timeout",
+        "a number of seconds above 0, or None",
+        lambda value: value is None or (_is_seconds(value) and value > 0),
+    ),
+    ("retries", "0 or more", lambda value: _is_count(value, 0)),
+    (
+        "retry_on",
+        "a tuple of subclasses of Exception",
+        lambda value: (
+            isinstance(value, tuple) and all(isinstance(one, type) and issubclass(one, Exception) for one in value)
+        ),
+    ),
+    ("backoff", "0 or more seconds", _is_seconds),
+    ("sequential", "True or False", lambda value: isinstance(value, bool)),
+    ("concurrency", "1 or more, or None", lambda value: value is None or _is_count(value, 1)),
+    ("max_calls", "0 or more, or None", lambda value: value is None or _is_count(value, 0)),
+    ("approval", "'never', 'always' or a predicate", lambda value: callable(value) or value in ("never", "always")),
+    ("max_result_chars", "1 or more, or None", lambda value: value is None or _is_count(value, 1)),
+    ("repair", "True or False", lambda value: isinstance(value, bool)),
+)

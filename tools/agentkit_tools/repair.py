@@ -79,11 +79,8 @@ def _opened(value: Any, schema: Any) -> Any:
 
 
 def _prune(value: Any, schema: Any, document: Mapping[str, Any]) -> Any:
-    for _ in range(8):
-        if not isinstance(schema, Mapping) or not isinstance(schema.get("$ref"), str):
-            break
-        schema = document.get("$defs", {}).get(schema["$ref"].rpartition("/")[2])
-    if not isinstance(schema, Mapping):
+    schema = _meant(value, schema, document)
+    if schema is None:
         return value
     if isinstance(value, list):
         return [_prune(item, schema.get("items"), document) for item in value]
@@ -95,6 +92,35 @@ def _prune(value: Any, schema: Any, document: Mapping[str, Any]) -> Any:
         for name, item in value.items()
         if item is not None or name in required or name not in properties or _takes_null(properties[name])
     }
+
+
+def _meant(value: Any, schema: Any, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Follow references, and unions to the option that `value` was written for."""
+    for _ in range(8):
+        if not isinstance(schema, Mapping):
+            return None
+        if isinstance(reference := schema.get("$ref"), str):
+            schema = (document.get("$defs") or document.get("definitions", {})).get(reference.rpartition("/")[2])
+        elif len(parts := schema.get("allOf", ())) == 1:
+            schema = parts[0]
+        elif options := [*schema.get("anyOf", ()), *schema.get("oneOf", ())]:
+            schema = next((one for one in options if _is_for(value, _meant(value, one, document))), None)
+        else:
+            return schema
+    return None
+
+
+def _is_for(value: Any, schema: Mapping[str, Any] | None) -> bool:
+    """Whether a strict schema made from `schema` lets a model write the properties that `value` has."""
+    if schema is None:
+        return False
+    if isinstance(value, list):
+        return schema.get("type") == "array"
+    properties = schema.get("properties")
+    if not isinstance(value, dict) or properties is None or value.keys() != properties.keys():
+        return False
+    allowed = [(value[name], [one["const"]] if "const" in one else one.get("enum")) for name, one in properties.items()]
+    return all(values is None or item is None or item in values for item, values in allowed)
 
 
 def _takes_null(schema: Any) -> bool:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel
@@ -31,6 +34,8 @@ ToolStatus = Literal["success", "error", "timeout", "denied", "cancelled", "too_
 Content: TypeAlias = str | tuple[Part, ...]
 
 _LONGEST_ERROR = 2_000
+_MOST_ITEMS = 100_000
+"""Of an iterator inside of a result."""
 
 
 @dataclass(slots=True)
@@ -110,8 +115,14 @@ def to_content(value: Any, *, nothing: str = "null") -> Content:
     return clean(_json(value))
 
 
+class _IteratorFound(TypeError):
+    """There is something that can be read only once: it must not be read by an attempt that fails later."""
+
+
 def _plain(value: Any) -> Any:
     """What `json` cannot write by itself, one level at a time."""
+    if isinstance(value, Iterator):
+        raise _IteratorFound
     if isinstance(value, set | frozenset):
         return sorted(value, key=lambda item: json.dumps(item, default=_plain, sort_keys=True))
     if isinstance(value, BaseModel):
@@ -120,24 +131,26 @@ def _plain(value: Any) -> Any:
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, deque):
+        return list(value)
     return to_jsonable_python(value)
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_plain).encode
 
 
-def cut(content: Content, limit: int) -> tuple[Content, str] | None:
+def cut(content: Content, limit: int, *, more: bool = False) -> tuple[Content, str] | None:
     """Return the first `limit` characters of content with a note, and its whole text; None when it is not longer.
 
-    Media parts among the text that is kept stay.
+    Media parts among the text that is kept stay. `more` is whether the content itself is only the beginning.
     """
     if isinstance(content, str):
         size = len(content)
-        if size <= limit:
+        if size <= limit and not more:
             return None
-        return f"{content[:limit]}\n{_note(size, limit)}", content
+        return f"{content[:limit]}\n{_note(size, limit, more)}", content
     size = sum(len(part.text) for part in content if isinstance(part, Text))
-    if size <= limit:
+    if size <= limit and not more:
         return None
     kept: list[Part] = []
     left = limit
@@ -145,15 +158,19 @@ def cut(content: Content, limit: int) -> tuple[Content, str] | None:
         if not isinstance(part, Text):
             kept.append(part)
         elif len(part.text) > left:
-            kept.append(Text(f"{part.text[:left]}\n{_note(size, limit)}"))
+            kept.append(Text(f"{part.text[:left]}\n{_note(size, limit, more)}"))
             break
         else:
             kept.append(part)
             left -= len(part.text)
+    else:
+        kept.append(Text(_note(size, limit, more)))
     return tuple(kept), "".join(part.text for part in content if isinstance(part, Text))
 
 
-def _note(size: int, limit: int) -> str:
+def _note(size: int, limit: int, more: bool) -> str:
+    if more:
+        return f"[The result was read up to here, {size:,} characters, and goes on; the first {limit:,} are shown.]"
     return f"[The result has {size:,} characters; only the first {limit:,} are shown.]"
 
 
@@ -202,5 +219,27 @@ def _json(value: Any) -> str:
     except (TypeError, ValueError) as error:
         if isinstance(error, ValueError) and "ircular" in str(error):
             raise
-    # Keys that are not text, and numbers that JSON does not have.
-    return _encode(json.loads(to_json(value, inf_nan_mode="strings")))
+    return _encode(_written(value))
+
+
+def _written(value: Any) -> Any:
+    """Keys that are not text, numbers that JSON does not have, and what can be read only once."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else json.loads(to_json(value, inf_nan_mode="strings"))
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, dict):
+        return {key if type(key) is str else _key(key): _written(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_written(item) for item in value]
+    if isinstance(value, Iterator):
+        found = list(islice(value, _MOST_ITEMS + 1))
+        if len(found) > _MOST_ITEMS:
+            raise TypeError(f"an iterator in it ({type(value).__name__}) has more than {_MOST_ITEMS:,} items")
+        return [_written(item) for item in found]
+    return _written(_plain(value))
+
+
+def _key(key: Any) -> str:
+    (text,) = json.loads(to_json({key: None}, inf_nan_mode="strings"))
+    return str(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import copy
@@ -27,6 +28,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import CoreSchema, PydanticUndefined, SchemaValidator, core_schema, to_jsonable_python
 from typing_extensions import ReadOnly, is_typeddict
+from typing_extensions import Unpack as OldUnpack  # one of its own before Python 3.12
 
 from agentkit_tools.context import ToolContext
 from agentkit_tools.errors import ToolDefinitionError
@@ -231,7 +233,7 @@ def _default_of(field: FieldInfo, result: Signature, name: str) -> Any:
 
 
 def _add_extras(result: Signature, hint: Any, text: str | None, tool: str) -> None:
-    if get_origin(hint) is not Unpack:
+    if get_origin(hint) not in (Unpack, OldUnpack):
         result.extras = Annotated[hint, Field(description=text)] if text else hint
         return
     (shape,) = get_args(hint)
@@ -285,6 +287,9 @@ def _names_of_callers(function: Any) -> dict[str, Any]:
 
 
 def _build(result: Signature, tool: str) -> None:
+    shown = Counter(field.alias or name for name, field in result.fields.items())
+    if twice := [name for name, times in shown.items() if times > 1]:
+        raise ToolDefinitionError(f"tool {tool}: more than one parameter is called {', '.join(twice)}: change an alias")
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(result)  # type: ignore[arg-type]
         result.validator = adapter.validator  # type: ignore[assignment]

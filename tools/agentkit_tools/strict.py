@@ -29,10 +29,12 @@ def strict_parameters(parameters: Mapping[str, Any], *, tool: str) -> dict[str, 
         ToolDefinitionError: Something cannot be said strictly, such as a free-form object; all such places are named.
     """
     problems: list[str] = []
-    result = _strict(parameters, "", problems)
+    result: dict[str, Any] = _strict(parameters, "", problems)
+    if "anyOf" in result:
+        problems.append("parameters uses anyOf")
     if problems:
         raise ToolDefinitionError(f"tool {tool} cannot be strict: {'; '.join(problems)}")
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def _strict(schema: Any, path: str, problems: list[str]) -> Any:
@@ -41,7 +43,7 @@ def _strict(schema: Any, path: str, problems: list[str]) -> Any:
         return {}
     result: dict[str, Any] = {}
     for key, value in schema.items():
-        if key in _DROPPED or (key == "format" and value not in _FORMATS):
+        if key in _DROPPED or (key == "format" and str(value) not in _FORMATS):
             continue
         if key in _IMPOSSIBLE:
             problems.append(f"{path or 'parameters'} uses {key}")
@@ -60,6 +62,8 @@ def _strict(schema: Any, path: str, problems: list[str]) -> Any:
             result[key] = value
     if schema.get("type") == "object" or "properties" in schema:
         _close(schema, result, path, problems)
+    if not result:
+        problems.append(f"{path or 'parameters'} accepts any value")
     if "$ref" in result and len(result) > 1 and path:  # a reference stands alone in the subset
         result = {"anyOf": [{"$ref": result.pop("$ref")}], **result}
     return result

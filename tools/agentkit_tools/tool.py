@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from inspect import isawaitable
 from typing import Any, Generic, Unpack, cast, overload
@@ -19,6 +18,7 @@ from agentkit_tools.deadline import with_deadline
 from agentkit_tools.docstring import read_docstring
 from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, ToolDefinitionError, ToolFailure
 from agentkit_tools.functions import (
+    Collected,
     Mode,
     as_coroutine,
     collect,
@@ -130,7 +130,7 @@ class Tool(Generic[P, R]):
             ToolSpec(wire_name(name), text.text if description is None else description, takes.parameters),
             function,
             takes.validator.validate_json,
-            ToolPolicy(**policy) if policy else _PLAIN,
+            _PLAIN.but(**policy),
             bind=takes.bind if takes.needs_binding else None,
             mode=mode_of(inner),
             nothing="done" if returns in (None, "None") else "null",
@@ -179,7 +179,7 @@ class Tool(Generic[P, R]):
             spec,
             function,
             LateValidator(spec.parameters),
-            ToolPolicy(**policy) if policy else _PLAIN,
+            _PLAIN.but(**policy),
             bind=partial(add_contexts, contexts) if contexts else None,
             mode=mode_of(inner),
             nothing="null",
@@ -260,18 +260,25 @@ class Tool(Generic[P, R]):
 
     def _read(self, text: str) -> tuple[Arguments, str]:
         """Return validated arguments and the text they come from, which is mended where that is wanted."""
-        try:
-            return self._validator(text), text
-        except Exception as error:
-            found = error
+        found = self._tried(text)
+        if not isinstance(found, BaseException):
+            return found, text
         for meant in self._readings(text):
-            with suppress(ValidationError):
-                return self._validator(meant), meant
+            if not isinstance(arguments := self._tried(meant), BaseException):
+                return arguments, meant
         if isinstance(found, ValidationError):
             problems = find_problems(found, text, self._loose or self.spec.parameters)
         else:
             problems = [ArgumentProblem("", f"cannot be read ({describe_error(found)})")]
         raise ToolArgumentError(self.name, problems) from None
+
+    def _tried(self, text: str) -> Arguments | BaseException:
+        try:
+            return self._validator(text)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a validator of the user's own may raise anything
+            return error
 
     def _readings(self, text: str) -> Iterator[str]:
         """What the model may have meant by arguments that are not valid."""
@@ -297,15 +304,18 @@ class Tool(Generic[P, R]):
         text = call.arguments or "{}"
         try:
             arguments = self._validator(text)
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             try:
                 arguments, text = self._read(text)
             except ToolArgumentError as error:
                 return ToolResult(call.id, call.name, str(error), "error", error=error)
         if self._gates is None:
             return await self._attempt(call, arguments, context)
-        read = partial(self._validator, text)
-        return await guarded(self.policy, self._gates, call, context, read, partial(self._attempt, call))
+        return await guarded(
+            self.policy, self._gates, call, context, lambda: self._read(text)[0], partial(self._attempt, call)
+        )
 
     async def needs_approval(self, call: ToolCall, context: ToolContext[Any]) -> bool:
         """Return whether a person must agree to `call` first; a call whose arguments are wrong needs no approval.
@@ -318,7 +328,9 @@ class Tool(Generic[P, R]):
             return await needs_approval(self.policy, self.validate(call.arguments), context)
         except ToolArgumentError:
             return False
-        except Exception:
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            raise
+        except BaseException:
             return True  # the predicate failed: better to ask
 
     async def _attempt(self, call: ToolCall, arguments: Arguments, context: ToolContext[Any]) -> ToolResult:
@@ -338,12 +350,13 @@ class Tool(Generic[P, R]):
                 run = partial(function, *args, **kwargs)
                 if self._mode == "sync_items":
                     run = partial(gather, run, self.policy.max_result_chars)
-                value, error = await run_in_thread(run, timeout)
+                found, error = await run_in_thread(partial(self._run, call, run), timeout)
                 if error is not None:
                     return self._failed(call, error)
-                if isawaitable(value):
-                    work = as_coroutine(value)
-                    value = await (work if timeout is None else with_deadline(work, timeout))
+                if isinstance(found, ToolResult):
+                    return found
+                work = as_coroutine(found)
+                value = await (work if timeout is None else with_deadline(work, timeout))
         except asyncio.CancelledError as error:
             if task is not None and task.cancelling() > cancelled_before:
                 raise
@@ -355,6 +368,11 @@ class Tool(Generic[P, R]):
         if task is not None and task.cancelling() > cancelled_before:
             raise asyncio.CancelledError  # the tool swallowed it; the one who cancelled still means it
         return self._finish(call, value)
+
+    def _run(self, call: ToolCall, run: Callable[[], Any]) -> ToolResult | Awaitable[Any]:
+        """Run a sync function and make its result, which may take long too, in its thread and its time."""
+        value = run()
+        return value if isawaitable(value) else self._finish(call, value)
 
     def _failed(self, call: ToolCall, error: BaseException) -> ToolResult:
         if isinstance(error, DeadlineError):
@@ -375,13 +393,16 @@ class Tool(Generic[P, R]):
                 return shortened(value.answering(call).checked(), limit)
             if isinstance(value, BaseException):
                 return self._failed(call, value)
+            if isinstance(value, Iterator):
+                value = gather(partial(iter, value), limit, join=False)
+            value, ended = value if isinstance(value, Collected) else (value, True)
             content = to_content(value, nothing=self._nothing)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # code of the tool's own runs here too
             text = f"{self.name} ran, but its result ({type(value).__name__}) cannot be shown: {describe_error(error)}"
             return ToolResult(call.id, call.name, text, "error", value, error)
-        if limit is not None and (shorter := cut(content, limit)) is not None:
+        if limit is not None and (shorter := cut(content, limit, more=not ended)) is not None:
             return ToolResult(call.id, call.name, shorter[0], "too_large", value, None, shorter[1])
         return ToolResult(call.id, call.name, content, "success", value)
 

@@ -14,7 +14,7 @@ from agentkit_prompts.context import PromptContext
 from agentkit_prompts.messages import ToolCall
 from agentkit_tools.context import ToolContext
 from agentkit_tools.errors import ToolDefinitionError
-from agentkit_tools.policy import Approval, PolicyOptions
+from agentkit_tools.policy import Approval, PolicyOptions, checked
 from agentkit_tools.result import ToolResult
 from agentkit_tools.tool import Tool
 from agentkit_tools.wrapped import Around, Proceed, WrappedTool
@@ -124,7 +124,12 @@ class Toolset(Sequence[Tool]):
         return Toolset(WrappedTool(tool, around) for tool in self)
 
     def limited(self, calls: int) -> Toolset:
-        """Let one run make at most `calls` calls of all these tools together; further ones are denied."""
+        """Let one run make at most `calls` calls of all these tools together; further ones are denied.
+
+        Raises:
+            ToolDefinitionError: `calls` is no whole number of 0 or more.
+        """
+        checked("limited", "calls", calls, 0)
         key = f"{', '.join(self._tools)} (together)"
 
         async def count(proceed: Proceed, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
@@ -142,7 +147,11 @@ class Toolset(Sequence[Tool]):
         """Answer a call with the result of an equal one of the same run, if it succeeded; keep the `most` newest.
 
         For tools that only read. Runs share nothing, because they may have different users.
+
+        Raises:
+            ToolDefinitionError: `most` is no whole number of 1 or more.
         """
+        checked("cached", "most", most, 1)
         kept: OrderedDict[tuple[str, str, bytes], ToolResult] = OrderedDict()
 
         async def look_up(proceed: Proceed, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
