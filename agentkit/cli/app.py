@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 from typer.core import TyperGroup
 
 import agentkit
@@ -24,7 +24,7 @@ from agentkit.cli.memory import memory_app, recall
 from agentkit.cli.options import HOME, Home, SessionName, utf8
 from agentkit.cli.screen import complain, layer_table, note, plain, prepare, put
 from agentkit.models.offline import OfflineModel
-from agentkit_memory import IngestProgress, IngestReport, Memory
+from agentkit_memory import IngestOptions, IngestProgress, IngestReport, Memory, RecordFields
 from agentkit_prompts.composer import compose as fit_into
 from agentkit_prompts.composition import Composition
 
@@ -94,8 +94,22 @@ def agentkit_command(
 def ingest(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="PATH...", readable=False, help="Text or Markdown files, or folders of them."),
+        typer.Argument(
+            metavar="PATH...", readable=False, help="Text, Markdown, HTML, PDF or JSON lines files, or folders of them."
+        ),
     ],
+    lenient: Annotated[
+        bool, typer.Option("--lenient", help="Take what can be read of damaged files, and tell what cannot.")
+    ] = False,
+    text: Annotated[
+        list[str] | None, typer.Option(metavar="FIELD", help="Field of a JSON record that is its text. Repeatable.")
+    ] = None,
+    title: Annotated[
+        list[str] | None, typer.Option(metavar="FIELD", help="Field of a JSON record that is its title. Repeatable.")
+    ] = None,
+    metadata: Annotated[
+        list[str] | None, typer.Option(metavar="FIELD", help="Field of a JSON record to keep with it. Repeatable.")
+    ] = None,
     home: Home = HOME,
 ) -> None:
     """Read files into memory, to be recalled when you ask.
@@ -104,14 +118,18 @@ def ingest(
     no file could be read.
     """
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    named = {"text": text, "title": title, "metadata": metadata}
+    fields = RecordFields(**{field: tuple(names) for field, names in named.items() if names})
+    options = IngestOptions(lenient=lenient, records=fields)
     with Memory.open(home) as memory, Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("reading", total=None)
 
         def progress(now: IngestProgress) -> None:
-            bar.update(task, completed=now.done, total=now.total)
+            told = f"reading {now.done}/{now.total} files, {now.chunks} passages"
+            bar.update(task, description=told, completed=now.done_bytes, total=now.total_bytes)
 
-        report = memory.ingest(paths, on_progress=progress)
+        report = memory.ingest(paths, options=options, on_progress=progress)
     _tell(report, home)
     if not report.files:
         raise typer.Exit(1)
@@ -124,10 +142,10 @@ def _tell(report: IngestReport, home: Path) -> None:
         put(f"{files}; {report.chunks} passages written to {home}")
     if report.pending:
         note(f"{report.pending} passages wait for the process that has the index open")
-    for error in report.errors:
+    for error in (*report.mended, *report.errors):
         complain(str(error))
     if not files and not report.errors:
-        complain("there is no text or Markdown file in what was given")
+        complain("there is no text, Markdown, HTML, PDF or JSON lines file in what was given")
 
 
 @app.command()

@@ -62,10 +62,22 @@ def test_nothing_readable_is_a_failure_without_a_traceback(start: Start, folder:
     assert re.fullmatch(r"agentkit: \S+: (is|cannot|has)[^\n]+\n", done.stderr)
 
 
+def test_the_fields_of_records_can_be_named_and_damaged_files_be_taken(run: Run, folder: Path) -> None:
+    (folder / "a.jsonl").write_text('{"q": "Do owls swim?", "name": "Owls", "n": 7}\nno\n')
+    assert run("ingest", "a.jsonl").exit_code == 1
+    arguments = ("--text", "q", "--title", "name", "--metadata", "n", "--lenient")
+    done = run("ingest", "a.jsonl", *arguments)
+    assert (done.exit_code, done.stdout) == (0, "1 new; 1 passages written to .agentkit\n")
+    assert done.stderr.startswith("agentkit: a.jsonl: line 2 is no JSON")
+    with Memory.open(folder / ".agentkit") as memory:
+        assert [found.title for found in memory.recall("swim")] == ["Owls"]
+
+
 def test_a_folder_without_text_is_a_failure_that_says_so(run: Run, folder: Path) -> None:
     (folder / "empty").mkdir()
     done = run("ingest", "empty")
-    assert (done.exit_code, done.stderr) == (1, "agentkit: there is no text or Markdown file in what was given\n")
+    told = "agentkit: there is no text, Markdown, HTML, PDF or JSON lines file in what was given\n"
+    assert (done.exit_code, done.stderr) == (1, told)
 
 
 def test_a_name_that_would_steer_a_terminal_is_shown_without_it(run: Run, folder: Path) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -121,13 +125,14 @@ def test_a_file_belongs_to_the_scope_it_was_ingested_in(memory: Memory, docs: Pa
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"\x7fELF\0\0", "is binary, or holds NUL characters (a zero byte at offset 4)"),
+        (b"\x7fELF\0\0", "is binary (a zero byte at offset 4)"),
+        (b"\x89PNG\0", "is binary (a zero byte at offset 4)"),
         (b"caf\xe9", "is not UTF-8 text (byte 3); convert it first"),
         (b"\xef\xbb\xbfcaf\xe9s", "is not UTF-8 text (byte 6); convert it first"),
         (b"a" * 300_000 + b"\xff", "is not UTF-8 text (byte 300000); convert it first"),
         (b"a" * 262_143 + "é".encode() + b"\xff", "is not UTF-8 text (byte 262145); convert it first"),
         (b"\xff\xfea\x00b", "is not UTF-16-LE text (byte 4)"),
-        (b"\xff\xfea\x00\x00\x00", "is binary, or holds NUL characters; give text"),
+        (b"\xff\xfea\x00\x00\x00", "holds NUL characters; give a file of text"),
     ],
 )
 def test_a_bad_file_is_reported_and_the_others_go_on(memory: Memory, docs: Path, content: bytes, said: str) -> None:
@@ -228,3 +233,90 @@ def test_a_large_ingestion_is_indexed_as_it_goes(memory: Memory, docs: Path) -> 
     memory.ingest(docs, on_progress=lambda _: held.append(memory._store.index().count()))
     assert held == [0, 600, 600]
     assert memory._store.index().count() == 900
+
+
+def test_what_cannot_be_read_of_a_text_is_replaced_where_that_is_asked_for(either: Memory, docs: Path) -> None:
+    (docs / "a.md").write_bytes(b"# Caf\xe9\nzebra \xff\xfe" + b"x" * 300_000 + b"\n\xf0\x9f")
+    report = either.ingest(docs, options=IngestOptions(lenient=True))
+    assert (len(report.added), report.errors) == (1, ())
+    assert "bytes that are not UTF-8 text, the first at 5, became U+FFFD" in str(report.mended[0])
+    assert either.recall("zebra")[0].title == "Caf\ufffd"
+    again = either.ingest(docs, options=IngestOptions(lenient=True))
+    assert (len(again.unchanged), again.mended) == (1, ())
+    assert "is not UTF-8 text (byte 5)" in str(either.ingest(docs).errors[0])
+    (docs / "b.md").write_bytes(b"\0")
+    assert "is binary" in str(either.ingest(docs, options=IngestOptions(lenient=True)).errors[0])
+
+
+def test_a_file_whose_times_say_it_is_unchanged_is_not_read(home: Path, docs: Path) -> None:
+    file = docs / "a.md"
+    file.write_text("zebra")
+    read: list[int] = []
+    with Memory.open(home, clock=lambda: time.time() + 60) as memory:  # the file has not changed for a minute then
+        memory.ingest(docs)
+
+        def look(progress: IngestProgress) -> None:
+            read.append(progress.done)
+
+        real = Reading.pieces
+        calls: list[str] = []
+
+        def watched(self: Reading) -> Iterator[bytes]:
+            calls.append(self.file.source)
+            yield from real(self)
+
+        Reading.pieces = watched  # type: ignore[method-assign]
+        try:
+            assert memory.ingest(docs, on_progress=look).unchanged
+            assert calls == []
+            os.utime(file, ns=(1, 1))
+            assert memory.ingest(docs).unchanged  # other times: its content says so
+            assert calls != []
+            calls.clear()
+            assert memory.ingest(docs).unchanged
+            assert calls == []
+            status = file.stat()
+            file.write_text("horse")
+            os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+            assert memory.ingest(docs).changed  # who turned back one of its times could not turn back the other
+        finally:
+            Reading.pieces = real  # type: ignore[method-assign]
+
+
+def test_a_file_that_was_just_written_is_read_again(memory: Memory, docs: Path) -> None:
+    file = docs / "a.md"
+    for word in ("zebra", "horse", "tiger") * 3:  # of one size, and perhaps in one tick of the clock
+        file.write_text(word)
+        memory.ingest(docs)
+        assert len(memory.recall(word)) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="memory is measured as Linux and macOS do")
+def test_memory_does_not_grow_with_the_file(docs: Path, home: Path) -> None:
+    line, many = docs / "line.txt", docs / "many.md"
+    with line.open("w") as file:
+        for _ in range(40):
+            file.write("one line " * 60_000)
+    with many.open("w") as file:
+        for number in range(4000):
+            file.write(f"# Part {number}\n\n{'word ' * 150}\n\n" + "\n" * 4000)
+    program = """if True:
+        import resource, sys
+        from agentkit_memory import IndexBusy, Memory
+        def nobody(space, dimensions):
+            raise IndexBusy("left to another process")
+        def peak():
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 if sys.platform == "darwin" else 1024)
+        with Memory.open(sys.argv[1], index=nobody) as memory:
+            memory.ingest(sys.argv[2])
+            before = peak()
+            report = memory.ingest(sys.argv[3:])
+            print(report.chunks, len(report.errors), int(peak() - before))
+    """
+    (docs / "small.md").write_text("zebra " * 3000)
+    arguments = [str(home), str(docs / "small.md"), str(line), str(many)]
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+    chunks, errors, grown = map(int, done.stdout.split())
+    assert errors == 0
+    assert chunks > 20_000
+    assert grown < 30  # MB, of 40

@@ -149,6 +149,9 @@ class Reading:
     def _decode(
         self, decoder: codecs.IncrementalDecoder, piece: bytes, offset: int, name: str, *, final: bool
     ) -> tuple[str, int | None]:
+        if not name.startswith("utf-16") and 0 in piece:
+            at = offset + piece.index(0)
+            raise IngestError(self.file.source, f"is binary (a zero byte at offset {at}); give a file of text")
         state = decoder.getstate()
         bad = None
         try:
@@ -164,10 +167,8 @@ class Reading:
             decoder.errors = "replace"
             text = decoder.decode(piece, final)
             decoder.errors = "strict"
-        at = text.find("\0")
-        if at >= 0:
-            place = f" (a zero byte at offset {offset + piece.index(0)})" if name == "utf-8" and 0 in piece else ""
-            raise IngestError(self.file.source, f"is binary, or holds NUL characters{place}; give text")
+        if "\0" in text:
+            raise IngestError(self.file.source, "holds NUL characters; give a file of text")
         return text, bad
 
     def _unreadable(self, error: OSError) -> IngestError:
