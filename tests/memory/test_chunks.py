@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit_memory.ingest.chunks import CHUNK_BYTES, Chunk, chunk_text
+from agentkit_memory.ingest.blocks import MOST_TITLE, PART, Block, Part, text_blocks
+from agentkit_memory.ingest.chunks import CHUNK_BYTES, Chunk, chunk_blocks, chunk_text
 
 LINES = st.sampled_from(
     [
@@ -123,3 +126,58 @@ def test_lines_made_to_be_slow_are_not(text: str) -> None:
 
 def test_headings_without_end_are_cut_too() -> None:
     assert max(len(chunk.text) for chunk in cut("# heading\n" * 5000)) <= 2 * CHUNK_BYTES
+
+
+@given(TEXTS, st.booleans(), st.lists(st.integers(0, 3000), max_size=8))
+def test_how_a_text_is_read_in_pieces_makes_no_difference(text: str, markdown: bool, cuts: list[int]) -> None:
+    places = [0, *sorted(min(place, len(text)) for place in cuts), len(text)]
+    pieces = [text[start:end] for start, end in pairwise(places)]
+    blocks = list(text_blocks(pieces, markdown=markdown))
+    assert "".join(block.text for block in blocks) == text
+    assert list(chunk_blocks(blocks)) == cut(text, markdown=markdown)
+
+
+@pytest.mark.parametrize(
+    "text", ["word " * 50_000, "x" * 300_000, "\n" * 300_000, "# h\n" * 50_000, "```\n" + "a\n" * 99_999]
+)
+def test_no_block_and_no_passage_is_larger_than_what_is_held(text: str) -> None:
+    blocks = list(text_blocks([text], markdown=True))
+    assert max(len(block.text) for block in blocks) <= 2 * PART
+    chunks = list(chunk_blocks(blocks))
+    assert max((len(chunk.text) for chunk in chunks), default=0) <= 2 * CHUNK_BYTES
+    assert sum(len("".join(chunk.text.split())) for chunk in chunks) == len("".join(text.split()))
+
+
+def test_a_long_list_is_cut_between_its_items() -> None:
+    items = "".join(f"- item {number}: {'word ' * 12}\n  and more of it\n" for number in range(100))
+    chunks = cut(items)
+    assert len(chunks) > 3
+    assert all(chunk.text.startswith("- item") and chunk.text.endswith("of it") for chunk in chunks)
+
+
+def test_a_table_is_whole_where_it_fits_and_else_cut_between_rows() -> None:
+    row = "| " + " | ".join(["some cell"] * 4) + " |\n"
+    assert row.strip() * 1 in cut(row * 60)[0].text and len(cut(row * 60)) == 1
+    for chunk in cut(row * 500):
+        assert chunk.text.startswith("| some") and chunk.text.endswith("cell |")
+
+
+def test_long_code_is_cut_at_its_blank_lines() -> None:
+    code = "```\n" + "".join(f"def f{number}():\n    return {'x' * 300}\n\n" for number in range(30)) + "```\n"
+    for chunk in cut(code)[1:-1]:
+        assert chunk.text.startswith("def f")
+
+
+def test_a_page_begins_anew_and_what_is_apart_is_no_neighbour() -> None:
+    parts = [Part('{"page": 1}', "T"), Block("one\n"), Part('{"page": 2}', "T"), Block("two\n")]
+    assert [(c.position, c.start, c.title, c.meta) for c in chunk_blocks(parts)] == [
+        (0, 0, "T", '{"page": 1}'),
+        (1, 0, "T", '{"page": 2}'),
+    ]
+    apart = [Part(line=3, apart=True), Block("one\n\ntwo"), Part(line=9, apart=True), Block("three")]
+    assert [(c.position, c.line) for c in chunk_blocks(apart)] == [(0, 3), (2, 9)]
+
+
+def test_a_heading_without_end_does_not_fill_every_title() -> None:
+    (chunk,) = cut("# " + "w" * 900 + "\nbody")
+    assert len(chunk.title) == MOST_TITLE
