@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 __all__ = ["Hit", "IndexOpener", "Point", "SparseVector", "VectorIndex"]
 
@@ -32,8 +32,7 @@ class Point:
     """As long as the index has `dimensions`; None where there is no dense vector (yet)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """An item that was found; a higher score is better."""
 
     id: str

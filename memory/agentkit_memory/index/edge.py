@@ -33,6 +33,8 @@ _VERSION = "version"
 _PAGE = 4096
 _SCANNED = 1000
 """Points of a scope below which all of them are scored; reading the posting lists takes less for more."""
+_ID = slice(len('ScoredPoint(id="'), len('ScoredPoint(id="') + 36)
+"""Where a point that was found says its id: the UUID that its attribute makes of it takes four times as long."""
 _PANIC = "PanicException"
 
 
@@ -109,7 +111,7 @@ class EdgeIndex:
     def _query(self, query: edge.Query, scopes: edge.Filter, params: edge.SearchParams | None, limit: int) -> list[Hit]:
         request = edge.QueryRequest(limit=limit, query=query, filter=scopes, params=params, with_payload=False)
         with self._using() as shard:
-            return [Hit(str(found.id), found.score) for found in shard.query(request)]
+            return [Hit(repr(found)[_ID], found.score) for found in shard.query(request)]
 
     def versions(self) -> Iterator[tuple[str, int]]:
         offset: int | uuid.UUID | str | None = None
