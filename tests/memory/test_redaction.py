@@ -144,7 +144,8 @@ def test_a_fork_with_a_call_of_the_same_number_keeps_its_own(either: Memory) -> 
 def test_other_views_show_it_when_they_next_append_or_refresh(either: Memory) -> None:
     mine, theirs, third = either.session("s"), either.session("s"), either.session("s")
     mine.append(*user(SECRET), key="k")
-    theirs.refresh(), third.refresh()
+    for each in (theirs, third):
+        each.refresh()
     fork = theirs.fork("f")
     memo = theirs.memo
     mine.redact(1)

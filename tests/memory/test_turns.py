@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ def test_what_users_and_assistants_say_becomes_items_and_tool_traffic_never(eith
         Message("assistant", "", tool_calls=(ToolCall("1", "look"),)),
         Message("tool", "seen", tool_call_id="1", name="look"),
         Message("assistant", "I saw it.", tool_calls=(ToolCall("2", "look"),)),
-        Message("user", (Text("And \0this: "), Image("https://example.org/cat.png"))),
+        Message("user", (Text("And \0this: "), Image(Path("cat.png")))),
         Message("user", " \n"),
         said_at=77.0,
     )
