@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 import time
 import zlib
@@ -175,3 +176,29 @@ def test_without_the_extra_a_pdf_is_reported(
     (tmp_path / "pypdf.py").write_text("raise ImportError")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert refused(memory, docs, make(["zebra"])) == "needs pypdf: install the extra `ingest`"
+
+
+def said(capsys: pytest.CaptureFixture[str], content: bytes) -> list[list[object]]:
+    from agentkit_memory.ingest import pdf_worker
+
+    pdf_worker._read(io.BytesIO(content))
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_what_the_reader_says(capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, make(["zebra", ""], title="Nature")) == [
+        ["title", "Nature"],
+        ["page", 1, "zebra"],
+        ["page", 2, ""],
+        ["end"],
+    ]
+    assert said(capsys, locked("secret")) == [["no", "is encrypted; decrypt it first"]]
+    title, page, end = said(capsys, make([b" " * 100_000_000], packed=[0]))
+    assert (title, end) == (["title", ""], ["end"])
+    assert page[:2] == ["bad", 1] and str(page[2]).startswith("LimitReachedError")
+
+
+def test_text_that_cannot_be_stored_becomes_the_character_for_that() -> None:
+    from agentkit_memory.ingest import pdf_worker
+
+    assert pdf_worker._clean("a\0b\ud800c") == "a\ufffdb\ufffdc"

@@ -43,7 +43,7 @@ def html_blocks(reading: Reading) -> Iterator[Block]:
         IngestError: lxml is not installed, or the page is made to be held as a whole.
     """
     try:
-        from lxml import etree
+        from lxml import etree  # pyright: ignore[reportAttributeAccessIssue] - it has no types
     except ImportError as error:
         raise IngestError(reading.file.source, "HTML needs lxml: install the extra `ingest`") from error
 
