@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         ToolFinished,
         ToolStarted,
     )
+    from agentkit.facts import FoundFact, FoundFacts, fact_extractor, fact_layers
     from agentkit.limits import Limits
     from agentkit.loop import RunResult
     from agentkit.models.base import Model, Reply, Usage
@@ -64,6 +65,8 @@ __all__ = [
     "Event",
     "Example",
     "Fact",
+    "FoundFact",
+    "FoundFacts",
     "InMemorySession",
     "Layers",
     "LimitExceeded",
@@ -102,6 +105,8 @@ __all__ = [
     "ToolStarted",
     "Usage",
     "UserInput",
+    "fact_extractor",
+    "fact_layers",
     "tool",
 ]
 
@@ -114,6 +119,7 @@ __getattr__ = lazy_exports(
         "agentkit.errors": "AgentDefinitionError AgentError LimitExceeded OutputError SessionBusy",
         "agentkit.events": "Event ModelReplied Nested PromptComposed Recalled RunFinished TextDelta ToolFinished"
         " ToolStarted",
+        "agentkit.facts": "FoundFact FoundFacts fact_extractor fact_layers",
         "agentkit.limits": "Limits",
         "agentkit.loop": "RunResult",
         "agentkit.models.base": "Model Reply Usage",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import BindParameter, Connection, Row, bindparam, delete, insert, literal, or_, select, update
+from sqlalchemy import BindParameter, Connection, bindparam, delete, insert, literal, or_, select, update
 
 from agentkit_memory.extraction.drafts import Turn
 from agentkit_memory.index.outbox import FACTS, hold_spaces
@@ -196,7 +196,7 @@ class Queue:
             return None  # somebody was quicker
         rows = connection.execute(_WINDOW, {"now": now, "branch": branch, "most": self._most}).all()
         size = 0
-        taken: list[Row[Any]] = []
+        taken: list[Any] = []
         for row in rows:
             size += len(row.text)
             # What failed is read alone, so that nothing else fails with it, and everything after it waits.
@@ -223,7 +223,7 @@ class Queue:
         connection.execute(_HOLD, {"branch": window.branch_id})  # a redaction or a deletion comes before or after
         mine = {row.item_id: row.want for row in connection.execute(_MINE, {"me": self.name})}
         read = (*window.before, *window.tasks)
-        now = dict(connection.execute(_VERSIONS, {"ids": [task.turn.id for task in read]}).tuples().all())
+        now = dict(connection.execute(_VERSIONS, {"ids": [task.turn.id for task in read]}).all())
         still = [task for task in window.tasks if mine.get(task.turn.id) == task.want]
         same = {task.turn.id for task in read if now.get(task.turn.id) == task.version}
         taken_over = {task.turn.id for task in window.tasks} - {task.turn.id for task in still}
@@ -253,5 +253,5 @@ class Queue:
             connection.execute(_RELEASE, {"me": self.name})
 
 
-def _task(row: Row[Any], want: int = 0, attempts: int = 0, *, new: bool = True) -> Task:
+def _task(row: Any, want: int = 0, attempts: int = 0, *, new: bool = True) -> Task:
     return Task(Turn(row.id, row.speaker, row.text, row.said_at, new), want, row.version, attempts, row.valid_to)

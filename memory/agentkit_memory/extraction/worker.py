@@ -128,14 +128,15 @@ class FactWorker:
     def _failed(self, window: Window, error: Exception) -> None:
         problem = f"{type(error).__name__}: {error}"
         useless = isinstance(error, ExtractionError)
+        first, *others = window.tasks
         with self._database.write() as connection:
             still, _ = self._queue.settle(connection, window)
-            if useless and len(window.tasks) > 1:
+            if useless and others:
                 self._queue.again(connection, still, problem, 0)  # one by one
-            elif useless and window.tasks[0].attempts + 1 >= _TRIES:
+            elif useless and first.attempts + 1 >= _TRIES:
                 self._queue.done(connection, still, problem)
-                _LOG.warning("%s: turn %s gives no facts: %s", self._database.where, window.tasks[0].turn.id, problem)
+                _LOG.warning("%s: turn %s gives no facts: %s", self._database.where, first.turn.id, problem)
             else:
                 tries = max(task.attempts for task in window.tasks)
-                self._queue.again(connection, still, problem, min(2.0**tries, _SLOWEST_RETRY))
+                self._queue.again(connection, still, problem, min(2.0 ** min(tries, 20), _SLOWEST_RETRY))
                 _LOG.info("%s: facts are tried again later: %s", self._database.where, problem)
