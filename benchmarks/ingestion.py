@@ -56,6 +56,7 @@ def main() -> None:
         write(file, options.size * MB)
         with Memory.open(Path(folder, "store"), index=nobody if options.no_index else None) as memory:
             start, before, last, next_ = time.perf_counter(), peak(), (0.0, 0), 0.1
+            worked = time.process_time()
 
             def tell(now: IngestProgress) -> None:
                 nonlocal last, next_
@@ -71,8 +72,9 @@ def main() -> None:
 
             report = memory.ingest(file, on_progress=tell)
             took = time.perf_counter() - start
-            rate = report.chunks / took
-            print(f"{options.size} MB, {report.chunks} chunks, {took:.0f} s: {rate:.0f} chunks/s end to end")
+            rate, of_cpu = report.chunks / took, report.chunks / (time.process_time() - worked)
+            print(f"{options.size} MB, {report.chunks} chunks, {took:.0f} s: {rate:.0f} chunks/s end to end", end="")
+            print(f", {of_cpu:.0f} a CPU second")
             print(f"memory: {before:.0f} MB before, {peak():.0f} MB at most; {report.pending} wait for the index")
             start = time.perf_counter()
             again = memory.ingest(file)
