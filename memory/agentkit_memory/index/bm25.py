@@ -5,10 +5,12 @@ The IDF is multiplied in by the index at query time, over the scope that is read
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from agentkit_memory.index.analysis import count_terms
 from agentkit_memory.index.base import SparseVector
 
-__all__ = ["SPACE", "document_vector", "indexed_text", "query_vector"]
+__all__ = ["SPACE", "document_vector", "held_terms", "indexed_text", "query_vector"]
 
 SPACE = "bm25-1"
 """Name of what these vectors mean. Another analysis or other constants make another space."""
@@ -30,6 +32,17 @@ def document_vector(text: str) -> SparseVector:
     norm = _K1 * (1 - _B + _B * sum(counts.values()) / _MEAN_LENGTH)
     ordered = sorted(counts)
     return SparseVector(ordered, [counts[term] * (_K1 + 1) / (counts[term] + norm) for term in ordered])
+
+
+def held_terms(text: str, wanted: Mapping[int, float]) -> dict[int, float]:
+    """Return the weights that a text is stored with, of the wanted terms only, each times how much it is wanted."""
+    counts = count_terms(text)
+    norm = _K1 * (1 - _B + _B * sum(counts.values()) / _MEAN_LENGTH)
+    return {
+        term: times * counts[term] * (_K1 + 1) / (counts[term] + norm)
+        for term, times in wanted.items()
+        if term in counts
+    }
 
 
 def query_vector(text: str) -> SparseVector:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import Protocol, TypeAlias
 
-from agentkit_memory.index.bm25 import document_vector, indexed_text
+from agentkit_memory.index.bm25 import held_terms, indexed_text
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import Question
 
@@ -142,11 +142,7 @@ def term_weights(scores: Sequence[float], held: Sequence[Mapping[int, float]]) -
 def _held(pool: Pool, number: int, asked: Mapping[int, float]) -> dict[int, float]:
     """Return the terms of the question that a candidate holds, weighed as its vector in the index is."""
     item = pool.candidates[number].item
-    vector = document_vector(indexed_text(item.title, item.text))
-    if len(vector.indices) < len(asked):
-        return {t: value * asked[t] for t, value in zip(vector.indices, vector.values, strict=True) if t in asked}
-    values = dict(zip(vector.indices, vector.values, strict=True))
-    return {term: values[term] * times for term, times in asked.items() if term in values}
+    return held_terms(indexed_text(item.title, item.text), asked)
 
 
 def _lenders(pool: Pool, number: int, share: float, answer: float) -> list[tuple[int, float]]:

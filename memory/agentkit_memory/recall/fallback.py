@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, bindparam, or_, select
 
 from agentkit_memory.index.base import Hit, SparseVector
-from agentkit_memory.index.bm25 import document_vector, indexed_text
+from agentkit_memory.index.bm25 import held_terms, indexed_text
 from agentkit_memory.store.items import wanted
 from agentkit_memory.store.scopes import required
 from agentkit_memory.store.tables import items
@@ -44,14 +44,11 @@ def search_rows(
     held: list[tuple[str, dict[int, float]]] = []
     spread: dict[int, int] = {}
     for item, title, text in rows:
-        vector = document_vector(indexed_text(title, text))
-        terms = {term: value for term, value in zip(vector.indices, vector.values, strict=True) if term in asked}
+        terms = held_terms(indexed_text(title, text), asked)
         if terms:
             held.append((item, terms))
         for term in terms:
             spread[term] = spread.get(term, 0) + 1
-    weight = {
-        term: asked[term] * math.log1p((len(rows) - texts + 0.5) / (texts + 0.5)) for term, texts in spread.items()
-    }
+    weight = {term: math.log1p((len(rows) - texts + 0.5) / (texts + 0.5)) for term, texts in spread.items()}
     hits = [Hit(item, sum(weight[term] * value for term, value in terms.items())) for item, terms in held]
     return sorted(hits, key=lambda hit: (-hit.score, hit.id))[:limit]

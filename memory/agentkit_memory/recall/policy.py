@@ -32,9 +32,9 @@ class RecallPolicy:
     arms: tuple[Arm, ...] = (Words(), Meaning())
     """Arms that the index cannot serve are left out: without a model there is no meaning."""
     evidence: tuple[Evidence, ...] = (Speaker(), SaidThen(), Sitting(), Expected(), Asking())
-    candidates: int = 100
+    candidates: int = 80
     """How many each arm proposes."""
-    around: int = 32
+    around: int = 24
     """Around how many of the best proposals the turns next to them become candidates too."""
     diversity: float = 0.0
     """From 0.0, the best first, to 1.0, the most different first (maximal marginal relevance)."""
@@ -61,24 +61,26 @@ class RecallPolicy:
     def score(self, question: Question, pool: Pool, arms: frozenset[str]) -> None:
         """Score the candidates by the arms that could be asked, and explain each score by its parts."""
         sums = [0.0] * len(pool)
+        columns: dict[str, list[float]] = {}
         active = [arm for arm in self.arms if arm.name in arms]
         for arm in active:
             own, lent = arm.scores(question, pool)
-            whole = [one + other for one, other in zip(own, lent, strict=True)]
-            scale, mean = _scale(whole)
-            for number, each in enumerate(pool.candidates):
-                each.parts[arm.name] = (own[number] - mean) * scale
-                each.parts[f"{arm.name} around"] = lent[number] * scale
-                sums[number] += (whole[number] - mean) * scale
-        scale = _scale(sums)[0] if len(active) > 1 else 1.0
-        for each, total in zip(pool.candidates, sums, strict=True):
-            each.parts = {name: value * scale for name, value in each.parts.items()}
-            each.score = total * scale
-        pool.base = [each.score for each in pool.candidates]
+            scale, mean = _scale([one + other for one, other in zip(own, lent, strict=True)])
+            columns[arm.name] = [(value - mean) * scale for value in own]
+            if any(lent):
+                columns[f"{arm.name} around"] = [value * scale for value in lent]
+            sums = [total + (one + other - mean) * scale for total, one, other in zip(sums, own, lent, strict=True)]
+        if len(active) > 1:
+            scale = _scale(sums)[0]
+            columns = {name: [value * scale for value in values] for name, values in columns.items()}
+            sums = [total * scale for total in sums]
+        pool.base = sums
         for evidence in self.evidence:
-            for each, value in zip(pool.candidates, evidence.scores(question, pool), strict=True):
-                each.parts[evidence.name] = value
-                each.score += value
+            values = columns[evidence.name] = list(evidence.scores(question, pool))
+            sums = [total + value for total, value in zip(sums, values, strict=True)]
+        for number, each in enumerate(pool.candidates):
+            each.score = sums[number]
+            each.parts = {name: values[number] for name, values in columns.items() if values[number]}
 
     def describe(self) -> dict[str, Any]:
         """Return the policy as plain data, for a log."""

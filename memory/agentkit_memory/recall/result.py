@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import overload
 
 from agentkit_memory.recall.candidates import Considered, Pool
@@ -75,8 +76,7 @@ class Recall(Sequence[Document]):
         documents: Sequence[Document],
         knowledge: Sequence[Fact],
         turns: Sequence[Excerpt],
-        explained: Sequence[Explained],
-        candidates: Sequence[Candidate],
+        considered: Sequence[Considered],
         degraded: Sequence[str],
     ) -> None:
         self.query = query
@@ -86,15 +86,45 @@ class Recall(Sequence[Document]):
         """Facts, best first."""
         self.turns = tuple(turns)
         """The recalled turns with those around them, best first."""
-        self.candidates = tuple(candidates)
-        """Everything that was looked at, best first: its scores, and why it was used or not."""
-        self.degraded: tuple[str, ...] = tuple(degraded)
+        self.degraded = tuple(degraded)
         """What did not work; empty when all is well."""
-        self._explained = tuple(explained)
+        self._considered = considered
+
+    @cached_property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Everything that was looked at, best first: its scores, and why it was used or not."""
+        return tuple(
+            [
+                Candidate(
+                    each.id,
+                    each.item.kind,
+                    each.score,
+                    each.used,
+                    each.reason,
+                    each.slot if each.used else "",
+                    each.parts | {f"{arm} found": score for arm, score in each.arms.items()},
+                )
+                for each in self._considered
+            ]
+        )
 
     def explain(self) -> tuple[Explained, ...]:
         """Return every candidate with its score and the parts of it, best first. Each row prints as one line."""
-        return self._explained
+        return tuple(
+            [
+                Explained(
+                    rank,
+                    each.id,
+                    each.item.kind,
+                    each.score,
+                    each.parts,
+                    each.used,
+                    each.reason if each.used else f"{each.why()}; {each.reason}",
+                    " ".join(each.item.text[:200].split())[:80],
+                )
+                for rank, each in enumerate(self._considered, 1)
+            ]
+        )
 
     @overload
     def __getitem__(self, index: int) -> Document: ...
@@ -120,42 +150,12 @@ class Recall(Sequence[Document]):
 
 def build(query: str, pool: Pool, used: Sequence[Considered], degraded: Sequence[str]) -> Recall:
     """Return the result of a recall."""
-    order = ranked(pool)
-    explained = [
-        Explained(
-            rank,
-            each.id,
-            each.item.kind,
-            each.score,
-            dict(each.parts),
-            each.used,
-            each.reason if each.used else f"{each.why()}; {each.reason}",
-            " ".join(each.item.text[:200].split())[:80],
-        )
-        for rank, each in enumerate(order, 1)
-    ]
-    logged = [
-        Candidate(
-            each.id,
-            each.item.kind,
-            round(each.score, 4),
-            each.used,
-            each.reason,
-            each.slot if each.used else "",
-            {
-                name: round(value, 4)
-                for name, value in (*each.parts.items(), *((f"{arm} raw", raw) for arm, raw in each.arms.items()))
-            },
-        )
-        for each in order
-    ]
     return Recall(
         query,
         [_document(each) for each in used if each.slot != "knowledge"],
         [_fact(each) for each in used if each.slot == "knowledge"],
         _excerpts(pool, used),
-        explained,
-        logged,
+        ranked(pool),
         degraded,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from sqlalchemy import bindparam, delete, insert, select
 
@@ -80,7 +80,7 @@ class RecallLogs:
             "at": now,
             "query": storable(log.query),
             "policy": _json(dict(log.policy)),
-            "candidates": _json([asdict(each) for each in log.candidates]),
+            "candidates": _json([_plain(each) for each in log.candidates]),
             "degraded": _json(log.degraded),
             "took_us": min(log.took_us, 2**31 - 1),
         }
@@ -130,6 +130,19 @@ class RecallLogs:
             for query, policy, candidates, took_us, conversation, degraded, number, at in rows
         ]
         return tuple(logs if after is not None else reversed(logs))
+
+
+def _plain(each: Candidate) -> dict[str, object]:
+    scores = {name: round(score, 4) for name, score in each.scores.items() if score}
+    return {
+        "item": each.item,
+        "kind": each.kind,
+        "score": round(each.score, 4),
+        "used": each.used,
+        "why": each.why,
+        "slot": each.slot,
+        "scores": scores,
+    }
 
 
 def _json(value: object) -> str:
