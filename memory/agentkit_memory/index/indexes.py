@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from threading import RLock
 from typing import TypeVar
 
@@ -177,6 +178,9 @@ class Indexes:
                     index.close()
                     raise
                 self._open[space.name] = found
+                if space.state == "active":
+                    with suppress(StoreError):  # then the next opening does it
+                        self.sweep()
             return found
 
     def _let_go(self) -> None:
@@ -193,6 +197,10 @@ class Indexes:
         with self.database.write() as connection:
             hold_spaces(connection, change=True)
             known = find_space(connection, space.name)
+            if known.state == "retired" if known is not None else known_spaces(connection):
+                raise StoreClosed(
+                    f"{self.database.where}: space {space.name!r} is no longer read: the model was changed; ask again"
+                )
             ours = known is not None and known.index_id == index.id
             if ours:
                 if not index.shared:
