@@ -46,6 +46,9 @@ def choose(question: Question, pool: Pool, policy: RecallPolicy, limit: int) -> 
         if not left[is_fact]:
             each.reason = f"below the first {limit}"
             continue
+        if not each.arms and each.score <= 0.0:
+            each.reason = "stands next to a hit, and says less than the average candidate"
+            continue
         its_words = frozenset(words(each.item.text)) if policy.collapse else frozenset()
         if policy.collapse:
             if each.item.kind == TURN and _alike(its_words, question.words):
