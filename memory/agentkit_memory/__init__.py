@@ -35,6 +35,12 @@ from agentkit_memory.extraction.drafts import Extract, FactDraft, Turn
 from agentkit_memory.ingest.options import IngestOptions, RecordFields
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.memory import Memory
+from agentkit_memory.recall.arms import Arm, Meaning, Words
+from agentkit_memory.recall.candidates import Considered, Pool
+from agentkit_memory.recall.evidence import Asking, Evidence, Expected, Recent, SaidThen, Sitting, Speaker
+from agentkit_memory.recall.policy import POLICIES, RecallPolicy
+from agentkit_memory.recall.question import Question
+from agentkit_memory.recall.result import Excerpt, Explained, Line, Recall
 from agentkit_memory.records import (
     BranchInfo,
     Candidate,
@@ -49,13 +55,21 @@ from agentkit_memory.scope import Scope
 from agentkit_memory.session import Session
 
 __all__ = [
+    "POLICIES",
+    "Arm",
+    "Asking",
     "BackgroundWorker",
     "BranchInfo",
     "Candidate",
+    "Considered",
     "EmbedderError",
     "EmbedderMismatch",
     "EmbedderUnavailable",
     "Erasure",
+    "Evidence",
+    "Excerpt",
+    "Expected",
+    "Explained",
     "Extract",
     "ExtractionError",
     "Fact",
@@ -73,21 +87,31 @@ __all__ = [
     "IngestProgress",
     "IngestReport",
     "KeyReused",
+    "Line",
+    "Meaning",
     "Memory",
     "MessageUnreadable",
     "NameTaken",
     "NotFound",
     "OpenAIEmbedder",
+    "Pool",
+    "Question",
+    "Recall",
     "RecallError",
     "RecallLog",
+    "RecallPolicy",
+    "Recent",
     "RecordFields",
     "ReembedError",
     "ReembedProgress",
     "Reembedding",
+    "SaidThen",
     "Scope",
     "ScopeError",
     "SentenceTransformersEmbedder",
     "Session",
+    "Sitting",
+    "Speaker",
     "StoreClosed",
     "StoreCorrupt",
     "StoreError",
@@ -99,4 +123,5 @@ __all__ = [
     "StoredCall",
     "StoredMessage",
     "Turn",
+    "Words",
 ]

@@ -7,7 +7,21 @@ from dataclasses import dataclass, field
 
 from agentkit_prompts.messages import Message
 
-__all__ = ["BranchInfo", "Candidate", "Erasure", "Fact", "RecallLog", "StoredCall", "StoredMessage"]
+__all__ = [
+    "CHUNK",
+    "FACT",
+    "TURN",
+    "BranchInfo",
+    "Candidate",
+    "Erasure",
+    "Fact",
+    "RecallLog",
+    "StoredCall",
+    "StoredMessage",
+]
+
+CHUNK, TURN, FACT = "chunk", "turn", "fact"
+"""Kinds of items."""
 
 
 @dataclass(frozen=True, slots=True)

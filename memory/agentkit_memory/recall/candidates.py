@@ -6,9 +6,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from agentkit_memory.store.items import TURN, StoredItem
+from agentkit_memory.records import TURN
+
+if TYPE_CHECKING:
+    from agentkit_memory.store.items import StoredItem
 
 __all__ = ["Considered", "Pool", "Slot"]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from agentkit_memory.recall.candidates import Considered, Pool
 from agentkit_memory.recall.policy import RecallPolicy
 from agentkit_memory.recall.question import Question
-from agentkit_memory.store.items import TURN
+from agentkit_memory.records import TURN
 from agentkit_prompts.bm25 import words
 from agentkit_prompts.diversity import mmr
 from agentkit_prompts.tokens import ESTIMATE

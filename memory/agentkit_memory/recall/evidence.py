@@ -10,7 +10,7 @@ from typing import Protocol
 from agentkit_memory.recall.arms import standardised
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import Question, answers_number, answers_time
-from agentkit_memory.store.items import TURN
+from agentkit_memory.records import TURN
 
 __all__ = ["Asking", "Evidence", "Expected", "Recent", "SaidThen", "Sitting", "Speaker"]
 

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 from agentkit_memory.recall.candidates import Considered, Pool
 from agentkit_memory.recall.choice import ranked, relevance
-from agentkit_memory.records import Candidate
-from agentkit_memory.store.items import TURN, StoredItem
+from agentkit_memory.records import TURN, Candidate
 from agentkit_prompts.context import Document, Fact
+
+if TYPE_CHECKING:
+    from agentkit_memory.store.items import StoredItem
 
 __all__ = ["Excerpt", "Explained", "Line", "Recall", "build"]
 

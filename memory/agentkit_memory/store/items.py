@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, 
 
 from agentkit_memory.index.bm25 import indexed_text
 from agentkit_memory.index.outbox import withdraw
+from agentkit_memory.records import CHUNK, FACT, TURN
 from agentkit_memory.store.scopes import required
 from agentkit_memory.store.tables import (
     branches,
@@ -42,8 +43,6 @@ __all__ = [
 
 NAMESPACE = uuid.UUID("6b1c9d1e-4c63-5d0e-9d0b-3a6b8c2f7e51")
 """Every id of a document and an item is made in it: the same thing has the same id in every store."""
-
-CHUNK, TURN, FACT = "chunk", "turn", "fact"
 
 _BATCH = 500
 """Ids in one statement; every SQLite takes that many."""
