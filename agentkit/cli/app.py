@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import DownloadColumn
 from typer.core import TyperGroup
 
 import agentkit
@@ -21,10 +20,10 @@ from agentkit.cli.agent import choose_model, default_agent
 from agentkit.cli.chat import Chat
 from agentkit.cli.errors import LIBRARY_ERRORS
 from agentkit.cli.memory import memory_app, recall
-from agentkit.cli.options import HOME, Home, SessionName, utf8
-from agentkit.cli.screen import complain, layer_table, note, plain, prepare, put
+from agentkit.cli.options import HOME, Home, SessionName, open_memory, utf8
+from agentkit.cli.screen import complain, layer_table, note, plain, prepare, progress_bar, put
 from agentkit.models.offline import OfflineModel
-from agentkit_memory import IngestOptions, IngestProgress, IngestReport, Memory, RecordFields
+from agentkit_memory import IngestOptions, IngestProgress, IngestReport, RecordFields
 from agentkit_prompts.composer import compose as fit_into
 from agentkit_prompts.composition import Composition
 
@@ -117,12 +116,10 @@ def ingest(
     What is stored already is passed over, so it may be stopped and started again at any time. The exit code is 1 when
     no file could be read.
     """
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
     named = {"text": text, "title": title, "metadata": metadata}
     fields = RecordFields(**{field: tuple(names) for field, names in named.items() if names})
     options = IngestOptions(lenient=lenient, records=fields)
-    with Memory.open(home) as memory, Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with open_memory(home) as memory, progress_bar(DownloadColumn()) as bar:
         task = bar.add_task("reading", total=None)
 
         def progress(now: IngestProgress) -> None:
@@ -164,7 +161,7 @@ def chat(
     to stdout, everything else to stderr.
     """
     chosen = choose_model(model)
-    with Memory.open(home) as memory:
+    with open_memory(home) as memory:
         name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
         talk = Chat(default_agent(chosen, memory), memory.session(utf8(name)))
         said = len(talk.session.conversation)
@@ -197,7 +194,7 @@ def compose(
         note(f"nothing was ingested into {home} yet")
         composition = default_agent(OfflineModel()).compose(utf8(text))
     else:
-        with Memory.open(home) as memory:
+        with open_memory(home) as memory:
             conversation = memory.session(utf8(session)) if session else None
             composition = default_agent(OfflineModel(), memory).compose(utf8(text), session=conversation)
     if budget is not None:

@@ -8,9 +8,14 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-__all__ = ["HOME", "AsJson", "Home", "SessionName", "UserName", "utf8"]
+from agentkit.cli.screen import note
+from agentkit_memory import EmbedderError, Memory, Scope
+
+__all__ = ["HOME", "TENANT", "AsJson", "Home", "SessionName", "UserName", "open_memory", "utf8"]
 
 HOME = Path(".agentkit")
+TENANT = "local"
+"""To whom everything belongs that the command line stores."""
 
 Home: TypeAlias = Annotated[
     Path, typer.Option(envvar="AGENTKIT_HOME", metavar="DIR", help="Folder that holds conversations and documents.")
@@ -27,3 +32,18 @@ AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="As JSON, for pr
 def utf8(argument: str) -> str:
     """Return an argument in characters that can be stored and sent: bytes that are not UTF-8 become U+FFFD."""
     return os.fsencode(argument).decode("utf-8", "replace")
+
+
+def open_memory(home: Path, scope: Scope | None = None) -> Memory:
+    """Open a memory, with the model that it is read by if that is one that can be had by its name."""
+    scope = scope or Scope(TENANT)
+    memory = Memory.open(home, scope=scope)
+    model = memory.model
+    if not model:
+        return memory
+    memory.close()
+    try:
+        return Memory.open(home, scope=scope, embedder=model)
+    except EmbedderError as error:
+        note(f"only words are found by: {error}")
+        return Memory.open(home, scope=scope)

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from agentkit_prompts import Composition, LayerRow
 
-__all__ = ["complain", "layer_table", "note", "plain", "prepare", "put"]
+__all__ = ["complain", "layer_table", "note", "plain", "prepare", "progress_bar", "put"]
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _BAR = 12
@@ -48,6 +49,13 @@ def note(text: str) -> None:
 def complain(text: str) -> None:
     """Print an error on stderr."""
     _errors().print(Text.assemble(("agentkit: ", "bold red"), plain(text)), soft_wrap=True)
+
+
+def progress_bar(amount: ProgressColumn | None = None) -> Progress:
+    """Return a bar on stderr; where that is no terminal, one that nobody sees."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), amount or MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
 def layer_table(composition: Composition) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,9 @@ def test_recall_shows_what_was_found_with_its_place_and_score(run: Run, ingested
 
 
 def test_recall_as_json_holds_the_same(run: Run, ingested: None) -> None:
-    (found,) = json.loads(run("recall", "barn owl", "--json").stdout)
+    told = json.loads(run("recall", "barn owl", "--json").stdout)
+    (found,) = told["documents"]
+    assert (told["knowledge"], told["degraded"]) == ([], [])
     assert found["source"] == "docs/owls.md"
     assert found["score"] > 0
     assert found["metadata"]["line"] == 1
@@ -49,7 +52,46 @@ def test_nothing_found_is_an_exit_code(run: Run, ingested: None) -> None:
     done = run("recall", "zebra")
     assert (done.exit_code, done.stdout, done.stderr) == (1, "", "nothing was found\n")
     done = run("recall", "zebra", "--json")
-    assert (done.exit_code, json.loads(done.stdout)) == (1, [])
+    assert done.exit_code == 1
+    assert json.loads(done.stdout) == {"documents": [], "knowledge": [], "degraded": []}
+
+
+def test_recall_says_why(run: Run, ingested: None) -> None:
+    assert "words" not in run("recall", "barn owl").stdout
+    shown = run("recall", "barn owl", "--why").stdout.splitlines()
+    assert any(line.split()[:3] == ["1", "used", "chunk"] for line in shown)
+    (best, *_) = json.loads(run("recall", "barn owl", "--why", "--json").stdout)["candidates"]
+    assert (best["rank"], best["used"], best["kind"]) == (1, True, "chunk")
+
+
+def test_recall_by_another_policy(run: Run, ingested: None) -> None:
+    assert run("recall", "barn owl", "--policy", "bm25").stdout.split()[1] == "docs/owls.md:1"
+    done = run("recall", "barn owl", "--policy", "bm26")
+    assert done.exit_code == 1
+    assert "bm25" in done.stderr
+
+
+def test_facts_and_what_was_said_are_shown_with_their_kind(run: Run, ingested: None, folder: Path) -> None:
+    with Memory.open(folder / ".agentkit") as memory:
+        memory.facts.add("Ada breeds axolotls.")
+        memory.session("chat").append(Message("user", "My axolotls are called Tim and Tom", name="ada"))
+    lines = run("recall", "axolotls").stdout.splitlines()
+    assert lines[0].split()[1] == "fact"
+    assert lines[1] == "  Ada breeds axolotls."
+    assert " conversation chat:1 ada, " in lines[2]
+    told = json.loads(run("recall", "axolotls", "--json").stdout)
+    assert [fact["text"] for fact in told["knowledge"]] == ["Ada breeds axolotls."]
+
+
+def test_recall_while_another_process_owns_the_index_says_what_it_did(
+    start: Start, ingested: None, folder: Path
+) -> None:
+    with Memory.open(folder / ".agentkit") as memory:
+        memory.verify()
+        done = start("recall", "barn owl")
+    assert done.returncode == 0
+    assert done.stdout.split()[1] == "docs/owls.md:1"
+    assert "without the index" in done.stderr
 
 
 def test_recall_sees_what_a_user_may_see(run: Run, ingested: None, folder: Path) -> None:
@@ -142,3 +184,120 @@ def test_expired_conversations_go(run: Run, ingested: None, folder: Path) -> Non
     assert json.loads(run("memory", "expire", "--json").stdout) == {}
     with Memory.open(folder / ".agentkit") as memory:
         assert len(memory.session("new").conversation) == 1
+
+
+def remember(folder: Path, user: str, text: str) -> None:
+    with Memory.open(folder / ".agentkit", scope=Scope("local", user=user)) as memory:
+        memory.session("talk").append(Message("user", text))
+        memory.facts.add(text)
+        assert memory.recall(text).knowledge
+
+
+def stored(folder: Path, user: str, text: str) -> bool:
+    with Memory.open(folder / ".agentkit", scope=Scope("local", user=user)) as memory:
+        return bool(memory.recall(text).knowledge) and len(memory.session("talk").conversation) == 1
+
+
+def test_a_user_is_erased_with_proof_and_nobody_else(run: Run, ingested: None, folder: Path) -> None:
+    for user in ("ada", "bob"):
+        remember(folder, user, f"{user} plays the marimbaphone")
+    done = run("memory", "erase", "--user", "ada", "--yes")
+    assert done.exit_code == 0
+    assert done.stdout.startswith("removed ")
+    assert (
+        "a new scan finds 0 rows, 0 points in the index\nthe database file was rewritten without them\n" in done.stdout
+    )
+    assert b"ada plays" not in b"".join(path.read_bytes() for path in folder.rglob(".agentkit/**/*") if path.is_file())
+    assert stored(folder, "bob", "marimbaphone")
+    again = run("memory", "erase", "--user", "ada", "--yes", "--json")
+    assert again.exit_code == 0
+    assert json.loads(again.stdout)["complete"] is True
+
+
+def test_erasing_asks_first(run: Run, folder: Path, ingested: None) -> None:
+    remember(folder, "ada", "ada plays the marimbaphone")
+    for answer in ("n\n", ""):
+        done = run("memory", "erase", "--user", "ada", stdin=answer)
+        assert done.exit_code == 1
+        assert "Erase user ada from .agentkit?" in done.stderr
+        assert stored(folder, "ada", "marimbaphone")
+    assert run("memory", "erase", "--user", "ada", stdin="y\n").exit_code == 0
+    assert not stored(folder, "ada", "marimbaphone")
+
+
+def test_everything_is_erased_when_that_is_asked_for(run: Run, folder: Path, ingested: None) -> None:
+    assert run("memory", "erase", "--everything", "-y").exit_code == 0
+    assert run("recall", "barn owl").exit_code == 1
+
+
+@pytest.mark.parametrize("whom", [(), ("--user", "a", "--everything"), ("--conversation", "a", "--user", "b")])
+def test_erasing_needs_exactly_one_whom(run: Run, ingested: None, whom: tuple[str, ...]) -> None:
+    done = run("memory", "erase", "--yes", *whom)
+    assert done.exit_code == 2
+    assert "say whom" in done.stderr
+
+
+def test_one_conversation_is_erased(run: Run, folder: Path, ingested: None) -> None:
+    with Memory.open(folder / ".agentkit") as memory:
+        memory.session("one").append(Message("user", "Wombats dig."))
+        memory.session("two").append(Message("user", "Quokkas smile."))
+    assert run("memory", "erase", "--conversation", "one", "--yes").stdout == "removed 1 conversations\n"
+    assert run("recall", "wombats").exit_code == 1
+    assert run("recall", "quokkas").exit_code == 0
+    done = run("memory", "erase", "--conversation", "one", "--yes")
+    assert (done.exit_code, done.stderr) == (1, "there is no conversation one\n")
+
+
+def test_an_erasure_that_cannot_reach_the_index_says_so_and_goes_on_later(
+    run: Run, start: Start, folder: Path, ingested: None
+) -> None:
+    remember(folder, "ada", "ada plays the marimbaphone")
+    with Memory.open(folder / ".agentkit") as owner:
+        owner.verify()
+        done = start("memory", "erase", "--user", "ada", "--yes")
+        assert done.returncode == 1
+        assert "the index could not be asked" in done.stdout
+        assert "in use by process" in done.stderr
+    assert run("memory", "verify").exit_code == 0
+    assert run("memory", "erase", "--user", "ada", "--yes").exit_code == 0
+
+
+class Letters:
+    """An embedder without a model: how often each letter stands in a text."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0 + text.count(letter) for letter in "abcdefgh"] for text in texts]
+
+
+def test_a_store_read_by_a_model_that_has_no_name_here_is_searched_by_words(run: Run, folder: Path) -> None:
+    with Memory.open(folder / ".agentkit", embedder=Letters("letters")) as memory:
+        memory.ingest("docs")
+    done = run("recall", "barn owl")
+    assert done.exit_code == 0
+    assert "only words are found by: " in done.stderr
+    assert "letters" in done.stderr
+
+
+def test_reembedding_to_words_flips_and_says_what_it_checked(run: Run, folder: Path) -> None:
+    with Memory.open(folder / ".agentkit", embedder=Letters("letters")) as memory:
+        memory.ingest("docs")
+    done = run("memory", "reembed", "--words", "--no-gate")
+    assert done.exit_code == 0
+    assert done.stdout == "3 items are found by words alone\n"
+    done = run("recall", "barn owl")
+    assert (done.exit_code, done.stderr) == (0, "")
+    told = json.loads(run("memory", "reembed", "--words", "--json").stdout)
+    assert (told["flipped"], told["model"]) == (True, "")
+
+
+def test_a_model_that_cannot_be_had_is_told_and_changes_nothing(run: Run, ingested: None) -> None:
+    done = run("memory", "reembed", "nowhere:model")
+    assert done.exit_code == 1
+    assert "expected KIND:MODEL" in done.stderr
+    assert run("recall", "barn owl").exit_code == 0
+    assert run("memory", "reembed", "--abandon").stdout == "no change was begun\n"
+    assert run("memory", "reembed").exit_code == 2
+    assert run("memory", "reembed", "openai:m", "--words").exit_code == 2
