@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, func, or_, select
 
 from agentkit_memory.index.bm25 import indexed_text
 from agentkit_memory.index.outbox import withdraw
@@ -140,13 +140,10 @@ _VALID = (
 _THESE = items.c.id.in_(bindparam("ids", expanding=True))
 _READ = _ITEM.where(_THESE, *_VALID)
 _FIND = _ITEM.where(items.c.id == bindparam("item"))
-_AROUND = _ITEM.where(
-    or_(
-        tuple_(items.c.document_id, items.c.position).in_(bindparam("in_documents", expanding=True)),
-        tuple_(items.c.branch_id, items.c.position).in_(bindparam("in_branches", expanding=True)),
-    ),
-    *_VALID,
-)
+_THERE = items.c.position.in_(bindparam("places", expanding=True))
+# One place at a time: of several at once, SQLite reads the whole table.
+_IN_BRANCH = _ITEM.where(items.c.branch_id == bindparam("of"), _THERE, *_VALID)
+_IN_DOCUMENT = _ITEM.where(items.c.document_id == bindparam("of"), _THERE, *_VALID)
 _DERIVED = select(item_sources.c.item_id).where(item_sources.c.source_id.in_(bindparam("ids", expanding=True)))
 _DELETE = delete(items).where(_THESE)
 _HASHED = select(items.c.content_hash, items.c.title, items.c.text).where(_THESE)
@@ -177,20 +174,21 @@ def read_around(
     Raises:
         ScopeError: No scope was given.
     """
-    steps = [step for step in range(-reach, reach + 1) if step]
-    found = list(found)
-    in_documents = {(each.document_id, each.position + step) for each in found for step in steps if each.document_id}
-    in_branches = {(each.branch_id, each.position + step) for each in found for step in steps if each.branch_id}
-    rows = connection.execute(
-        _AROUND,
-        {
-            "in_documents": sorted(in_documents),
-            "in_branches": list(in_branches),
-            "scopes": required(scope_ids),
-            "now": now,
-        },
-    )
-    return [_stored(row) for row in rows]
+    bound = {"scopes": required(scope_ids), "now": now}
+    places: dict[tuple[bool, int | str], set[int]] = {}
+    for each in found:
+        around = {each.position + step for step in range(-reach, reach + 1) if step}
+        if each.branch_id is not None:
+            places.setdefault((True, each.branch_id), set()).update(around)
+        elif each.document_id:
+            places.setdefault((False, each.document_id), set()).update(around)
+    return [
+        _stored(row)
+        for (in_branch, of), wanted_places in places.items()
+        for row in connection.execute(
+            _IN_BRANCH if in_branch else _IN_DOCUMENT, {**bound, "of": of, "places": sorted(wanted_places)}
+        )
+    ]
 
 
 def find_item(connection: Connection, item_id: str, scope_ids: Sequence[int] | None) -> StoredItem | None:
