@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, pstdev
+from math import sqrt
 from typing import Protocol, TypeAlias
 
 from agentkit_memory.index.bm25 import held_terms, indexed_text
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import Question
 
-__all__ = ["DENSE", "FLAT", "SPARSE", "Arm", "Meaning", "Scores", "Words", "standardised", "term_weights"]
+__all__ = ["DENSE", "SPARSE", "Arm", "Meaning", "Scores", "Words", "spread", "standardised", "term_weights"]
 
 SPARSE = "words"
 DENSE = "meaning"
 
-FLAT = 1e-12
+_FLAT = 1e-12
 """A smaller standard deviation is none."""
 _SWEEPS = 16
 _SAMPLE = 64
@@ -108,10 +108,19 @@ class Meaning:
         ]
 
 
+def spread(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean of values and their standard deviation, 0.0 where they hardly differ."""
+    if not values:
+        return 0.0, 0.0
+    mean = sum(values) / len(values)
+    deviation = sqrt(sum([(value - mean) ** 2 for value in values]) / len(values))
+    return mean, deviation if deviation > _FLAT else 0.0
+
+
 def standardised(values: Sequence[float]) -> list[float]:
     """Return the values in standard deviations above their mean; all 0.0 where they do not differ."""
-    mean, spread = fmean(values) if values else 0.0, pstdev(values) if values else 0.0
-    return [(value - mean) / spread if spread > FLAT else 0.0 for value in values]
+    mean, deviation = spread(values)
+    return [(value - mean) / deviation if deviation else 0.0 for value in values]
 
 
 def term_weights(scores: Sequence[float], held: Sequence[Mapping[int, float]]) -> dict[int, float]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from statistics import fmean, pstdev
 from types import MappingProxyType
 from typing import Any
 
 from agentkit_memory.errors import RecallError
-from agentkit_memory.recall.arms import FLAT, Arm, Meaning, Words
+from agentkit_memory.recall.arms import Arm, Meaning, Words, spread
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.evidence import Asking, Evidence, Expected, SaidThen, Sitting, Speaker
 from agentkit_memory.recall.question import Question
@@ -65,13 +64,15 @@ class RecallPolicy:
         active = [arm for arm in self.arms if arm.name in arms]
         for arm in active:
             own, lent = arm.scores(question, pool)
-            scale, mean = _scale([one + other for one, other in zip(own, lent, strict=True)])
+            mean, deviation = spread([one + other for one, other in zip(own, lent, strict=True)])
+            scale = 1.0 / deviation if deviation else 0.0
             columns[arm.name] = [(value - mean) * scale for value in own]
             if any(lent):
                 columns[f"{arm.name} around"] = [value * scale for value in lent]
             sums = [total + (one + other - mean) * scale for total, one, other in zip(sums, own, lent, strict=True)]
         if len(active) > 1:
-            scale = _scale(sums)[0]
+            deviation = spread(sums)[1]
+            scale = 1.0 / deviation if deviation else 0.0
             columns = {name: [value * scale for value in values] for name, values in columns.items()}
             sums = [total * scale for total in sums]
         pool.base = sums
@@ -94,12 +95,6 @@ class RecallPolicy:
             "collapse": self.collapse,
             "tokens": self.tokens,
         }
-
-
-def _scale(values: list[float]) -> tuple[float, float]:
-    """Return by what to multiply values so that they have one standard deviation, and their mean."""
-    spread = pstdev(values)
-    return (1.0 / spread if spread > FLAT else 0.0), fmean(values)
 
 
 def _options(part: object) -> dict[str, Any]:

@@ -228,8 +228,10 @@ class _Search:
         self.floors[arm] = min((hit.score for hit in hits), default=0.0) if full else 0.0
 
     def _is_hidden(self, item: StoredItem) -> bool:
-        return item.kind == TURN and any(
-            item.branch_id == branch and after < item.position <= last for branch, after, last in self.hidden
+        return (
+            bool(self.hidden)
+            and item.kind == TURN
+            and any(item.branch_id == branch and after < item.position <= last for branch, after, last in self.hidden)
         )
 
     def _best_turns(self) -> list[StoredItem]:
