@@ -270,7 +270,7 @@ class PromptContext(BaseModel):
         return other
 
 
-def _view(fields: dict[str, Any], user_input: UserInput) -> Mapping[str, Any]:
+def _view(fields: Mapping[str, Any], user_input: UserInput) -> Mapping[str, Any]:
     names = {**fields, "additional_kwargs": user_input.additional_kwargs}
     del names["session_key"]
     return MappingProxyType(names)
