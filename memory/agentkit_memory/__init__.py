@@ -32,6 +32,8 @@ from agentkit_memory.errors import (
     StoreVersion,
 )
 from agentkit_memory.extraction.drafts import Extract, FactDraft, Turn
+from agentkit_memory.index.base import Hit, IndexOpener, Point, SparseVector, VectorIndex
+from agentkit_memory.index.opening import edge_indexes, qdrant_indexes
 from agentkit_memory.ingest.options import IngestOptions, RecordFields
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.memory import Memory
@@ -79,8 +81,10 @@ __all__ = [
     "Gate",
     "GateCheck",
     "HeadMoved",
+    "Hit",
     "IndexBroken",
     "IndexBusy",
+    "IndexOpener",
     "IndexUnavailable",
     "IngestError",
     "IngestOptions",
@@ -94,6 +98,7 @@ __all__ = [
     "NameTaken",
     "NotFound",
     "OpenAIEmbedder",
+    "Point",
     "Pool",
     "Question",
     "Recall",
@@ -111,6 +116,7 @@ __all__ = [
     "SentenceTransformersEmbedder",
     "Session",
     "Sitting",
+    "SparseVector",
     "Speaker",
     "StoreClosed",
     "StoreCorrupt",
@@ -123,5 +129,8 @@ __all__ = [
     "StoredCall",
     "StoredMessage",
     "Turn",
+    "VectorIndex",
     "Words",
+    "edge_indexes",
+    "qdrant_indexes",
 ]

@@ -21,12 +21,12 @@ def test_the_index_leads_to_every_page() -> None:
 
 def test_the_index_has_a_row_for_every_extra() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    assert set(re.findall(r"^\| `(\w+)` \|", INDEX, re.MULTILINE)) == set(extras)
+    assert set(re.findall(r"^\| `([\w-]+)` \|", INDEX, re.MULTILINE)) == set(extras)
 
 
 def test_a_row_of_an_extra_names_what_it_brings() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    for extra, brings in re.findall(r"^\| `(\w+)` \| ([^|]*) \|", INDEX, re.MULTILINE):
+    for extra, brings in re.findall(r"^\| `([\w-]+)` \| ([^|]*) \|", INDEX, re.MULTILINE):
         if extra not in {"all", "bench", "dev"}:
             names = {re.split(r"[^\w.-]", requirement)[0] for requirement in extras[extra]}
             assert set(brings.split(", ")) == names, extra
