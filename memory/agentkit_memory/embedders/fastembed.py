@@ -77,12 +77,12 @@ class FastembedEmbedder:
             from fastembed import TextEmbedding
         except ImportError as error:
             raise EmbedderUnavailable(f"model {self.model!r}: needs fastembed: install the extra `dense`") from error
-        known = {each["model"].lower() for each in TextEmbedding.list_supported_models()}
+        known = {each["model"].lower(): each["model"] for each in TextEmbedding.list_supported_models()}
         if self._name.lower() not in known:
             from difflib import get_close_matches
 
             near = get_close_matches(self._name.lower(), known, 3, 0.4)
-            meant = f"; did you mean {', '.join(near)}?" if near else ""
+            meant = f"; did you mean {', '.join(known[each] for each in near)}?" if near else ""
             raise EmbedderError(f"model {self.model!r}: fastembed has no model of this name{meant}")
         try:
             return TextEmbedding(self._name, **self._settings)
