@@ -151,3 +151,14 @@ def test_names_that_clash_are_refused_when_the_server_is_made() -> None:
 
     with pytest.raises(ToolDefinitionError, match="twice"):
         mcp_server([tool(twice), tool(twice)])
+
+
+async def test_rows_that_can_be_read_only_once_reach_the_client_as_structured_content() -> None:
+    @tool
+    def table() -> dict[str, object]:
+        return {"rows": (number for number in range(3))}
+
+    async with Client(mcp_server([table])) as client:
+        result = await client.call_tool("table")
+
+    assert result.structured_content == {"rows": [0, 1, 2]}

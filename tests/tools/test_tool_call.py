@@ -883,6 +883,20 @@ async def test_a_predicate_that_fails_or_spoils_its_arguments_allows_nothing() -
     assert (await ask(spend.but(approval=greedy), {"n": 1})).value == 1
 
 
+async def test_a_decision_about_approval_takes_no_longer_than_the_call_may() -> None:
+    async def undecided(arguments: object, context: object) -> bool:
+        await asyncio.sleep(60)
+        return False
+
+    @tool(approval=undecided, timeout=0.05)
+    def pay() -> str:
+        return "paid"
+
+    result = await ask(pay, {})
+    assert result.status == "denied"
+    assert "could not be decided" in str(result.content)
+
+
 async def test_retries_repeat_named_exceptions_with_fresh_arguments_and_one_key() -> None:
     seen: list[Any] = []
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutine
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from agentkit_prompts.messages import ToolCall
 from agentkit_tools.context import ToolContext
+from agentkit_tools.deadline import with_deadline
 from agentkit_tools.errors import ToolArgumentError
 from agentkit_tools.policy import ToolPolicy
 from agentkit_tools.result import ToolResult, describe_error
@@ -25,11 +26,17 @@ Gates = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]
 
 
 async def needs_approval(policy: ToolPolicy, arguments: Arguments, context: ToolContext[Any]) -> bool:
-    """Return whether a person must agree to this call first."""
+    """Return whether a person must agree to this call first; deciding takes no longer than the call itself may.
+
+    Raises:
+        DeadlineError: It did. A predicate that is not async runs where it is called, and nothing can stop it.
+    """
     approval = policy.approval
     if not callable(approval):
         return approval == "always"
     verdict = approval(arguments, context)
+    if iscoroutine(verdict) and policy.timeout is not None:
+        verdict = with_deadline(verdict, policy.timeout)
     return bool(await verdict if isawaitable(verdict) else verdict)
 
 

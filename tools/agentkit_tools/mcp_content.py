@@ -54,8 +54,8 @@ def from_result(result: ToolResult) -> dict[str, Any]:
     fields: dict[str, Any] = {"content": [_block(part) for part in parts], "isError": not result.ok}
     value = result.error.payload if isinstance(result.error, ToolFailure) else result.value
     if result.status != "too_large" and value is not None and not isinstance(value, str | Media | Text | list | tuple):
-        try:
-            data = json.loads(str(to_content(value)))
+        try:  # what was said is read again, not the value: an iterator in it has nothing left to give
+            data = json.loads(result.content if isinstance(result.content, str) else str(to_content(value)))
         except ValueError:
             data = None  # it has no JSON form: bytes that are text, say
         if isinstance(data, dict):
