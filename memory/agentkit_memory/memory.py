@@ -110,7 +110,7 @@ class Memory:
         embedder: Embedder | str | None = None,
         timeout: float = 5.0,
         clock: Callable[[], float] = time.time,
-        keep_recalls: int | None = 10_000,
+        keep_recalls: int | None = 1_000,
     ) -> Memory:
         """Open the memory in a folder, making it if there is none, or in a PostgreSQL database.
 
