@@ -30,6 +30,8 @@ SOURCES = """
 {{ 'x' * 3 }}{{ 3 * 'x' }}{{ [1] * 2 }}{{ (1, 2) + (3,) }}{{ [1] + [2] }}
 {{ 'a' + (messages[0].content | safe) + '<' }}{{ ('<' | safe) + '>' + '<' }}{{ '<' ~ ('<' | safe) }}
 {{ 'sum: ' + 1 }}
+{{ none | selectattr('type', 'equalto', 'x') | list }}{{ none | rejectattr('x') | list }}{{ 0 | map('upper') | list }}
+{{ none | select | list | length }}{{ missing | reject | list }}{{ '' | map(attribute='x') | list }}{{ none | list }}
 {{ 'a' + missing }}
 {{ missing + 'a' }}{{ missing.deeper }}
 {{ missing }}{{ messages[0].missing }}{{ messages[9] }}{{ messages[0]['nope'] | default('d') }}

@@ -236,3 +236,16 @@ def test_a_template_s_failure_leaves_it_ready_for_the_next_conversation() -> Non
     with pytest.raises(ChatTemplateError, match="nest deeper"):
         template.render(HI * 200)
     assert template.render(HI * 3) == "0123"
+
+
+@pytest.mark.parametrize("limits", [Limits(), None])
+def test_a_filter_that_appends_to_a_list_before_it_fails_leaves_the_callers_messages_alone(
+    limits: Limits | None,
+) -> None:
+    messages = [{"role": "user", "content": "hi", "list": ["a"]}]
+    template = JinjaChatTemplate(
+        "{{ messages | indent }}{{ messages[0].list | indent }}", limits=limits, normalise=False
+    )
+    with pytest.raises(ChatTemplateError, match="indent expects text, got list"):
+        template.render(messages)
+    assert messages == [{"role": "user", "content": "hi", "list": ["a"]}]

@@ -173,7 +173,7 @@ def _bounded(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
     def filtered(context: Context, value: Any = None, /, *args: Any, **kwargs: Any) -> Any:
         bounds: Bounds = context.bounds  # type: ignore[attr-defined]
         if lazy:
-            value = bounds.iterated(value, 12)
+            value = bounds.iterated(value, 12) if value else ()  # to Jinja, None and 0 hold nothing here
         elif type(value) is str:
             size = len(value)
             bounds.made(size * 8 if name in _HEAVY else size)

@@ -14,6 +14,7 @@ from jinja2.compiler import CodeGenerator
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension
 from jinja2.ext import loopcontrols as LoopControls  # noqa: N812
+from jinja2.filters import do_indent
 from jinja2.lexer import Token, TokenStream
 from jinja2.parser import Parser
 from jinja2.runtime import Context
@@ -147,6 +148,13 @@ def _tojson(
     return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
+def _indent(s: Any, width: int | str = 4, first: bool = False, blank: bool = False) -> str:
+    """Indent text. Given a list, Jinja's own appends to it before it fails, and the list may be the caller's."""
+    if not isinstance(s, str | jinja2.Undefined):
+        raise TypeError(f"indent expects text, got {type(s).__name__}")
+    return do_indent(s, width, first, blank)  # type: ignore[arg-type]  # says which name is undefined
+
+
 class _Trusted(ImmutableSandboxedEnvironment):
     """The sandbox itself; keys of dictionaries are found without an exception on the way."""
 
@@ -159,6 +167,7 @@ class _Trusted(ImmutableSandboxedEnvironment):
             trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, LoopControls, *more], cache_size=0
         )
         self.filters["tojson"] = _tojson
+        self.filters["indent"] = _indent
         del self.globals["lipsum"]
         for name in _NOT_DETERMINISTIC:
             del self.filters[name]
