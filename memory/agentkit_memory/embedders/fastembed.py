@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
 
 if TYPE_CHECKING:
-    from fastembed import TextEmbedding
+    from fastembed import TextEmbedding  # pyright: ignore[reportMissingImports]
 
 __all__ = ["FastembedEmbedder"]
 
@@ -74,7 +74,7 @@ class FastembedEmbedder:
 
     def _load(self) -> TextEmbedding:
         try:
-            from fastembed import TextEmbedding
+            from fastembed import TextEmbedding  # pyright: ignore[reportMissingImports]
         except ImportError as error:
             raise EmbedderUnavailable(f"model {self.model!r}: needs fastembed: install the extra `dense`") from error
         known = {each["model"].lower(): each["model"] for each in TextEmbedding.list_supported_models()}
@@ -89,6 +89,6 @@ class FastembedEmbedder:
         except Exception as error:  # of its downloader, of ONNX, of the disk
             raise EmbedderUnavailable(
                 f"model {self.model!r}: it is not on this machine and could not be fetched, or its files are damaged "
-                f"({type(error).__name__}: {str(error)[:200]}); fetch it once with a connection, and name the folder "
+                f"({type(error).__name__}: {' '.join(str(error).split())[:200]}); fetch it once with a connection, and name the folder "
                 "with cache_dir="
             ) from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agentkit_memory.errors import EmbedderUnavailable
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import SentenceTransformer  # pyright: ignore[reportMissingImports]
 
 __all__ = ["SentenceTransformersEmbedder"]
 
@@ -77,7 +77,7 @@ class SentenceTransformersEmbedder:
 
     def _load(self) -> SentenceTransformer:
         try:
-            from sentence_transformers import SentenceTransformer
+            from sentence_transformers import SentenceTransformer  # pyright: ignore[reportMissingImports]
         except ImportError as error:
             raise EmbedderUnavailable(
                 f"model {self.model!r}: needs sentence-transformers: install the extra `sentence-transformers`"
@@ -87,6 +87,6 @@ class SentenceTransformersEmbedder:
         except Exception as error:  # of its downloader, of torch, of the disk
             raise EmbedderUnavailable(
                 f"model {self.model!r}: it is not on this machine and could not be fetched, or its files are damaged "
-                f"({type(error).__name__}: {str(error)[:200]}); check the name, fetch it once with a connection, or "
+                f"({type(error).__name__}: {' '.join(str(error).split())[:200]}); check the name, fetch it once with a connection, or "
                 "give the folder that holds it"
             ) from error
