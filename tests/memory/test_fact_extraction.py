@@ -404,6 +404,37 @@ def test_the_worker_of_a_with_statement_does_it_in_the_background_and_ends(eithe
     assert worker._threads == []
 
 
+class Letters:
+    """An embedder without a model: how often each letter stands in a text."""
+
+    model = "letters"
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0 + text.count(letter) for letter in "abcdefgh"] for text in texts]
+
+
+def test_a_change_of_the_model_that_embeds_leaves_the_queue_alone(either: Memory) -> None:
+    worker = either.worker(homes)
+    say(either, "I live in Oslo")
+    worker.drain()
+    say(either, "I live in Rome")
+    either.worker().drain()
+    assert either.reembed(Letters(), gate=None).flipped
+    say(either, "I live in Bergen", session="other", name="bob")
+    worker.drain()
+    assert sorted(facts(either)) == ["ada lives in Rome.", "bob lives in Bergen."]
+    assert either.verify().ok
+
+
+def test_a_store_that_knows_only_the_queue_can_still_choose_its_model(tmp_path: Path) -> None:
+    with Memory.open(tmp_path / "store") as memory:
+        memory.worker(homes)._facts()  # type: ignore[misc]  # before anything is indexed
+    with Memory.open(tmp_path / "store", embedder=Letters()) as memory:
+        say(memory, "I live in Oslo")
+        memory.worker(homes).drain()
+        assert (facts(memory), memory.model) == (["ada lives in Oslo."], "letters")
+
+
 def test_trouble_is_told_once_and_outlived(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Memory.open(tmp_path / "store") as memory, Memory.open(tmp_path / "store") as other:
         memory.verify()  # owns the index

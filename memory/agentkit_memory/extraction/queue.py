@@ -14,7 +14,8 @@ from typing import Any
 from sqlalchemy import BindParameter, Connection, bindparam, delete, insert, literal, or_, select, update
 
 from agentkit_memory.extraction.drafts import Turn
-from agentkit_memory.index.outbox import FACTS, hold_spaces
+from agentkit_memory.index.outbox import hold_spaces
+from agentkit_memory.index.spaces import FACTS
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.items import TURN, wanted

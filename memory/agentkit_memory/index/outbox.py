@@ -26,14 +26,11 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from agentkit_memory.index.bm25 import SPACE
-from agentkit_memory.index.spaces import active_space
+from agentkit_memory.index.spaces import FACTS, active_space
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import documents, items, vector_spaces, vector_state
 
-__all__ = ["FACTS", "MISSING", "backfill", "enqueue", "hold_spaces", "pending", "reset", "withdraw", "written_spaces"]
-
-FACTS = "facts"
-"""Name and state of the space that holds no points: its rows are turns that facts are to be taken from."""
+__all__ = ["MISSING", "backfill", "enqueue", "hold_spaces", "pending", "reset", "withdraw", "written_spaces"]
 
 _SPACES_LOCK = 0x61676E7370  # any number all of us agree on
 

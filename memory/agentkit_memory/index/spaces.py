@@ -13,7 +13,20 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 from agentkit_memory.index.bm25 import SPACE
 from agentkit_memory.store.tables import vector_spaces
 
-__all__ = ["Embed", "Keeper", "Space", "active_space", "claim_space", "find_space", "known_spaces", "space_name"]
+__all__ = [
+    "FACTS",
+    "Embed",
+    "Keeper",
+    "Space",
+    "active_space",
+    "claim_space",
+    "find_space",
+    "known_spaces",
+    "space_name",
+]
+
+FACTS = "facts"
+"""Name and state of the row that is no space but a queue: of turns that facts are to be taken from."""
 
 Embed: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 """Turns texts into dense vectors, one each, in order."""
@@ -53,6 +66,7 @@ _ROW = select(
     vector_spaces.c.state,
 )
 _FIND = _ROW.where(vector_spaces.c.space == bindparam("name"))
+_KNOWN = _ROW.where(vector_spaces.c.state != FACTS).order_by(vector_spaces.c.space)
 _ACTIVE = _ROW.where(vector_spaces.c.state == "active")
 
 
@@ -76,7 +90,7 @@ def find_space(connection: Connection, name: str) -> Space | None:
 
 def known_spaces(connection: Connection) -> list[Space]:
     """Return every space that was ever indexed."""
-    return [Space(*row) for row in connection.execute(_ROW.order_by(vector_spaces.c.space))]
+    return [Space(*row) for row in connection.execute(_KNOWN)]
 
 
 def active_space(connection: Connection) -> Space:
