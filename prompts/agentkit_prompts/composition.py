@@ -313,7 +313,7 @@ class Composition:
 
         Args:
             chat_template: How the model wants to hear a conversation, or the name of a registered template. Without
-                one the other arguments say nothing.
+                one the other arguments say nothing. A Jinja template without a `now` has that of the context.
             control_tokens: What happens where untrusted text would form one of the template's control tokens: `escape`
                 puts a zero-width space behind its first character, `reject` raises, `allow` lets it through.
             add_generation_prompt: Whether the text ends where the model's reply begins.

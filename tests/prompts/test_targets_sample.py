@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -11,7 +13,9 @@ from hypothesis import strategies as st
 from laws import law
 
 from agentkit.prompts import (
+    ChatTemplateError,
     Image,
+    JinjaChatTemplate,
     Layers,
     Message,
     PromptContext,
@@ -99,3 +103,34 @@ def test_media_of_the_reply_are_alt_text_in_the_text() -> None:
 def test_only_an_assistant_replies(reply: Any, message: str) -> None:
     with pytest.raises(PromptError, match=f"expected the reply of an assistant, {message}"):
         compose(Layers(), PromptContext(user_input="x")).to_sample(reply)
+
+
+DATED = JinjaChatTemplate(
+    "{{ strftime_now('%d %b %Y') }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}",
+    eos_token="<|end|>",
+)
+
+
+def test_a_template_that_prints_the_date_prints_that_of_the_context() -> None:
+    context = PromptContext(user_input="Hi <|end|>", now=datetime(2031, 5, 6))
+    composition = compose(Layers(), context)
+    assert composition.to_text(DATED) == "06 May 2031<|user|>Hi <\u200b|end|><|end|><|assistant|>"
+    row = composition.to_sample("Ho.", DATED)
+    assert row["text"].startswith("06 May 2031<|user|>")
+    assert [row["text"][start:end] for start, end in row["loss_spans"]] == ["Ho.<|end|>"]
+    assert composition.to_text(replace(DATED, now=datetime(2001, 1, 2))).startswith("02 Jan 2001")
+
+
+def test_without_a_date_anywhere_a_template_that_needs_one_says_what_to_give_it() -> None:
+    with pytest.raises(ChatTemplateError, match="give it a now=, or compose with a context that has one"):
+        compose(Layers(), PromptContext(user_input="Hi")).to_text(DATED)
+
+
+def test_what_was_found_out_about_a_template_holds_at_any_date() -> None:
+    at_first, later = DATED.with_now(datetime(2031, 5, 6)), DATED.with_now(datetime(2032, 5, 6))
+    assert at_first.render([{"role": "user", "content": None}]) == "06 May 2031<|user|><|end|><|assistant|>"
+    assert later.render([{"role": "user", "content": None}]) == "06 May 2032<|user|><|end|><|assistant|>"
+    assert vars(at_first)["_probes"] is vars(later)["_probes"]
+    plain = JinjaChatTemplate("{% for m in messages %}{{ m.content }}{% endfor %}")
+    assert plain.with_now(datetime(2031, 5, 6)) is plain

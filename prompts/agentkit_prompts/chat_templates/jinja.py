@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -32,8 +32,9 @@ from agentkit_prompts.messages import Message
 __all__ = ["JinjaChatTemplate"]
 
 _WITH_TOOLS = "tool_use"
+_CLOCK = "strftime_now"
 _HINTS = {
-    "strftime_now": "the template prints today's date: pass now=",
+    _CLOCK: "the template prints today's date: give it a now=, or compose with a context that has one",
     "bos_token": "pass bos_token=, or load the template from tokenizer_config.json",
     "eos_token": "pass eos_token=, or load the template from tokenizer_config.json",
 }
@@ -55,7 +56,8 @@ class JinjaChatTemplate:
     named: Mapping[str, str] = field(default_factory=dict)
     """Further templates of the model by name; `tool_use` is used where there are tools."""
     now: datetime | None = None
-    """What `strftime_now` formats. Without it the template sees no clock, and prints the date it has of its own."""
+    """What `strftime_now` formats; a composition gives the `now` of its context where there is none here. Without one
+    the template sees no clock, and prints the date it has of its own."""
     normalise: bool = True
     """Bring messages into the shapes that the template understands; without it they reach it as they are."""
     lossy: bool = False
@@ -191,6 +193,14 @@ class JinjaChatTemplate:
             self.control_tokens,
         )
 
+    def with_now(self, now: datetime) -> JinjaChatTemplate:
+        """Return the template with this `now`: itself when it has one of its own, or prints no date."""
+        if self.now is not None or not any(_CLOCK in source for source in (self.source, *self.named.values())):
+            return self
+        made = replace(self, now=now)
+        vars(made)["_probes"] = self._dated_probes  # what was found out holds at any time
+        return made
+
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """Return one prompt as the model wants it: as it is for completion, as a user's message for chat."""
         return self.decorate_prompt(prompt, sequence_start) if self.capability == "chat" else prompt
@@ -239,11 +249,15 @@ class JinjaChatTemplate:
             def strftime_now(format: str) -> str:
                 return now.strftime(format)
 
-            made["strftime_now"] = strftime_now
+            made[_CLOCK] = strftime_now
         return made
 
     @cached_property
     def _probes(self) -> dict[str, Probe]:
+        return {}
+
+    @cached_property
+    def _dated_probes(self) -> dict[str, Probe]:
         return {}
 
     def _probe(self, source: str) -> Probe:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, get_args
 
 from agentkit_prompts.chat_templates.control_tokens import ControlTokens, control_tokens_of
@@ -54,7 +55,7 @@ def chat_text(
         raise ChatTemplateError(
             f"control_tokens: expected one of {', '.join(map(repr, get_args(Policy)))}, got {control_tokens!r}"
         )
-    template = chat_template_of(chat_template)
+    template = chat_template_of(chat_template, composition.context.now)
     tokens = control_tokens_of((*template.control_tokens, *(getattr(template, "stop_words", None) or ())))
     known = frozenset(_words_of_tools(composition)) if control_tokens != "allow" else frozenset[str]()
     read = _Reader(tokens, known, is_split=control_tokens != "allow")
@@ -72,8 +73,10 @@ def chat_text(
     return guarded(render, with_reasoning(render, tree, tokens), text, tokens, control_tokens)
 
 
-def chat_template_of(given: ChatTemplate | str) -> ChatTemplate:
+def chat_template_of(given: ChatTemplate | str, now: datetime | None = None) -> ChatTemplate:
     """Return the template, made from the registry where it is given by name.
+
+    One that prints a date, and has none of its own, prints that of `now`.
 
     Raises:
         ChatTemplateError: No template has this name, or it is none.
@@ -87,7 +90,8 @@ def chat_template_of(given: ChatTemplate | str) -> ChatTemplate:
         raise ChatTemplateError(
             f"expected a chat template (with `render` and `control_tokens`) or the name of a registered one, got {what}"
         )
-    return given
+    dated: Callable[[datetime], ChatTemplate] | None = getattr(given, "with_now", None)
+    return given if now is None or dated is None else dated(now)
 
 
 class _Reader:

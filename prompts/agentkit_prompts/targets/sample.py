@@ -87,7 +87,7 @@ def _spoken(
     from agentkit_prompts.chat_templates.generation import shifted, spans_of
     from agentkit_prompts.targets.chat_text import chat_template_of, chat_text
 
-    recorded = _Recorded(chat_template_of(chat_template))
+    recorded = _Recorded(chat_template_of(chat_template, composition.context.now))
     pointer = f"conversation[{len(composition.conversation)}].content"
     said = [
         Segment(part.text if isinstance(part, Text) else part.alt, "conversation", None, pointer, "untrusted")
