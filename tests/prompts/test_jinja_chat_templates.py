@@ -84,7 +84,7 @@ def test_the_date_is_the_one_that_was_given_and_there_is_no_clock_without() -> N
     source = "{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }}{% else %}26 Jul 2024{% endif %}"
     assert JinjaChatTemplate(source, now=datetime(2031, 3, 2), normalise=False).render(HI) == "02 Mar 2031"
     assert show(source) == "26 Jul 2024"
-    with pytest.raises(ChatTemplateError, match="pass now="):
+    with pytest.raises(ChatTemplateError, match="give it a now="):
         show("{{ strftime_now('%Y') }}")
 
 
