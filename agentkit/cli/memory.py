@@ -15,11 +15,10 @@ from rich.text import Text
 
 from agentkit.cli.options import HOME, TENANT, AsJson, Home, UserName, open_memory, utf8
 from agentkit.cli.screen import complain, note, plain, progress_bar, put
-from agentkit_memory import Erasure, Memory, Reembedding, ReembedProgress, Scope
+from agentkit_memory import Erasure, Memory, Reembedding, ReembedProgress, Scope, Verification
 from agentkit_prompts.context import Document
 
 if TYPE_CHECKING:
-    from agentkit_memory.index.verify import Verification
     from agentkit_memory.recall.result import Recall
 
 __all__ = ["memory_app", "recall"]

@@ -49,8 +49,10 @@ from agentkit_memory.records import (
     Erasure,
     Fact,
     RecallLog,
+    Repair,
     StoredCall,
     StoredMessage,
+    Verification,
 )
 from agentkit_memory.reembedding import Gate, GateCheck, Reembedding, ReembedProgress
 from agentkit_memory.scope import Scope
@@ -110,6 +112,7 @@ __all__ = [
     "ReembedError",
     "ReembedProgress",
     "Reembedding",
+    "Repair",
     "SaidThen",
     "Scope",
     "ScopeError",
@@ -130,6 +133,7 @@ __all__ = [
     "StoredMessage",
     "Turn",
     "VectorIndex",
+    "Verification",
     "Words",
     "edge_indexes",
     "qdrant_indexes",

@@ -135,9 +135,9 @@ class BackgroundWorker:
     def _point(self) -> int:
         """Index some items, in the space that is read now."""
         space = self._indexes.active()
-        if self._index is None or self._index[0] != space.name:
-            self._index = space.name, self._indexes.worker(space)
         try:
+            if self._index is None or self._index[0] != space.name:
+                self._index = space.name, self._indexes.worker(space)
             return self._index[1].run_once()
         except IndexBusy:  # somebody built the index anew: it may be ours to open again
             self._index = None

@@ -15,7 +15,7 @@ from agentkit_memory.bridge import Threads
 from agentkit_memory.errors import IndexBusy, IndexUnavailable, ScopeError, StoreError, StoreUnavailable
 from agentkit_memory.ingest.options import IngestOptions
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
-from agentkit_memory.records import Erasure, RecallLog
+from agentkit_memory.records import Erasure, RecallLog, Repair, Verification
 from agentkit_memory.reembedding import Gate, Reembedding, ReembedProgress
 from agentkit_memory.scope import Scope, check_name
 from agentkit_memory.session import Session
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from agentkit_memory.extraction.drafts import Extract
     from agentkit_memory.index.base import IndexOpener, VectorIndex
     from agentkit_memory.index.reading import Reading
-    from agentkit_memory.index.verify import Repair, Verification
     from agentkit_memory.recall.policy import RecallPolicy
     from agentkit_memory.recall.result import Recall
     from agentkit_memory.store.engine import Database

@@ -1,4 +1,4 @@
-"""What the store hands out: plain data about messages, branches, tool calls, facts, recalls and erasures."""
+"""What the store hands out: plain data about messages, branches, tool calls, facts, recalls, erasures and checks."""
 
 from __future__ import annotations
 
@@ -141,3 +141,44 @@ class Erasure:
     def complete(self) -> bool:
         """Whether nothing is left, in SQL and in the index."""
         return not any(self.found.values()) and self.points == 0 and not self.waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """How an index compares with what SQL holds.
+
+    While others write, what they are about to do counts as pending.
+    """
+
+    space: str
+    items: int = 0
+    """Items that the space should hold or is about to forget."""
+    points: int = 0
+    """Points in the index."""
+    pending: int = 0
+    """Items that wait for a worker: nothing is wrong with them."""
+    failing: int = 0
+    """Of these, how many failed when they were tried."""
+    missing: int = 0
+    """Items that SQL says are indexed, or ought to be, and that no worker will ever index."""
+    stale: int = 0
+    """Points of another version than SQL says."""
+    orphans: int = 0
+    """Points and outbox rows of what is no longer there."""
+    examples: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Some ids of each kind, by its name."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """What was said when some of the failing ones were tried, by id."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is missing, stale or orphaned."""
+        return not (self.missing or self.stale or self.orphans)
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What a repair found, and what is left."""
+
+    before: Verification
+    after: Verification

@@ -6,6 +6,7 @@ import logging
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +14,7 @@ from threading import Barrier, Event
 
 import pytest
 
-from agentkit_memory import ExtractionError, Fact, FactDraft, Memory, Scope, Turn
+from agentkit_memory import ExtractionError, Fact, FactDraft, IndexBroken, Memory, Scope, Turn, VectorIndex
 from agentkit_memory.extraction.queue import Queue
 from agentkit_memory.extraction.worker import FactWorker
 from agentkit_memory.failpoints import FAILPOINTS, VARIABLE
@@ -449,6 +450,45 @@ def test_trouble_is_told_once_and_outlived(tmp_path: Path, caplog: pytest.LogCap
             running.result(10)
         assert "memory worker, index: IndexBusy" in caplog.text
         assert [fact.text for fact in memory.recall("where does ada live").knowledge] == ["ada lives in Oslo."]
+
+
+def test_what_breaks_in_one_part_of_the_work_does_not_stop_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(space: str, dimensions: int) -> VectorIndex:
+        raise IndexBroken("the disk is on fire")
+
+    with Memory.open(tmp_path / "store", index=broken) as memory:
+        say(memory, "I live in Oslo")
+        with memory.worker(homes) as worker:
+            deadline = time.monotonic() + 10
+            while not (facts(memory) and worker.problems) and time.monotonic() < deadline:
+                time.sleep(0.01)
+        assert facts(memory) == ["ada lives in Oslo."]
+        assert worker.problems == {"index": "IndexBroken: the disk is on fire"}
+        assert caplog.text.count("the disk is on fire") == 1
+        with pytest.raises(IndexBroken):
+            worker.drain()
+
+
+def test_a_worker_goes_on_when_another_model_is_read(tmp_path: Path) -> None:
+    with Memory.open(tmp_path / "store") as memory:
+        stop = Event()
+        with ThreadPoolExecutor(1) as pool:
+            worker = memory.worker()
+            running = pool.submit(worker.run, stop, 0.01)
+            for embedder in (Letters(), None):
+                say(memory, f"with {embedder}")
+                assert memory.reembed(embedder, gate=None).flipped
+                say(memory, "and then")
+                deadline = time.monotonic() + 10
+                while (memory.verify().pending or memory.verify().points < 2) and time.monotonic() < deadline:
+                    time.sleep(0.01)
+            assert not running.done()
+            stop.set()
+            running.result(10)
+        worker.drain()
+        assert (memory.verify().ok, memory.verify().points) == (True, 4)
 
 
 def test_a_memory_that_is_closed_ends_its_worker(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from agentkit_memory.index.base import IndexOpener, VectorIndex
 from agentkit_memory.index.outbox import hold_spaces, reset
 from agentkit_memory.index.spaces import Embed, Space, active_space, claim_space, find_space, known_spaces
 from agentkit_memory.index.switching import forget_space, unused_spaces
-from agentkit_memory.index.verify import Repair, Verification, repair, verify
+from agentkit_memory.index.verify import repair, verify
 from agentkit_memory.index.worker import Worker
+from agentkit_memory.records import Repair, Verification
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import vector_state
 

@@ -6,7 +6,7 @@ Both sides are read in order of the id, a page at a time, so that memory does no
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, TypeAlias
 
@@ -16,10 +16,11 @@ from sqlalchemy.dialects import postgresql, sqlite
 from agentkit_memory.failpoints import failpoint
 from agentkit_memory.index.base import VectorIndex
 from agentkit_memory.index.outbox import MISSING, backfill, hold_spaces
+from agentkit_memory.records import Verification
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import items, vector_state
 
-__all__ = ["Repair", "Verification", "repair", "verify"]
+__all__ = ["repair", "verify"]
 
 _Kind: TypeAlias = Literal["missing", "stale", "orphan"]
 
@@ -61,47 +62,6 @@ _TOMBSTONE = {
     "sqlite": sqlite.insert(vector_state).on_conflict_do_nothing(),
     "postgresql": postgresql.insert(vector_state).on_conflict_do_nothing(),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """How an index compares with what SQL holds.
-
-    While others write, what they are about to do counts as pending.
-    """
-
-    space: str
-    items: int = 0
-    """Items that the space should hold or is about to forget."""
-    points: int = 0
-    """Points in the index."""
-    pending: int = 0
-    """Items that wait for a worker: nothing is wrong with them."""
-    failing: int = 0
-    """Of these, how many failed when they were tried."""
-    missing: int = 0
-    """Items that SQL says are indexed, or ought to be, and that no worker will ever index."""
-    stale: int = 0
-    """Points of another version than SQL says."""
-    orphans: int = 0
-    """Points and outbox rows of what is no longer there."""
-    examples: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Some ids of each kind, by its name."""
-    problems: dict[str, str] = field(default_factory=dict)
-    """What was said when some of the failing ones were tried, by id."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing is missing, stale or orphaned."""
-        return not (self.missing or self.stale or self.orphans)
-
-
-@dataclass(frozen=True, slots=True)
-class Repair:
-    """What a repair found, and what is left."""
-
-    before: Verification
-    after: Verification
 
 
 @dataclass(frozen=True, slots=True)
