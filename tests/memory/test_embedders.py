@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import importlib.util
 import json
 import math
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ from agentkit_memory import (
     OpenAIEmbedder,
     SentenceTransformersEmbedder,
 )
+from agentkit_memory.embedders import encoder as encoder_module
 from agentkit_memory.embedders.base import model_of, unit_vectors
 from agentkit_memory.embedders.encoder import LONGEST, Encoder
 from agentkit_memory.embedders.named import embedder_named
@@ -181,6 +183,18 @@ def test_a_text_for_whose_sake_the_whole_request_fails_is_found(encoder: Callabl
     assert len(words.calls) == asked
 
 
+def test_what_was_asked_for_and_never_kept_is_forgotten_in_the_end(
+    encoder: Callable[..., Encoder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoder_module, "_MOST_UNKEPT", 3)
+    words = Words()
+    asking = encoder(words)
+    asking(["one", "two", "three", "four"])
+    asking(["four"])
+    asking(["one"])
+    assert words.asked == ["one", "two", "three", "four", "one"]
+
+
 def test_a_model_that_is_away_is_not_asked_again_for_a_moment(encoder: Callable[..., Encoder]) -> None:
     def away(text: str) -> None:
         raise ConnectionRefusedError("nobody there")
@@ -288,25 +302,21 @@ def test_a_name_that_is_none_says_which_there_are(name: str, said: str) -> None:
         embedder_named(name)
 
 
-def test_without_their_packages_adapters_say_what_to_install() -> None:
-    code = """if True:
-        import sys
-        for name in ("fastembed", "openai", "sentence_transformers"):
-            sys.modules[name] = None
-        from agentkit_memory import *
-        for make in (FastembedEmbedder, OpenAIEmbedder, SentenceTransformersEmbedder):
-            for how in ("embed", "embed_query"):
-                try:
-                    getattr(make(), how)(["text"])
-                except EmbedderUnavailable as error:
-                    print(error)
-    """
-    said = subprocess.check_output([sys.executable, "-c", code], text=True).splitlines()
-    assert [line.rpartition(": ")[2] for line in said] == [
-        *["install the extra `dense`"] * 2,
-        *["install the extra `openai`"] * 2,
-        *["install the extra `sentence-transformers`"] * 2,
-    ]
+@pytest.mark.parametrize(
+    ("package", "make", "extra"),
+    [
+        ("fastembed", FastembedEmbedder, "dense"),
+        ("openai", OpenAIEmbedder, "openai"),
+        ("sentence_transformers", SentenceTransformersEmbedder, "sentence-transformers"),
+    ],
+)
+def test_without_its_package_an_adapter_says_what_to_install(
+    package: str, make: Callable[[], OpenAIEmbedder], extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    for act in (make().embed, make().embed_query):
+        with pytest.raises(EmbedderUnavailable, match=f"needs .*: install the extra `{extra}`"):
+            act(["text"])
 
 
 LOCAL = {
@@ -342,55 +352,52 @@ class SentenceTransformer:
 }
 
 
-def with_stand_in(tmp_path: Path, package: str, code: str) -> list[str]:
-    """Run code with a stand-in for a package that is not installed for tests: it brings a model and a runtime."""
+@pytest.fixture
+def stand_in(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for a package that is not installed for tests: it brings a model and a runtime."""
+    package = str(request.param)
     (tmp_path / f"{package}.py").write_text("import numpy\n" + LOCAL[package])
-    lines = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nfrom agentkit_memory import *\n{code}"
-    return subprocess.check_output([sys.executable, "-c", lines], text=True).splitlines()
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in sys.modules if name.split(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    importlib.import_module(package)
+    monkeypatch.setitem(sys.modules, package, sys.modules.pop(package))
 
 
-def test_fastembed_is_asked_for_passages_and_questions_and_loaded_once(tmp_path: Path) -> None:
-    code = """if True:
-        embedder = FastembedEmbedder(cache_dir="models", threads=2, batch_size=8, offline=True)
-        print(embedder.embed(["a", "b"]), embedder.embed_query(["c"]))
-        for name in ("away/model", "BAAI/bge-smal"):
-            try:
-                FastembedEmbedder(name).embed(["a"])
-            except EmbedderError as error:
-                print(type(error).__name__, error)
-    """
-    said = with_stand_in(tmp_path, "fastembed", code)
-    assert said[:4] == [
+@pytest.mark.parametrize("stand_in", ["fastembed"], indirect=True)
+def test_fastembed_is_asked_for_passages_and_questions_and_loaded_once(
+    stand_in: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    embedder = FastembedEmbedder(cache_dir="models", threads=2, batch_size=8, offline=True)
+    assert (embedder.embed(["a", "b"]), embedder.embed_query(["c"])) == ([[1.0, 1.0], [1.0, 1.0]], [[1.0, 1.0]])
+    assert capsys.readouterr().out.splitlines() == [
         "load BAAI/bge-small-en-v1.5 2 True models",
         "passages ['a', 'b'] 8",
         "questions ['c']",
-        "[[1.0, 1.0], [1.0, 1.0]] [[1.0, 1.0]]",
     ]
-    assert said[4] == "load away/model None False -"
-    assert said[5].startswith(
-        "EmbedderUnavailable model 'fastembed:away/model': it is not on this machine and could not"
-    )
-    assert said[6].endswith("fastembed has no model of this name; did you mean BAAI/bge-small-en-v1.5, away/model?")
+    with pytest.raises(EmbedderUnavailable, match=r"'fastembed:away/model': it is not on this machine .*cache_dir="):
+        FastembedEmbedder("away/model").embed(["a"])
+    assert capsys.readouterr().out == "load away/model None False -\n"
+    for name, meant in (("BAAI/bge-smal", r"; did you mean BAAI/bge-small-en-v1.5, away/model\?"), ("zzz", "")):
+        with pytest.raises(EmbedderError, match=f"fastembed has no model of this name{meant}$"):
+            FastembedEmbedder(name).embed(["a"])
 
 
-def test_sentence_transformers_is_asked_for_passages_and_questions_and_loaded_once(tmp_path: Path) -> None:
-    code = """if True:
-        embedder = SentenceTransformersEmbedder("weights/minilm", label="minilm", device="cpu", batch_size=8)
-        print(embedder.model, embedder.embed(["a", "b"]), embedder.embed_query(["c"]))
-        try:
-            SentenceTransformersEmbedder("away/model", offline=True).embed(["a"])
-        except EmbedderUnavailable as error:
-            print(error)
-    """
-    said = with_stand_in(tmp_path, "sentence_transformers", code)
-    assert said[:4] == [
+@pytest.mark.parametrize("stand_in", ["sentence_transformers"], indirect=True)
+def test_sentence_transformers_is_asked_for_passages_and_questions_and_loaded_once(
+    stand_in: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    embedder = SentenceTransformersEmbedder("weights/minilm", label="minilm", device="cpu", batch_size=8)
+    assert embedder.model == "sentence-transformers:minilm"
+    assert (embedder.embed(["a", "b"]), embedder.embed_query(["c"])) == ([[1.0, 1.0], [1.0, 1.0]], [[1.0, 1.0]])
+    assert capsys.readouterr().out.splitlines() == [
         "load weights/minilm cpu False",
         "passages ['a', 'b'] 8",
         "questions ['c']",
-        "sentence-transformers:minilm [[1.0, 1.0], [1.0, 1.0]] [[1.0, 1.0]]",
     ]
-    assert said[4] == "load away/model None True"
-    assert "could not be fetched, or its files are damaged (OSError: We couldn't connect" in said[5]
+    with pytest.raises(EmbedderUnavailable, match=r"are damaged \(OSError: We couldn't connect .* give the folder"):
+        SentenceTransformersEmbedder("away/model", offline=True).embed(["a"])
+    assert capsys.readouterr().out == "load away/model None True\n"
 
 
 class Endpoint:
@@ -563,7 +570,7 @@ def test_local_models_by_their_real_packages_say_what_is_missing_offline(
         ("fastembed", FastembedEmbedder(cache_dir=tmp_path, offline=True)),
         ("sentence_transformers", SentenceTransformersEmbedder("no-such/model", offline=True)),
     ):
-        if __import__("importlib.util").util.find_spec(package) is not None:
+        if importlib.util.find_spec(package) is not None:
             tried += 1
             with pytest.raises(EmbedderUnavailable, match="it is not on this machine and could not be fetched"):
                 embedder.embed(["text"])

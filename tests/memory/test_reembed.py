@@ -31,6 +31,7 @@ from agentkit_memory.failpoints import FAILPOINTS
 from agentkit_memory.index.bm25 import SPACE
 from agentkit_memory.index.qdrant import QdrantIndex
 from agentkit_memory.index.spaces import space_name
+from agentkit_memory.index.switching import abandon, forget_space
 from agentkit_memory.store.tables import embeddings, items, vector_spaces, vector_state
 from agentkit_prompts.messages import Message
 from tests.memory.embedding import Words
@@ -124,6 +125,24 @@ def test_words_alone_can_be_gone_back_to(filled: Memory) -> None:
     assert kept(filled) == {}
     whole(filled, "")
     assert filled.reembed(Words()).flipped  # and back again, into a space that was dropped
+    whole(filled, "words-1")
+
+
+def test_a_store_that_was_never_indexed_can_change_too(either: Memory) -> None:
+    either.session("s").append(Message("user", "My heron is called Zeppelin."))
+
+    def meanwhile(progress: ReembedProgress) -> None:
+        if not progress.done:
+            assert "Zeppelin" in either.recall("heron")[0].text
+
+    assert either.reembed(Words(), on_progress=meanwhile).flipped
+    assert "Zeppelin" in either.recall("heron", policy="dense")[0].text
+    whole(either, "words-1")
+
+
+def test_a_space_that_is_read_is_never_forgotten(filled: Memory) -> None:
+    filled.reembed(Words())
+    forget_space(filled._store.database, filled._store.indexes.active())
     whole(filled, "words-1")
 
 
@@ -489,8 +508,6 @@ def test_on_a_server_two_may_build_and_others_read_without_a_break(
 
 
 def test_a_change_that_is_abandoned_while_it_is_built_is_not_read(filled: Memory) -> None:
-    from agentkit_memory.index.switching import abandon
-
     def meanwhile(progress: ReembedProgress) -> None:
         if progress.done:
             abandon(filled._store.database)

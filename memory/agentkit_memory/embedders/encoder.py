@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import struct
 import time
 from array import array
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -218,15 +218,8 @@ def _batches(texts: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]
 
 
 def _packed(vector: Vector) -> bytes:
-    if sys.byteorder == "big":
-        vector = array("f", vector)
-        vector.byteswap()
-    return vector.tobytes()
+    return struct.pack(f"<{len(vector)}f", *vector)
 
 
 def _unpacked(packed: bytes) -> Vector:
-    vector = array("f")
-    vector.frombytes(packed[: len(packed) // vector.itemsize * vector.itemsize])
-    if sys.byteorder == "big":
-        vector.byteswap()
-    return vector
+    return array("f", struct.unpack(f"<{len(packed) // 4}f", packed[: len(packed) // 4 * 4]))

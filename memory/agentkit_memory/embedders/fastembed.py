@@ -87,8 +87,9 @@ class FastembedEmbedder:
         try:
             return TextEmbedding(self._name, **self._settings)
         except Exception as error:  # of its downloader, of ONNX, of the disk
+            said = " ".join(str(error).split())[:200]
             raise EmbedderUnavailable(
                 f"model {self.model!r}: it is not on this machine and could not be fetched, or its files are damaged "
-                f"({type(error).__name__}: {' '.join(str(error).split())[:200]}); fetch it once with a connection, and name the folder "
+                f"({type(error).__name__}: {said}); fetch it once with a connection, and name the folder "
                 "with cache_dir="
             ) from error

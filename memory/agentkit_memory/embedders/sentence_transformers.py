@@ -85,8 +85,9 @@ class SentenceTransformersEmbedder:
         try:
             return SentenceTransformer(self._name, device=self._device, local_files_only=self._offline)
         except Exception as error:  # of its downloader, of torch, of the disk
+            said = " ".join(str(error).split())[:200]
             raise EmbedderUnavailable(
                 f"model {self.model!r}: it is not on this machine and could not be fetched, or its files are damaged "
-                f"({type(error).__name__}: {' '.join(str(error).split())[:200]}); check the name, fetch it once with a connection, or "
+                f"({type(error).__name__}: {said}); check the name, fetch it once with a connection, or "
                 "give the folder that holds it"
             ) from error
