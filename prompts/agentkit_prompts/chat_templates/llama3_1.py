@@ -54,6 +54,7 @@ class Llama31Template(RoleMarkerTemplate):
         """Return three pieces of text for each message."""
         markers = self.markers()
         tag, end_of_call = self.call_signs
+        tools = self._tools(task)
         pieces: list[str] = []
         for turn in turns:
             role, text = turn["role"], turn["content"]
@@ -64,11 +65,9 @@ class Llama31Template(RoleMarkerTemplate):
                     text += "".join(calls)
                 if tag in text or end_of_call in text:
                     end = self.eom
+            elif role == "system" and (not pieces or not task.strict):
+                text = f"{tools}{text}"
             pieces += (begin, text, end)
-        tools = self._tools(task)
-        for index, turn in enumerate(turns):
-            if turn["role"] == "system" and (index == 0 or not task.strict):
-                pieces[3 * index + 1] = f"{tools}{pieces[3 * index + 1]}"
         return pieces
 
     def _tools(self, task: Task) -> str:
