@@ -301,3 +301,18 @@ def test_a_model_that_cannot_be_had_is_told_and_changes_nothing(run: Run, ingest
     assert run("memory", "reembed", "--abandon").stdout == "no change was begun\n"
     assert run("memory", "reembed").exit_code == 2
     assert run("memory", "reembed", "openai:m", "--words").exit_code == 2
+
+
+def test_an_index_that_does_not_show_enough_is_not_read_and_says_why(run: Run, folder: Path) -> None:
+    for number in range(3):
+        (folder / f"docs/{number}.txt").write_text("to be or not to be and that is it\n", "utf-8")
+    with Memory.open(folder / ".agentkit", embedder=Letters("letters")) as memory:
+        memory.ingest([folder / f"docs/{number}.txt" for number in range(3)])
+    done = run("memory", "reembed", "--words")
+    assert done.exit_code == 1
+    assert "self-retrieval: 0 of 3 found, 90% needed\n" in done.stdout
+    assert "words alone is built and not read: " in done.stdout
+    assert "--abandon" in done.stderr
+    assert json.loads(run("memory", "reembed", "--words", "--json").stdout)["flipped"] is False
+    assert run("memory", "reembed", "--abandon").stdout == "dropped\n"
+    assert run("memory", "reembed", "--words", "--no-gate").exit_code == 0
