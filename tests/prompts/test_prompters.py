@@ -389,7 +389,10 @@ def test_show_logs_what_is_generated(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "agentkit.prompters"):
         said = ChatPrompter("Hi").generate_prompt("q", show=True)
         ChatPrompter("Hi").generate_prompt("q")
-    assert caplog.messages == [f"ChatPrompter: {said}"]
+        ChatPrompter("Hi", show=True).for_model(system="S").generate_prompt("q", return_dict=True)
+        EmptyPrompter(show=True).generate_prompt("q")
+    request = {"messages": [{"role": "system", "content": "S\nHi\n\n"}, {"role": "user", "content": "q"}]}
+    assert caplog.messages == [f"ChatPrompter: {said}", f"ChatPrompter: {request}", "EmptyPrompter: q"]
 
 
 def test_what_the_caller_gives_and_gets_is_never_shared() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["read_cfg"]
 
 _KEYS = ("prompt_template", "ice_template", "retriever", "inferencer")
+_LENGTH = "max_out_len"
 _TEMPLATES = ("PromptTemplate", "RawPromptTemplate", "MultiTurnPromptTemplate", "MMPromptTemplate")
 _SCORING = ("PPLInferencer", "LLInferencer")
 """Inferencers that score one prompt per label; all others ask."""
@@ -76,12 +77,14 @@ def read_cfg(
     """
     if not isinstance(infer_cfg, Mapping):
         raise InContextError(f"infer_cfg must be a dict, got {type(infer_cfg).__name__}")
-    problems: list[str] = _unknown("infer_cfg", infer_cfg, _KEYS)
+    problems: list[str] = _unknown("infer_cfg", [key for key in infer_cfg if key != _LENGTH], _KEYS)
     made: dict[str, Any] = {"reader": _reader(reader_cfg, problems)}
     for key in ("prompt_template", "ice_template"):
         made[key] = _template(infer_cfg.get(key), f"infer_cfg[{key!r}]", problems)
     made |= _retriever(infer_cfg.get("retriever"), embedder, problems)
     made |= _inferencer(infer_cfg.get("inferencer"), problems)
+    if _LENGTH in infer_cfg:  # some configurations say it here
+        made["settings"] = {_LENGTH: infer_cfg[_LENGTH], **made.get("settings", {})}
     if problems:
         raise InContextError("; ".join(problems))
     return made
@@ -176,7 +179,7 @@ def _name(kind: object) -> str:
     return kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2].rpartition(":")[2]
 
 
-def _unknown(where: str, cfg: Mapping[str, Any], known: Sequence[str]) -> list[str]:
+def _unknown(where: str, cfg: Iterable[Any], known: Sequence[str]) -> list[str]:
     return [f"{where}: unknown key {key!r}{nearest(str(key), known)}" for key in cfg if key not in known]
 
 

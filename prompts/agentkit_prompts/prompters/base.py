@@ -43,6 +43,7 @@ class Prompter:
         tools: Tools of every call; a call must not bring its own then.
         history: Turns in front of the history of every call.
         pre_hook: Replaces (input, history, tools, label) of every call.
+        show: Log what is generated, under `agentkit.prompters`.
 
     Attributes:
         slots: The names of all slots, in the order they stand in.
@@ -74,6 +75,7 @@ class Prompter:
         tools: Tools | None = None,
         history: History | None = None,
         pre_hook: PreHook | None = None,
+        show: bool = False,
     ) -> None:
         if not self.layout:
             raise PrompterError(f"{type(self).__name__} has no layout: use a subclass that sets `layout`")
@@ -83,6 +85,7 @@ class Prompter:
         self.tools = tuple(read_tools(tools))
         self.history = tuple(read_history(history))
         self._pre_hook = pre_hook
+        self._show = show
         self.slots = slots_of(*self._words)
         self._set_up(dict.fromkeys(TOKENS, ""), self.system)
         if self._words[0] and not self.layers.system:
@@ -205,7 +208,7 @@ class Prompter:
             history: `[question, answer]` pairs or message dicts.
             tools: Tool specs of a chat request.
             label: The reply to learn, put behind the text; a request has no place for one and ignores it.
-            show: Log the result.
+            show: Log the result, also when the prompter does not.
             return_dict: Return `{"messages": [...], "tools": [...]}`, without `tools` when there are none.
 
         The text is not defended against control tokens in what the user says: `Composition.to_text` is.
@@ -222,9 +225,12 @@ class Prompter:
                 prompt["tools"] = copy.deepcopy(listed)
         else:
             prompt = self.chat_template.render(composition.messages, listed) + (label or "")
-        if show:
-            _LOG.info("%s: %s", type(self).__name__, prompt)
+        if show or self._show:
+            self._log(prompt)
         return prompt
+
+    def _log(self, prompt: object) -> None:
+        _LOG.info("%s: %s", type(self).__name__, prompt)
 
     def get_response(self, output: str, input: str | None = None) -> str:
         """Return the reply in what a local model wrote: without the prompt it repeats, or what follows the split."""
