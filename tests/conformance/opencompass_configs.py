@@ -15,6 +15,9 @@ from agentkit_prompts.errors import InContextWarning
 from agentkit_prompts.icl.in_context import InContext
 
 
+_GIVEN = Path(__file__).resolve().parents[2].parent / "shared" / "conformance"
+
+
 def check(case: dict[str, Any], folder: Path) -> Iterator[tuple[str, str | None]]:
     """Yield the name of every final of a required configuration, and how ours differs."""
     if case.get("required"):
@@ -75,5 +78,9 @@ def not_that_prompt(prompt: Any, result: Mapping[str, Any]) -> str | None:
 
 @cache
 def meta_templates(folder: Path) -> Any:
-    """Read the meta templates that stand beside the cases."""
-    return json.loads((folder / "meta_templates.json").read_text("utf-8"))
+    """Read the meta templates that stand beside the cases, or else beside those that are given to everybody."""
+    places = [place / "meta_templates.json" for place in (folder, folder.parent, _GIVEN)]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        raise SystemExit(f"no meta_templates.json beside the cases; looked for {', '.join(map(str, places))}")
+    return json.loads(found.read_text("utf-8"))
