@@ -14,7 +14,6 @@ from conformance.icl_cases import decoded, difference, parser_of, without_marker
 from agentkit_prompts.errors import InContextWarning
 from agentkit_prompts.icl.in_context import InContext
 
-
 _GIVEN = Path(__file__).resolve().parents[2].parent / "shared" / "conformance"
 
 
