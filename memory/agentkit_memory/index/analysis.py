@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from agentkit_memory.index.stemmer import stem
 
-__all__ = ["count_terms"]
+__all__ = ["count_terms", "list_terms"]
 
 # Scripts written without spaces: Thai, Lao, Khmer, Japanese and Chinese. Their neighbouring pairs stand for words.
 _UNSPACED = (
@@ -42,6 +42,11 @@ def count_terms(text: str) -> dict[int, int]:
         if number is not None:
             counts[number] = counts.get(number, 0) + times
     return counts
+
+
+def list_terms(text: str) -> list[int]:
+    """Return the terms of `text` in order, each as often as it occurs."""
+    return [number for number in map(_number, _words(text)) if number is not None]
 
 
 def _words(text: str) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentkit_memory.index.analysis import count_terms
+from agentkit_memory.index.analysis import count_terms, list_terms
 from agentkit_memory.index.base import SparseVector
 
 __all__ = ["SPACE", "document_vector", "held_terms", "indexed_text", "query_vector"]
@@ -36,13 +36,10 @@ def document_vector(text: str) -> SparseVector:
 
 def held_terms(text: str, wanted: Mapping[int, float]) -> dict[int, float]:
     """Return the weights that a text is stored with, of the wanted terms only, each times how much it is wanted."""
-    counts = count_terms(text)
-    norm = _K1 * (1 - _B + _B * sum(counts.values()) / _MEAN_LENGTH)
-    return {
-        term: times * counts[term] * (_K1 + 1) / (counts[term] + norm)
-        for term, times in wanted.items()
-        if term in counts
-    }
+    terms = list_terms(text)
+    norm = _K1 * (1 - _B + _B * len(terms) / _MEAN_LENGTH)
+    counts = {term: terms.count(term) for term in wanted}  # few are wanted of many
+    return {term: wanted[term] * count * (_K1 + 1) / (count + norm) for term, count in counts.items() if count}
 
 
 def query_vector(text: str) -> SparseVector:
