@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from agentkit_memory.bridge import Threads
-from agentkit_memory.errors import IndexBusy, IndexUnavailable, ScopeError, StoreError, StoreUnavailable
+from agentkit_memory.errors import IndexBusy, IndexUnavailable, ScopeError, StoreError, StoreFull, StoreUnavailable
 from agentkit_memory.ingest.options import IngestOptions
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.records import Erasure, RecallLog, Repair, Verification
@@ -418,7 +418,7 @@ class Memory:
         return scope_id(self._store.database, self.scope)  # looked up each time: somebody may have erased it
 
     def _index_if_free(self) -> None:
-        with suppress(IndexBusy, IndexUnavailable):  # its owner will do it, or the next who finds the server back
+        with suppress(IndexBusy, IndexUnavailable, StoreFull):  # its owner will do it, or the next who finds it well
             self._store.catch_up()
 
     def __enter__(self) -> Self:

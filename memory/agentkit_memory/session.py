@@ -151,11 +151,13 @@ class Session:
             limit: Most messages to return.
 
         Raises:
-            ScopeError: The limit is less than 1.
+            ScopeError: The limit is less than 1, or a number is none.
             StoreError: The database cannot be read, or the conversation is gone.
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise ScopeError(f"page: expected a limit of 1 or more messages, got {limit!r}")
+        for name, number in (("after", after), ("before", before)):
+            _check_number(f"page: {name}", number)
         self._branch.state()  # a conversation that is gone has no empty pages
         bounds = {name: number for name, number in (("after", after), ("before", before)) if number is not None}
         return tuple(self._branch.page(**bounds, most=limit, newest=after is None))
@@ -168,13 +170,14 @@ class Session:
             at: How many messages to share; all of `conversation`, when it does not say.
 
         Raises:
-            ScopeError: The name cannot be stored.
+            ScopeError: The name cannot be stored, or `at` is no number.
             NameTaken: The conversation has a branch of that name.
             NotFound: There are fewer messages.
         """
         check_name("name of a fork", name)
         if not name:
             raise ScopeError("a fork needs a name to open it by again")
+        _check_number("fork: at", at)
         return Session(self._branch.fork(name, len(self.conversation) if at is None else at))
 
     def branches(self) -> tuple[BranchInfo, ...]:
@@ -193,11 +196,13 @@ class Session:
         logs no longer quote it. Other sessions see it when they next append or refresh.
 
         Raises:
+            ScopeError: `seq` is no number.
             NotFound: There is no such message.
             MessageUnreadable: The replacement cannot be stored.
         """
         from agentkit_memory.store.redaction import redact
 
+        _check_number("redact: seq", seq)
         with self._lock:
             redact(self._branch, seq, replacement)
             self._catch_up()
@@ -236,6 +241,11 @@ def _check(key: str | None, said_at: float | None) -> None:
         check_name("idempotency key", key)
     if said_at is not None and not (isinstance(said_at, int | float) and math.isfinite(said_at)):
         raise ScopeError(f"said_at: expected seconds since 1970, got {said_at!r}")
+
+
+def _check_number(what: str, number: object) -> None:
+    if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
+        raise ScopeError(f"{what}: expected the number of a message, got {number!r}")
 
 
 def _short(messages: Sequence[Message]) -> bool:

@@ -149,6 +149,21 @@ def test_a_fact_that_cannot_be_is_refused_with_all_that_is_wrong(
     assert memory.facts.list() == ()
 
 
+def test_ids_that_no_database_can_hold_are_ids_of_nothing(either: Memory) -> None:
+    assert either.facts.get("a\0b") is None
+    assert not either.facts.remove("a\ud800b")
+    with pytest.raises(NotFound, match="nothing was stored"):
+        either.facts.add("Bo has a boat.", supersedes="a\0b")
+    with pytest.raises(NotFound, match="nothing was stored"):
+        either.facts.add("Bo has a boat.", sources=["a\0b"])
+    assert either.facts.list() == ()
+
+
+def test_metadata_that_is_no_json_is_refused(either: Memory) -> None:
+    with pytest.raises(FactError, match="metadata is no JSON"):
+        either.facts.add("Bo has a boat.", metadata={"length": math.nan})
+
+
 def test_threads_that_add_facts_number_them_without_gaps(either: Memory) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda number: either.facts.add(f"fact {number % 20}"), range(40)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -125,6 +126,23 @@ def test_a_key_that_was_used_before_the_fork_is_known_to_it_and_one_used_after_i
     assert not fork.append_now(*user("other"), key="one")
     fork.append(*user("mine"), key="two")
     assert said(either.session("s", branch="f")) == ["1", "mine"]
+
+
+def test_what_is_no_number_of_a_message_is_refused(either: Memory) -> None:
+    session = either.session("s")
+    session.append(*user(1, 2, 3))
+    wrong: Any
+    for wrong in (1.5, "2", True, math.nan):
+        for act in (
+            lambda number: session.fork("other", at=number),
+            lambda number: session.page(after=number),
+            lambda number: session.page(before=number),
+            session.redact,
+        ):
+            with pytest.raises(ScopeError, match="expected the number of a message"):
+                act(wrong)
+    assert [branch.name for branch in session.branches()] == ["main"]
+    assert said(session) == ["1", "2", "3"]
 
 
 def test_what_cannot_be_forked_or_opened_says_what_there_is(either: Memory) -> None:

@@ -11,7 +11,7 @@ from sqlite3 import connect
 
 import pytest
 
-from agentkit_memory import IndexBroken, IndexUnavailable, Memory, Scope, StoreClosed
+from agentkit_memory import IndexBroken, IndexUnavailable, Memory, Scope, StoreClosed, StoreFull
 from agentkit_memory.index.base import Hit, SparseVector, VectorIndex
 from agentkit_memory.index.edge import EdgeIndex
 from agentkit_prompts.messages import Message
@@ -125,6 +125,50 @@ def test_a_locked_database_is_read_and_what_could_not_be_written_is_told(home: P
         assert "what was said last cannot be found yet" in recall.degraded[0]
         assert "was not logged" in recall.degraded[-1]
         assert len(memory.recall("heron")) == 3
+
+
+def test_an_index_that_cannot_be_opened_as_the_database_is_locked(home: Path, docs: Path) -> None:
+    with Memory.open(home) as memory:
+        fill(memory, docs)
+    with Memory.open(home, timeout=0.05) as memory:
+        with closing(connect(home / "memory.db")) as other:
+            other.execute("BEGIN IMMEDIATE")
+            recall = memory.recall("heron")
+        assert "The heron nests behind the weir." in {found.text for found in recall}
+        assert any("without the index" in why and "locked" in why for why in recall.degraded)
+        assert len(memory.recall("heron")) == 2
+
+
+def test_an_index_on_a_full_disk_is_read_and_not_written(
+    home: Path, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Memory.open(home) as memory:
+        fill(memory, docs)
+        memory.recall("heron")
+        with monkeypatch.context() as full:
+            full.setattr("agentkit_memory.index.edge._ROOM", 2**62)
+            memory.session("s").append(Message("user", "The stork stands there.", name="Ada"))
+            recall = memory.recall("heron")
+            assert len(recall) == 2
+            assert "the index does not hold the newest items" in recall.degraded[0]
+            assert "free some space" in recall.degraded[0]
+            (docs / "crane.md").write_text("The crane flies south.")
+            report = memory.ingest(docs)
+            assert (len(report.added), report.pending) == (1, 2)
+            with pytest.raises(StoreFull, match="free some space"):
+                memory.repair()
+            assert not memory.erase(Scope("local", user="nobody")).complete
+        assert [found.text for found in memory.recall("crane")] == ["The crane flies south."]
+        assert memory.verify().ok
+    with monkeypatch.context() as full:
+        full.setattr("agentkit_memory.index.edge._ROOM", 2**62)
+        with Memory.open(home) as memory:
+            recall = memory.recall("heron")  # an index that is not open yet is not opened: loading it writes
+        assert len(recall) == 2
+        assert "without the index" in recall.degraded[-1]
+    with Memory.open(home) as memory:
+        assert memory.recall("stork").degraded == ()
+        assert memory.verify().ok
 
 
 def test_many_new_messages_are_taken_up_over_several_recalls(memory: Memory) -> None:

@@ -178,6 +178,17 @@ def test_there_must_be_something_to_redact(either: Memory) -> None:
             session.redact(seq)
 
 
+def test_a_replacement_with_a_zero_byte_is_stored(either: Memory) -> None:
+    session = either.session("s")
+    session.append(*user(SECRET))
+    either.recall(SECRET)
+    session.redact(1, "cut\0out")
+    assert [message.text for message in either.session("s").conversation] == ["cut\0out"]
+    assert recalled(either, "cut out") == []
+    assert either.recall_logs()[0].query == "cut\ufffdout"
+    assert recalled(either, SECRET) == []
+
+
 def test_short_texts_are_not_cut_out_of_other_questions(either: Memory) -> None:
     session = either.session("s")
     session.append(*user("tea"))

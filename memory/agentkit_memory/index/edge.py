@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, cast
 
-from agentkit_memory.errors import IndexBroken, StoreClosed, StoreUnavailable
+from agentkit_memory.errors import IndexBroken, StoreClosed, StoreFull, StoreUnavailable
 from agentkit_memory.failpoints import failpoint
 from agentkit_memory.index.base import Hit, Point, SparseVector
 from agentkit_memory.index.lock import FolderLock
@@ -36,6 +36,8 @@ _SCANNED = 1000
 _ID = slice(len('ScoredPoint(id="'), len('ScoredPoint(id="') + 36)
 """Where a point that was found says its id: the UUID that its attribute makes of it takes four times as long."""
 _PANIC = "PanicException"
+_ROOM = 64 << 20
+"""Bytes that must be free to write. Edge maps files with holes, and on a full disk filling one kills the process."""
 
 
 class EdgeIndex:
@@ -47,6 +49,7 @@ class EdgeIndex:
     Raises:
         IndexBusy: Another process owns the folder.
         IndexBroken: The folder cannot be written.
+        StoreFull: Its disk is full, or nearly so.
     """
 
     shared = False
@@ -60,6 +63,7 @@ class EdgeIndex:
         self._lock = FolderLock(folder)
         self._shard: edge.EdgeShard | None = None
         try:
+            self._check_room()
             self._shard = self._load()
             if self._shard is None:
                 self.clear()
@@ -149,6 +153,7 @@ class EdgeIndex:
                 self._shard.close()
                 self._shard = None
             shutil.rmtree(self._shard_folder, ignore_errors=True)
+            self._check_room()
             self._shard_folder.mkdir()
             shard = edge.EdgeShard.create(str(self._shard_folder), _config(self.dimensions))
             shard.update(edge.UpdateOperation.create_field_index(_SCOPE, edge.PayloadSchemaType.Integer))
@@ -171,6 +176,7 @@ class EdgeIndex:
 
     def _update(self, operation: edge.UpdateOperation) -> None:
         with self._using() as shard:
+            self._check_room()
             shard.update(operation)
 
     @contextmanager
@@ -183,6 +189,15 @@ class EdgeIndex:
             except BaseException as error:
                 self._report(error)
                 raise
+
+    def _check_room(self) -> None:
+        free = shutil.disk_usage(self.folder).free
+        if free < _ROOM:
+            raise StoreFull(
+                f"{self.folder}: {free >> 20} MB are free on its disk, an index is written while there are "
+                f"{_ROOM >> 20}; what is stored is intact, what is to be indexed is queued in the database: free some "
+                "space, or give the index a folder on another disk"
+            )
 
     def _closed(self) -> StoreClosed:
         return StoreClosed(f"{self.folder}: this index was closed; open the memory again")
@@ -197,6 +212,8 @@ class EdgeIndex:
 
     def _report(self, error: BaseException) -> None:
         """Turn what the binding raises into an error of ours: bare Exceptions, and panics that are not even that."""
+        if isinstance(error, StoreFull):
+            raise error
         if isinstance(error, Exception) or type(error).__name__ == _PANIC:
             raise IndexBroken(
                 f"{self.folder}: the vector index failed ({error}); what is stored is intact: check the disk, or close "

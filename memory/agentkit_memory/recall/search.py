@@ -178,7 +178,9 @@ class _Search:
             self.degraded.append(f"the index does not hold the newest items: {error}")
         try:
             return self.store.index()
-        except (IndexBusy, IndexBroken, IndexUnavailable) as error:
+        except (StoreClosed, StoreUnavailable):
+            raise
+        except StoreError as error:  # it is not open yet, and to open it something has to be written
             self._without_index(error)
             return None
 

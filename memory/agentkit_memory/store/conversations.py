@@ -305,7 +305,7 @@ def dump(name: str, message: Message) -> str:
         return MESSAGES.dump_json(message).decode()
     except ValueError as error:  # bytes or text that JSON cannot hold
         raise MessageUnreadable(
-            f"conversation {name!r}: a {message.role} message cannot be stored ({error}); "
+            f"conversation {name!r}: a message of role {message.role} cannot be stored ({error}); "
             "replace its unpaired surrogates, or store media as files"
         ) from error
 

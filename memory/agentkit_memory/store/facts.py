@@ -206,7 +206,7 @@ class Facts:
             problems.append(f"it ends ({valid_to}) before it begins ({valid_from})")
         meta = "{}"
         try:
-            meta = json.dumps(dict(metadata or {}), sort_keys=True)
+            meta = json.dumps(dict(metadata or {}), sort_keys=True, allow_nan=False)
         except (TypeError, ValueError) as error:
             problems.append(f"its metadata is no JSON ({error})")
         if problems:
@@ -231,7 +231,7 @@ def newest_facts(connection: Connection, own: int, now: float, limit: int) -> li
 
 
 def _ids(given: str | Iterable[str]) -> list[str]:
-    return sorted({given} if isinstance(given, str) else set(given))
+    return sorted({storable(str(each)) for each in ([given] if isinstance(given, str) else given)})
 
 
 def _is_news(known: Fact, valid_from: float | None, valid_to: float | None) -> bool:
@@ -239,7 +239,8 @@ def _is_news(known: Fact, valid_from: float | None, valid_to: float | None) -> b
 
 
 def _read(connection: Connection, ids: Sequence[str], scope_ids: Sequence[int]) -> list[Fact]:
-    return _with_sources(connection, connection.execute(_FIND, {"ids": ids, "scopes": required(scope_ids)}).all())
+    bound = {"ids": [storable(str(each)) for each in ids], "scopes": required(scope_ids)}
+    return _with_sources(connection, connection.execute(_FIND, bound).all())
 
 
 def _with_sources(connection: Connection, rows: Sequence[Any]) -> list[Fact]:

@@ -120,5 +120,5 @@ def scrub_logs(connection: Connection, tenant: str, texts: list[str], replacemen
         quoted: ColumnElement[bool] = func.trim(recall_logs.c.query, " \n\r\t") == text
         if len(text) >= _SHORT:
             quoted = find(recall_logs.c.query, text) > 0
-        said = func.replace(recall_logs.c.query, text, replacement)
+        said = func.replace(recall_logs.c.query, text, storable(replacement))
         connection.execute(update(recall_logs).where(theirs, quoted).values(query=said))
