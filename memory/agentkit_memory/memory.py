@@ -250,21 +250,27 @@ class Memory:
             load: Whether to read the messages now. Reading pages of a long conversation does not need it.
 
         Raises:
-            ScopeError: The id is empty, too long or holds NUL, or the time is none.
+            ScopeError: A name is empty, too long or holds NUL, or the time is none.
             NotFound: There is no such branch.
             StoreError: The database cannot be read or written.
         """
         from agentkit_memory.store.removal import open_branch
 
         check_name("session id", session_id)
+        check_name("branch", branch)
         if not session_id:
             raise ScopeError("a session id cannot be empty: name the conversation")
         return Session(open_branch(self._store.database, self._own_scope(), session_id, branch, expires_at), load=load)
 
     def delete_session(self, session_id: str) -> bool:
-        """Delete a conversation of this scope, its forks and everything made of it; say whether there was one."""
+        """Delete a conversation of this scope, its forks and everything made of it; say whether there was one.
+
+        Raises:
+            ScopeError: No conversation can have that name.
+        """
         from agentkit_memory.store.removal import delete_named
 
+        check_name("session id", session_id)
         found = delete_named(self._store.database, self._own_scope(), session_id)
         self._index_if_free()
         return found
@@ -277,6 +283,9 @@ class Memory:
 
         Returns:
             How many rows went, per table.
+
+        Raises:
+            ScopeError: The time is none.
         """
         from agentkit_memory.store.removal import expire
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -246,6 +247,20 @@ def test_an_expired_conversation_begins_anew_when_it_is_opened(either: Memory) -
     fresh.append(*user("new"))
     now[0] = 1e12
     assert [message.text for message in either.session("s").conversation] == ["new"]
+
+
+def test_a_time_that_is_none_and_a_name_that_nobody_can_have_are_refused(either: Memory) -> None:
+    wrong: Any
+    for wrong in ("soon", math.nan, True):
+        with pytest.raises(ScopeError, match="expected seconds since 1970"):
+            either.expire(wrong)
+        with pytest.raises(ScopeError, match="expected seconds since 1970"):
+            either.session("s", expires_at=wrong)
+    with pytest.raises(ScopeError, match="holds NUL"):
+        either.delete_session("a\0b")
+    with pytest.raises(ScopeError, match="holds NUL"):
+        either.session("s", branch="a\0b")
+    assert count(either, "conversations") == 0
 
 
 def test_a_time_to_expire_can_be_taken_back(either: Memory) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -102,6 +104,16 @@ def test_a_file_whose_permissions_forbid_writing(home: Path) -> None:
         home.chmod(0o755)
         (home / "memory.db").chmod(0o644)
     assert stored(home) == ["hello"]
+
+
+def test_a_place_or_a_timeout_that_is_none(home: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="folder cannot be made"):
+        Memory.open(f"{home}\0")
+    wrong: Any
+    for wrong in (-1.0, "5", math.nan, math.inf, True):
+        with pytest.raises(StoreUnavailable, match="timeout: expected seconds"):
+            Memory.open(home, timeout=wrong)
+    assert not home.exists()
 
 
 def test_a_full_disk_rolls_back_and_keeps_what_was_stored(home: Path) -> None:

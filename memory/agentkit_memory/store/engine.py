@@ -65,11 +65,13 @@ class Database:
         Raises:
             StoreError: The database is locked, read-only, corrupt, newer than this code or cannot be reached.
         """
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout <= 1_000_000:
+            raise StoreUnavailable(f"timeout: expected seconds to wait for a lock, 0 or more, got {timeout!r}")
         if isinstance(target, Path):
             where = str(target)
             try:
                 target.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
+            except (OSError, ValueError) as error:  # a path with a zero byte is none
                 raise StoreUnavailable(f"{where}: its folder cannot be made ({error}); choose another one") from error
             engine = _sqlite(target, timeout)
         else:

@@ -75,7 +75,12 @@ def set_expiry(database: Database, conversation: int, at: float | None) -> None:
 
 
 def expire(database: Database, now: float) -> dict[str, int]:
-    """Delete the conversations that expired, each in a transaction of its own; return how many rows went, per table."""
+    """Delete the conversations that expired, each in a transaction of its own; return how many rows went, per table.
+
+    Raises:
+        ScopeError: The time is none.
+    """
+    _check_time("expire: now", now)
     with database.read() as connection:
         past: Sequence[int] = connection.scalars(_PAST, {"now": now}).all()
     totals: dict[str, int] = {}
@@ -86,6 +91,11 @@ def expire(database: Database, now: float) -> dict[str, int]:
             for table, count in delete_conversation(connection, conversation).items():
                 totals[table] = totals.get(table, 0) + count
     return totals
+
+
+def _check_time(what: str, at: object) -> None:
+    if isinstance(at, bool) or not isinstance(at, int | float) or math.isnan(at):
+        raise ScopeError(f"{what}: expected seconds since 1970, got {at!r}")
 
 
 def delete_named(database: Database, scope_id: int, name: str) -> bool:
@@ -106,8 +116,8 @@ def open_branch(
         ScopeError: The time is none.
         NotFound: The conversation has no such branch.
     """
-    if expires_at is not None and not (isinstance(expires_at, int | float) and expires_at == expires_at):
-        raise ScopeError(f"expires_at: expected seconds since 1970, got {expires_at!r}")
+    if expires_at is not None:
+        _check_time("expires_at", expires_at)
     found = Branch.find(database, scope_id, name, branch)
     if found is not None and found.expires_at is not None and found.expires_at <= database.clock():
         delete_named(database, scope_id, name)
