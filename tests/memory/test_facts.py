@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -168,3 +169,20 @@ def test_threads_that_add_facts_number_them_without_gaps(either: Memory) -> None
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda number: either.facts.add(f"fact {number % 20}"), range(40)))
     assert sorted(each.number for each in either.facts.list()) == list(range(1, 21))
+
+
+def test_of_two_writers_that_replace_one_fact_the_last_stands(either: Memory) -> None:
+    old = either.facts.add("Ann lives in Oslo.")
+    gate = threading.Barrier(2)
+
+    def move(city: str) -> str:
+        gate.wait()
+        return either.facts.add(f"Ann lives in {city}.", supersedes=old.id).id
+
+    with ThreadPoolExecutor(2) as writers:
+        moved = set(writers.map(move, ("Rome", "Bonn")))
+    (current,) = either.facts.list()
+    (other,) = moved - {current.id}
+    lost = either.facts.get(other)
+    assert lost is not None and lost.superseded_by == current.id
+    assert [fact.text for fact in either.recall("Where does Ann live?").knowledge] == [current.text]

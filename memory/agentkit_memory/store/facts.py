@@ -49,6 +49,9 @@ _KNOWN = select(items.c.id).where(
 _LAST = select(func.coalesce(func.max(items.c.position), 0)).where(
     items.c.scope_id == bindparam("scope"), items.c.kind == FACT
 )
+_SUCCESSORS = select(items.c.superseded_by).where(
+    items.c.id.in_(bindparam("ids", expanding=True)), items.c.superseded_by.is_not(None)
+)
 _SUPERSEDE = (
     update(items)
     .where(items.c.id.in_(bindparam("ids", expanding=True)), items.c.superseded_by.is_(None))
@@ -59,6 +62,19 @@ _RENEW = (
     .where(items.c.id == bindparam("item"))
     .values(valid_from=bindparam("since"), valid_to=bindparam("until"), superseded_by=None, version=items.c.version + 1)
 )
+
+
+def _with_successors(connection: Connection, facts: Iterable[str]) -> list[str]:
+    """Return facts and all that took their place since: who replaces one replaces what became of it, too.
+
+    Of two writers that replace the same fact the last one stands.
+    """
+    found = list(dict.fromkeys(facts))
+    latest = found
+    while latest:
+        latest = [each for each in connection.scalars(_SUCCESSORS, {"ids": latest}) if each not in found]
+        found += dict.fromkeys(latest)
+    return found
 
 
 class Facts:
@@ -155,7 +171,7 @@ class Facts:
         elif not taken_from and _is_news(known[0], valid_from, valid_to):
             connection.execute(_RENEW, {"item": fact, "since": valid_from, "until": valid_to})
             enqueue(connection, [fact])
-        old = [each for each in replaced if each != fact]
+        old = [each for each in _with_successors(connection, replaced) if each != fact]
         if old and not (known and taken_from):  # told again by the same source, it decides nothing anew
             connection.execute(_SUPERSEDE, {"ids": old, "new": fact})
             withdraw(connection, old)
