@@ -12,51 +12,13 @@ from jinja2.tests import TESTS as JINJA_TESTS
 from jinja2.utils import Cycler, Joiner
 
 from agentkit_prompts.chat_templates.jinja_bounds import Bounds
+from agentkit_prompts.engine.methods import SAME_SIZE, WIDTH
 from agentkit_prompts.engine.values import Fault
 
 __all__ = ["TESTS", "bounded_filters", "guard", "nests"]
 
-_LINEAR = frozenset(
-    [
-        "capitalize",
-        "casefold",
-        "count",
-        "encode",
-        "endswith",
-        "find",
-        "index",
-        "isalnum",
-        "isalpha",
-        "isascii",
-        "isdecimal",
-        "isdigit",
-        "isidentifier",
-        "islower",
-        "isnumeric",
-        "isprintable",
-        "isspace",
-        "istitle",
-        "isupper",
-        "lower",
-        "lstrip",
-        "partition",
-        "removeprefix",
-        "removesuffix",
-        "rfind",
-        "rindex",
-        "rpartition",
-        "rsplit",
-        "rstrip",
-        "split",
-        "splitlines",
-        "startswith",
-        "strip",
-        "swapcase",
-        "title",
-        "upper",
-    ]
-)
-_WIDE = frozenset(("center", "ljust", "rjust", "zfill"))
+_LINEAR = frozenset((*SAME_SIZE, "encode", "rsplit", "split", "splitlines"))
+_WIDE = frozenset(WIDTH)
 _METHODS: dict[type, frozenset[str]] = {
     dict: frozenset(("copy", "get", "items", "keys", "values")),
     list: frozenset(("copy", "count", "index")),

@@ -13,9 +13,9 @@ from agentkit_prompts.engine.meter import Meter
 from agentkit_prompts.engine.objects import Cycler, Function, Joiner, Loop, Macro, Namespace
 from agentkit_prompts.engine.values import Fault, Undefined
 
-__all__ = ["call", "call_method"]
+__all__ = ["SAME_SIZE", "WIDTH", "call", "call_method"]
 
-_SAME_SIZE = [
+SAME_SIZE = [
     "capitalize",
     "casefold",
     "count",
@@ -49,7 +49,9 @@ _SAME_SIZE = [
     "title",
     "upper",
 ]
-_WIDTH = ("center", "ljust", "rjust", "zfill")
+"""Methods of str whose result is about as long as the text."""
+WIDTH = ("center", "ljust", "rjust", "zfill")
+"""Methods of str whose first argument says how long the result is."""
 _FIELD = re.compile(r"\{\{|\}\}|\{(?P<name>\w*)(?::(?P<spec>[^{}]*))?\}|[{}]")
 _SPEC = re.compile(
     r"(?:.?[<>=^])?[+\- ]?#?0?(?P<width>\d{0,4})[,_]?(?:\.(?P<precision>\d{1,3}))?[bcdeEfFgGosxX%]?", re.S
@@ -242,8 +244,8 @@ def _on(name: str, *kinds: type) -> Callable[..., Any]:
 
 
 _STR: dict[str, Callable[..., Any]] = {
-    **{name: _plain(name) for name in _SAME_SIZE},
-    **{name: _wide(name) for name in _WIDTH},
+    **{name: _plain(name) for name in SAME_SIZE},
+    **{name: _wide(name) for name in WIDTH},
     **{name: _split(name) for name in ("split", "rsplit", "splitlines")},
     "format": format_text,
     "join": join_texts,
