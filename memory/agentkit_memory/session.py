@@ -94,7 +94,7 @@ class Session:
             HeadMoved: Another writer was first. Nothing was added; `conversation` now holds what they wrote.
             KeyReused: The key was used for other messages.
             ScopeError: The key is too long or holds NUL, or the time is none.
-            NotFound: The conversation was deleted.
+            NotFound: The conversation was deleted, or has expired.
             StoreError: The database is locked, read-only, full or gone. Nothing was added.
         """
         _check(key, said_at)

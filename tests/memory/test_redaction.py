@@ -229,6 +229,22 @@ def test_an_expired_conversation_is_not_recalled_and_then_deleted(either: Memory
         old.append(*user("more"))
 
 
+def test_nothing_is_added_to_what_has_expired_unless_it_was_given_more_time(either: Memory) -> None:
+    now = [1000.0]
+    either._store.database.clock = lambda: now[0]
+    session = either.session("s", expires_at=2000.0)
+    session.append(*user("old"))
+    now[0] = 2000.0
+    for _ in range(2):
+        with pytest.raises(NotFound, match="has expired; open it again to begin a new one"):
+            session.append(*user("lost otherwise"))
+    assert not session.append_now(*user("lost otherwise"))
+    now[0] = 1500.0
+    either.session("s", expires_at=3000.0)
+    now[0] = 2000.0
+    assert [message.text for message in session.append(*user("kept"))] == ["old", "kept"]
+
+
 def test_an_expired_conversation_begins_anew_when_it_is_opened(either: Memory) -> None:
     now = [1000.0]
     either._store.database.clock = lambda: now[0]

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from agentkit_memory.errors import MessageUnreadable, NameTaken, NotFound, StoreVersion
+from agentkit_memory.errors import MessageUnreadable, NameTaken, NotFound, StoreVersion, WouldWait
 from agentkit_memory.failpoints import failpoint
 from agentkit_memory.records import BranchInfo, StoredCall, StoredMessage
 from agentkit_memory.store.calls import has_calls, read_calls, record_calls
@@ -227,6 +227,14 @@ class Branch:
                 return found
         return None
 
+    def _check_alive(self, now: float) -> None:
+        """Refuse what has expired, unless somebody gave it more time; what is gone altogether is noticed later."""
+        ends = select(conversations.c.expires_at).where(conversations.c.id == self.conversation_id)
+        with self.database.read() as connection:
+            self.expires_at = connection.scalar(ends)
+        if self.expires_at is not None and self.expires_at <= now:
+            raise NotFound(f"conversation {self.name!r} has expired; open it again to begin a new one")
+
     def append(
         self,
         expected: int,
@@ -249,8 +257,13 @@ class Branch:
 
         Raises:
             WouldWait: It was not to wait.
+            NotFound: The conversation has expired: what is added now would be deleted with it.
         """
         now = self.database.clock()
+        if self.expires_at is not None and self.expires_at <= now:
+            if not wait:
+                raise WouldWait
+            self._check_alive(now)
         rows = [
             {
                 "branch_id": self.id,

@@ -128,5 +128,6 @@ def open_branch(
         if found is None:
             raise main.no_branch(branch)
     if expires_at is not None:
-        set_expiry(database, found.conversation_id, None if expires_at == math.inf else expires_at)
+        found.expires_at = None if expires_at == math.inf else expires_at
+        set_expiry(database, found.conversation_id, found.expires_at)
     return found
