@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agentkit.cli.options import HOME, TENANT, AsJson, Home, UserName, open_memory, utf8
+from agentkit.cli.options import HOME, TENANT, AsJson, Home, TenantName, UserName, open_memory, utf8
 from agentkit.cli.screen import complain, note, plain, progress_bar, put
 from agentkit_memory import Erasure, Memory, Reembedding, ReembedProgress, Scope, Verification
 from agentkit_prompts.context import Document
@@ -43,13 +43,14 @@ def recall(
     policy: Annotated[str | None, typer.Option(metavar="NAME", help="How to find and to score.")] = None,
     as_json: AsJson = False,
     user: UserName = None,
+    tenant: TenantName = TENANT,
     home: Home = HOME,
 ) -> None:
     """Show what memory finds for QUESTION, best first, with scores.
 
     The exit code is 1 when nothing is found.
     """
-    with _open(home, Scope(TENANT, user=utf8(user or ""))) as memory:
+    with _open(home, Scope(utf8(tenant), user=utf8(user or ""))) as memory:
         found = memory.recall(utf8(query), limit=limit, policy=policy)
     if as_json:
         put(_recall_json(found, why))
@@ -142,7 +143,8 @@ def erase(
     session: Annotated[str | None, typer.Option(metavar="NAME", help="A session of a scope.")] = None,
     agent: Annotated[str | None, typer.Option(metavar="NAME", help="An agent.")] = None,
     conversation: Annotated[str | None, typer.Option(metavar="NAME", help="One conversation of `chat`.")] = None,
-    everything: Annotated[bool, typer.Option("--everything", help="All that is stored.")] = False,
+    everything: Annotated[bool, typer.Option("--everything", help="All that is stored of the tenant.")] = False,
+    tenant: TenantName = TENANT,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,
     home: Home = HOME,
@@ -156,13 +158,14 @@ def erase(
     if sum((bool(scope), conversation is not None, everything)) != 1:
         raise typer.BadParameter("say whom: --user, --session or --agent; or --conversation; or --everything")
     whom = ", ".join(f"{name} {value}" for name, value in scope.items())
+    owner = Scope(utf8(tenant))
     if conversation is not None:
         whom = f"conversation {utf8(conversation)}"
-    with _open(home) as memory:
+    with _open(home, owner) as memory:
         if not yes:
-            typer.confirm(plain(f"Erase {whom or 'everything'} from {home}?"), abort=True, err=True)
+            typer.confirm(plain(f"Erase {whom or f'everything of {owner.tenant}'} from {home}?"), abort=True, err=True)
         if conversation is None:
-            _proof(memory.erase(Scope(TENANT, **scope)), as_json)
+            _proof(memory.erase(owner.narrow(**scope)), as_json)
         else:
             found = memory.delete_session(utf8(conversation))
             _removed({"conversations": int(found)}, as_json, f"there is no {whom}")

@@ -11,17 +11,20 @@ import typer
 from agentkit.cli.screen import note
 from agentkit_memory import EmbedderError, Memory, Scope
 
-__all__ = ["HOME", "TENANT", "AsJson", "Home", "SessionName", "UserName", "open_memory", "utf8"]
+__all__ = ["HOME", "TENANT", "AsJson", "Home", "SessionName", "TenantName", "UserName", "open_memory", "utf8"]
 
 HOME = Path(".agentkit")
 TENANT = "local"
-"""To whom everything belongs that the command line stores."""
+"""To whom everything belongs that the command line stores, and whose memory it reads unless told otherwise."""
 
 Home: TypeAlias = Annotated[
     Path, typer.Option(envvar="AGENTKIT_HOME", metavar="DIR", help="Folder that holds conversations and documents.")
 ]
 SessionName: TypeAlias = Annotated[
     str | None, typer.Option("--session", "-s", metavar="NAME", help="Conversation to go on with, or to begin.")
+]
+TenantName: TypeAlias = Annotated[
+    str, typer.Option("--tenant", metavar="NAME", help="A tenant of the store, where a program named one.")
 ]
 UserName: TypeAlias = Annotated[
     str | None, typer.Option("--user", metavar="NAME", help="A user of the store, where a program wrote for several.")

@@ -174,7 +174,8 @@ def test_an_index_that_another_process_owns_is_told(run: Run, start: Start, inge
 
 def test_expired_conversations_go(run: Run, ingested: None, folder: Path) -> None:
     with Memory.open(folder / ".agentkit") as memory:
-        memory.session("old", expires_at=time.time() - 1).append(Message("user", "Wombats dig."))
+        memory.session("old").append(Message("user", "Wombats dig."))
+        memory.session("old", expires_at=time.time() - 1)
         memory.session("new").append(Message("user", "Quokkas smile."))
     done = run("memory", "expire")
     assert (done.exit_code, done.stderr) == (0, "")
@@ -196,6 +197,21 @@ def remember(folder: Path, user: str, text: str) -> None:
 def stored(folder: Path, user: str, text: str) -> bool:
     with Memory.open(folder / ".agentkit", scope=Scope("local", user=user)) as memory:
         return bool(memory.recall(text).knowledge) and len(memory.session("talk").conversation) == 1
+
+
+def test_the_memory_of_another_tenant_is_read_and_erased_when_it_is_named(
+    run: Run, ingested: None, folder: Path
+) -> None:
+    (folder / "theirs.txt").write_text("The kitchen keeps a pangolin.", "utf-8")
+    with Memory.open(folder / ".agentkit", scope="kitchen") as memory:
+        memory.ingest("theirs.txt")
+    assert run("recall", "pangolin").exit_code == 1
+    assert "pangolin" in run("recall", "pangolin", "--tenant", "kitchen").stdout
+    assert run("recall", "pangolin", "--tenant", "").exit_code == 1
+    assert run("memory", "erase", "--everything", "--tenant", "kitchen", "--yes").exit_code == 0
+    assert run("recall", "pangolin", "--tenant", "kitchen").exit_code == 1
+    with Memory.open(folder / ".agentkit", scope="local") as memory:
+        assert memory.verify().points > 0
 
 
 def test_a_user_is_erased_with_proof_and_nobody_else(run: Run, ingested: None, folder: Path) -> None:
