@@ -37,7 +37,7 @@ from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.icl.meta_template import MetaTemplate
 
 # Each law is tried on many templates: a share of the cases for each makes more than enough of them together.
-a_share = settings(law, max_examples=law.max_examples // 5 + 3)
+a_share = settings(law, max_examples=law.max_examples // 10 + 3)
 fewer = settings(law, max_examples=law.max_examples // 20 + 3)
 
 pytestmark = [
