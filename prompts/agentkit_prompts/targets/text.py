@@ -29,8 +29,9 @@ _WORDS = ("system", "user", "assistant", "tool")
 _SHORT = 400
 _FEW = 100
 _NEAR = 40
+"""Characters in front of a colon to look at."""
 _LONGEST = max(map(len, _WORDS))
-"""Characters in front of a colon to look at; where fewer than the longest role are no blanks, one may be cut off."""
+"""Where fewer of those are no blanks, a role may be cut off at their beginning."""
 _INITIALS = frozenset("sSuUaAtT\u017f")
 """What a role can start with; the long s is an s when case does not count."""
 
