@@ -39,10 +39,15 @@ REBUILDS = ("edge.unnamed", "index.cleared", "index.attached")
 
 def opened(order: dict[str, Any]) -> Any:
     from agentkit_memory import Memory
+    from agentkit_memory.index.edge import EdgeIndex
     from agentkit_memory.index.opening import qdrant_indexes
 
     index = order["index"]
-    return Memory.open(order["target"], index=qdrant_indexes(index) if order["qdrant"] else index, timeout=30)
+
+    def small_segments(space: str, dimensions: int) -> EdgeIndex:
+        return EdgeIndex(Path(index, space), dimensions, segment=1024)  # so that many are closed, and some merged
+
+    return Memory.open(order["target"], index=qdrant_indexes(index) if order["qdrant"] else small_segments, timeout=30)
 
 
 def work(order: dict[str, Any], say: Any) -> None:

@@ -22,6 +22,7 @@ FAILPOINTS: Mapping[str, str] = {
     "document.swept": "some chunks of the generation before are removed",
     "document.hidden": "a removed document is not shown, its chunks are still there",
     "edge.unnamed": "a new shard is made, its name is not",
+    "edge.flushed": "points are durable, a full segment is not closed",
     "edge.between": "points of one version are written, those of the next are not",
     "erasure.begun": "an erasure is written down",
     "erasure.step": "some rows of the subject are removed, with the tombstones of their points",

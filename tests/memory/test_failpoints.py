@@ -42,7 +42,7 @@ def test_a_process_is_killed_at_the_pass_that_was_asked_for() -> None:
     ("spec", "said"),
     [
         ("worker.flush", "no failpoint 'worker.flush'; there is worker.flushed"),
-        ("?", "edge.between, edge.unnamed"),
+        ("?", "edge.between, edge.flushed, edge.unnamed"),
         ("worker.flushed:0", "expected NAME or NAME:COUNT"),
         ("worker.flushed:often", "expected NAME or NAME:COUNT"),
     ],

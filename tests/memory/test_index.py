@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 import qdrant_edge
@@ -19,7 +20,7 @@ from sqlalchemy import text
 
 from agentkit_memory import IndexBroken, IndexBusy, Memory, StoreClosed, StoreLocked
 from agentkit_memory.index import worker
-from agentkit_memory.index.base import Point
+from agentkit_memory.index.base import Hit, Point
 from agentkit_memory.index.bm25 import SPACE, document_vector, query_vector
 from agentkit_memory.index.edge import EdgeIndex
 
@@ -153,7 +154,6 @@ def test_an_index_that_is_lost_or_damaged_is_built_again(home: Path, docs: Path,
     else:
         for file in (index / "shard").rglob("mutable_id_tracker.mappings"):
             file.unlink()
-        shutil.rmtree(index / "shard" / "wal")
     with Memory.open(home) as memory:
         assert [found.text for found in memory.recall("zebra")] == ["zebra"]
         assert check(memory) == 1
@@ -260,6 +260,53 @@ def test_writes_to_the_index_may_be_repeated(tmp_path: Path) -> None:
     index.upsert([])
     index.delete([])
     index.close()
+
+
+@pytest.mark.parametrize("dimensions", [0, 8])
+def test_an_index_of_many_segments_answers_as_one_does(tmp_path: Path, dimensions: int) -> None:
+    draw = random.Random(7)
+    many, one = (
+        EdgeIndex(tmp_path / "many", dimensions, segment=4096),
+        EdgeIndex(tmp_path / "one", dimensions),
+    )
+    words = ["zebra", "okapi", "gnu", "lynx", "ibex", "tapir", "stoat", "civet"]
+    held: dict[str, int] = {}
+    for _ in range(30):
+        points = []
+        for number in draw.sample(range(300), 20):
+            id_ = str(UUID(int=number))
+            held[id_] = version = held.get(id_, 0) + 1
+            text = " ".join(draw.choices(words, k=draw.randrange(1, 30)))
+            vector = [draw.gauss(0, 1) for _ in range(dimensions)] or None
+            points.append(Point(id_, version, number % 3, document_vector(text), vector))
+        gone = draw.sample(sorted(held), 3)
+        for index in (many, one):
+            index.upsert(points)
+            index.delete(gone)
+            index.flush()
+        for id_ in gone:
+            del held[id_]
+    assert list(many.versions()) == list(one.versions()) == sorted(held.items())
+    older = [Point(id_, version - 1, 0, document_vector("older")) for id_, version in held.items() if version > 1]
+    many.upsert(older)
+    assert dict(many.versions()) == held
+    many.close()
+    many = EdgeIndex(tmp_path / "many", dimensions, segment=4096)
+    assert many._shard is not None and many._shard.info().segments_count > 3
+    for scopes in ([0], [1, 2], [0, 1, 2]):
+        assert many.count(scopes) == one.count(scopes)
+        asked = query_vector(" ".join(draw.sample(words, 3)))
+        assert scored(many.query_sparse(asked, scopes, 20)) == scored(one.query_sparse(asked, scopes, 20))
+        near = [draw.gauss(0, 1) for _ in range(dimensions)]
+        if dimensions:
+            assert scored(many.query_dense(near, scopes, 10)) == scored(one.query_dense(near, scopes, 10))
+    many.close()
+    one.close()
+
+
+def scored(hits: list[Hit]) -> list[float]:
+    """The scores alone: equal ones come in any order."""
+    return [round(hit.score, 4) for hit in hits]
 
 
 def test_an_index_that_could_not_be_attached_is_let_go_of(home: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Awaitable, Iterable, Sequence
-from operator import mul
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from agentkit_memory.errors import EmbedderError, ScopeError
@@ -108,12 +107,11 @@ def _unit_vector(row: object) -> Vector | str:
         return "its vector is empty"
     if not all(map(math.isfinite, values)):
         return "its vector holds NaN or infinity; expected finite numbers"
-    largest = max(map(abs, values))  # scaled by it, no square can overflow
-    if largest:
-        scaled = [value / largest for value in values]
-        norm = math.sqrt(sum(map(mul, scaled, scaled)))
-        values = [value / norm for value in scaled]
-    return array("f", values)
+    norm = math.hypot(*values)  # whose squares do not overflow
+    if math.isinf(norm):  # the length itself does
+        values = [value / len(values) for value in values]
+        norm = math.hypot(*values)
+    return array("f", [value / norm for value in values] if norm else values)
 
 
 def _listed(sizes: Iterable[int]) -> str:

@@ -35,7 +35,12 @@ _SCANNED = 1000
 """Points of a scope below which all of them are scored; reading the posting lists takes less for more."""
 _ID = slice(len('ScoredPoint(id="'), len('ScoredPoint(id="') + 36)
 """Where a point that was found says its id: the UUID that its attribute makes of it takes four times as long."""
+_RESCORED = edge.SearchParams(quantization=edge.QuantizationSearchParams(rescore=True, oversampling=1.5))
 _PANIC = "PanicException"
+_SEGMENT = 24 << 20
+"""Bytes of vectors after which a segment is written out for good: until then its posting lists are kept in memory."""
+_SEGMENTS = 100
+"""Segments from which on the smallest are merged."""
 _ROOM = 64 << 20
 """Bytes that must be free to write. Edge maps files with holes, and on a full disk filling one kills the process."""
 
@@ -46,6 +51,14 @@ class EdgeIndex:
     A shard that was not finished, or that cannot be loaded, is replaced by an empty one: its content can be written
     again from SQL.
 
+    Only the segment that is written to is held in memory; when it is full it is closed, which takes half a second,
+    and read from its files from then on. So memory does not grow with what is indexed.
+
+    Args:
+        folder: Where it is.
+        dimensions: Length of the dense vectors; 0 for none.
+        segment: Bytes of vectors in a full segment.
+
     Raises:
         IndexBusy: Another process owns the folder.
         IndexBroken: The folder cannot be written.
@@ -54,9 +67,10 @@ class EdgeIndex:
 
     shared = False
 
-    def __init__(self, folder: Path, dimensions: int = 0) -> None:
+    def __init__(self, folder: Path, dimensions: int = 0, *, segment: int = _SEGMENT) -> None:
         self.folder = folder
         self.dimensions = dimensions
+        self._segment = segment
         self._shard_folder = folder / "shard"
         self._name = folder / "id"  # written last: without it the shard is not finished
         self._mutex = RLock()
@@ -75,7 +89,7 @@ class EdgeIndex:
         try:
             with self._reporting():
                 self.id = str(uuid.UUID(self._name.read_text("ascii").strip()))
-                return edge.EdgeShard.load(str(self._shard_folder), _config(self.dimensions))
+                return edge.EdgeShard.load(str(self._shard_folder), self._config())
         except IndexBroken:  # no name, no shard, a damaged one, or one of another make
             return None
 
@@ -110,7 +124,7 @@ class EdgeIndex:
         if not self.dimensions or not scope_ids:
             return []
         scopes, _ = _within(tuple(scope_ids))
-        return self._query(edge.Query.Nearest(_floats(vector), using=_DENSE), scopes, None, limit)
+        return self._query(edge.Query.Nearest(_floats(vector), using=_DENSE), scopes, _RESCORED, limit)
 
     def _query(self, query: edge.Query, scopes: edge.Filter, params: edge.SearchParams | None, limit: int) -> list[Hit]:
         request = edge.QueryRequest(limit=limit, query=query, filter=scopes, params=params, with_payload=False)
@@ -145,6 +159,8 @@ class EdgeIndex:
     def flush(self) -> None:
         with self._using() as shard:
             shard.flush()
+            failpoint("edge.flushed")
+            shard.optimize()  # mostly finds nothing to do
 
     def clear(self) -> None:
         with self._mutex, self._reporting():
@@ -155,8 +171,10 @@ class EdgeIndex:
             shutil.rmtree(self._shard_folder, ignore_errors=True)
             self._check_room()
             self._shard_folder.mkdir()
-            shard = edge.EdgeShard.create(str(self._shard_folder), _config(self.dimensions))
-            shard.update(edge.UpdateOperation.create_field_index(_SCOPE, edge.PayloadSchemaType.Integer))
+            shard = edge.EdgeShard.create(str(self._shard_folder), self._config())
+            shard.update(
+                edge.UpdateOperation.create_field_index(_SCOPE, edge.IntegerIndexParams(memory=edge.Memory.Cold))
+            )
             shard.flush()
             self.id = str(uuid.uuid4())
             draft = self._name.with_suffix(".new")
@@ -173,6 +191,31 @@ class EdgeIndex:
                     shard.close()
             finally:
                 self._lock.release()
+
+    def _config(self) -> edge.EdgeConfig:
+        dense = None
+        if self.dimensions:
+            # Bytes stand for the numbers until the best are scored again: exact in the end, and a third of the time.
+            # No graph: building one takes minutes, in which Edge lets no other thread run.
+            dense = edge.EdgeVectorParams(
+                self.dimensions,
+                edge.Distance.Cosine,
+                quantization_config=edge.ScalarQuantizationConfig(edge.ScalarType.Int8, memory=edge.Memory.Cached),
+                hnsw_config=edge.HnswIndexConfig(m=0, ef_construct=1, full_scan_threshold=_SCANNED),
+            )
+        sparse = edge.EdgeSparseVectorParams(
+            full_scan_threshold=_SCANNED, modifier=edge.Modifier.Idf, memory=edge.Memory.Cold
+        )
+        return edge.EdgeConfig(
+            vectors=None if dense is None else {_DENSE: dense},
+            sparse_vectors={_SPARSE: sparse},
+            optimizers=edge.EdgeOptimizersConfig(
+                indexing_threshold=self._segment >> 10, default_segment_number=_SEGMENTS
+            ),
+            max_search_threads=1,  # a query takes a millisecond or two: a pool of threads costs more than it saves
+            id_tracker_memory=edge.Memory.Cold,
+            wal_enabled=False,  # what was not flushed is not acknowledged, and written again
+        )
 
     def _update(self, operation: edge.UpdateOperation) -> None:
         with self._using() as shard:
@@ -219,13 +262,6 @@ class EdgeIndex:
                 f"{self.folder}: the vector index failed ({error}); what is stored is intact: check the disk, or close "
                 "the memory and delete this folder, then the index is built again from the database"
             ) from error
-
-
-def _config(dimensions: int) -> edge.EdgeConfig:
-    dense = {_DENSE: edge.EdgeVectorParams(dimensions, edge.Distance.Cosine)} if dimensions else None
-    sparse = {_SPARSE: edge.EdgeSparseVectorParams(full_scan_threshold=_SCANNED, modifier=edge.Modifier.Idf)}
-    # A query takes well below a millisecond: handing it to a pool of threads costs more than they save.
-    return edge.EdgeConfig(vectors=dense, sparse_vectors=sparse, max_search_threads=1)
 
 
 def _floats(vector: Sequence[float]) -> list[float]:

@@ -23,6 +23,8 @@ DENSE = "meaning"
 _FLAT = 1e-12
 """A smaller standard deviation is none."""
 _SWEEPS = 16
+_SETTLED = 1e-3
+"""Of the average worth of a term: when no term moves by more, more sweeps would tell nothing."""
 _SAMPLE = 64
 """Hits from which the weights of terms are read off."""
 
@@ -138,13 +140,17 @@ def term_weights(scores: Sequence[float], held: Sequence[Mapping[int, float]]) -
     start = sum(scores) / total if total else 0.0
     weights = dict.fromkeys(columns, start)
     left = [score - start * sum(terms.values()) for score, terms in zip(scores, held, strict=True)]
+    squares = {term: sum([value * value for _, value in column]) for term, column in columns.items()}
     for _ in range(_SWEEPS):
+        furthest = 0.0
         for term, column in columns.items():
-            step = sum(value * left[row] for row, value in column) / sum(value * value for _, value in column)
-            step = max(step, -weights[term])
+            step = max(sum([value * left[row] for row, value in column]) / squares[term], -weights[term])
             weights[term] += step
+            furthest = max(furthest, abs(step))
             for row, value in column:
                 left[row] -= step * value
+        if furthest <= _SETTLED * start:
+            break
     return weights
 
 

@@ -38,6 +38,13 @@ class Considered:
     used: bool = False
     reason: str = ""
     """Why it was used or not."""
+    place: tuple[str, int] = field(init=False)
+    """What it stands in, and where."""
+
+    def __post_init__(self) -> None:
+        item = self.item
+        where = f"branch {item.branch_id}" if item.branch_id is not None else item.document_id or item.id
+        self.place = where, item.position
 
     @property
     def id(self) -> str:
@@ -48,13 +55,6 @@ class Considered:
     def slot(self) -> Slot:
         """Where in a `PromptContext` it belongs."""
         return "documents" if self.item.document_id else "conversation" if self.item.kind == TURN else "knowledge"
-
-    @property
-    def place(self) -> tuple[str, int]:
-        """What it stands in, and where."""
-        if self.item.branch_id is not None:
-            return f"branch {self.item.branch_id}", self.item.position
-        return self.item.document_id or self.item.id, self.item.position
 
     def why(self) -> str:
         """Return the score and its parts in one line."""

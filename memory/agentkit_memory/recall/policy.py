@@ -31,9 +31,9 @@ class RecallPolicy:
     arms: tuple[Arm, ...] = (Words(), Meaning())
     """Arms that the index cannot serve are left out: without a model there is no meaning."""
     evidence: tuple[Evidence, ...] = (Speaker(), SaidThen(), Sitting(), Expected(), Asking())
-    candidates: int = 80
+    candidates: int = 50
     """How many each arm proposes."""
-    around: int = 24
+    around: int = 16
     """Around how many of the best proposals the turns next to them become candidates too."""
     diversity: float = 0.0
     """From 0.0, the best first, to 1.0, the most different first (maximal marginal relevance)."""

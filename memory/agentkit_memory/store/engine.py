@@ -225,6 +225,7 @@ def _sqlite(path: Path, timeout: float) -> Engine:
             "synchronous=NORMAL",
             "foreign_keys=ON",
             "temp_store=MEMORY",
+            "cache_size=-16000",  # kB: what a recall reads lies all over a large file
             "secure_delete=ON",
         ):
             connection.execute(f"PRAGMA {pragma}").close()

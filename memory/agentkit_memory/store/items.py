@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, func, or_, select, union_all
 
 from agentkit_memory.index.bm25 import indexed_text
 from agentkit_memory.index.outbox import withdraw
@@ -50,8 +49,7 @@ _BATCH = 500
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class StoredItem:
+class StoredItem(NamedTuple):
     """An item as recall reads it. Of what its kind does not have, it holds the empty value."""
 
     id: str
@@ -140,10 +138,22 @@ _VALID = (
 _THESE = items.c.id.in_(bindparam("ids", expanding=True))
 _READ = _ITEM.where(_THESE, *_VALID)
 _FIND = _ITEM.where(items.c.id == bindparam("item"))
-_THERE = items.c.position.in_(bindparam("places", expanding=True))
-# One place at a time: of several at once, SQLite reads the whole table.
-_IN_BRANCH = _ITEM.where(items.c.branch_id == bindparam("of"), _THERE, *_VALID)
-_IN_DOCUMENT = _ITEM.where(items.c.document_id == bindparam("of"), _THERE, *_VALID)
+_seed, _near = items.alias("seed"), items.alias("near")
+_within = _near.c.position.between(_seed.c.position - bindparam("reach"), _seed.c.position + bindparam("reach"))
+_AROUND = _ITEM.where(
+    items.c.id.in_(
+        union_all(
+            *(
+                select(_near.c.id)
+                .join_from(_seed, _near, and_(_near.c[of] == _seed.c[of], _within))
+                .where(_seed.c.id.in_(bindparam("ids", expanding=True)))
+                for of in ("branch_id", "document_id")
+            )
+        )
+    ),
+    ~_THESE,
+    *_VALID,
+)
 _DERIVED = select(item_sources.c.item_id).where(item_sources.c.source_id.in_(bindparam("ids", expanding=True)))
 _DELETE = delete(items).where(_THESE)
 _HASHED = select(items.c.content_hash, items.c.title, items.c.text).where(_THESE)
@@ -151,7 +161,7 @@ _FORGET = delete(embeddings).where(embeddings.c.content_hash.in_(bindparam("hash
 
 
 def _stored(row: Row[*tuple[Any, ...]]) -> StoredItem:
-    return StoredItem(*row)
+    return StoredItem._make(row)
 
 
 def read_items(
@@ -163,32 +173,19 @@ def read_items(
         ScopeError: No scope was given.
     """
     bound = {"ids": list(ids), "scopes": required(scope_ids), "now": now}
-    return [_stored(row) for row in connection.execute(_READ, bound)]
+    return [_stored(row) for row in connection.execute(_READ, bound).all()]
 
 
 def read_around(
     connection: Connection, found: Iterable[StoredItem], scope_ids: Sequence[int] | None, now: float, reach: int = 1
 ) -> list[StoredItem]:
-    """Return the neighbours of items: chunks next to a chunk in its document, turns next to a turn in its branch.
+    """Return the neighbours of items, without these: chunks of the same document, turns of the same branch.
 
     Raises:
         ScopeError: No scope was given.
     """
-    bound = {"scopes": required(scope_ids), "now": now}
-    places: dict[tuple[bool, int | str], set[int]] = {}
-    for each in found:
-        around = {each.position + step for step in range(-reach, reach + 1) if step}
-        if each.branch_id is not None:
-            places.setdefault((True, each.branch_id), set()).update(around)
-        elif each.document_id:
-            places.setdefault((False, each.document_id), set()).update(around)
-    return [
-        _stored(row)
-        for (in_branch, of), wanted_places in places.items()
-        for row in connection.execute(
-            _IN_BRANCH if in_branch else _IN_DOCUMENT, {**bound, "of": of, "places": sorted(wanted_places)}
-        )
-    ]
+    bound = {"ids": [each.id for each in found], "scopes": required(scope_ids), "now": now, "reach": reach}
+    return [_stored(row) for row in connection.execute(_AROUND, bound).all()] if bound["ids"] else []
 
 
 def find_item(connection: Connection, item_id: str, scope_ids: Sequence[int] | None) -> StoredItem | None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pydantic_core import PydanticSerializationError, to_json
 from sqlalchemy import bindparam, delete, insert, select
 
 from agentkit_memory.errors import RecallError
@@ -146,4 +147,7 @@ def _plain(each: Candidate) -> dict[str, object]:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=True, sort_keys=True, default=str)
+    try:
+        return to_json(value, inf_nan_mode="constants", fallback=str).decode()
+    except PydanticSerializationError:  # unpaired surrogates, which it cannot write
+        return json.dumps(value, default=str)
