@@ -141,6 +141,8 @@ class Memory:
             if index is None:
                 raise StoreUnavailable(f"{target.split('://')[0]}://...: give the folder of the index too: index=...")
             place = target
+        elif not isinstance(target, str | os.PathLike):
+            raise StoreUnavailable(f"expected a folder or a postgresql:// URL to open a memory in, got {target!r}")
         else:
             home = Path(target).expanduser()
             place = home / "memory.db"
@@ -180,14 +182,16 @@ class Memory:
             on_progress: Called after every file, and now and then within a large one.
 
         Raises:
-            StoreError: The database cannot be written. Files that cannot be read are in `IngestReport.errors`.
+            IngestError: What was given are no paths. Files that cannot be read are in `IngestReport.errors`.
+            StoreError: The database cannot be written.
         """
         from agentkit_memory.index.outbox import pending
+        from agentkit_memory.ingest.files import given_paths
         from agentkit_memory.ingest.pipeline import ingest_files
         from agentkit_memory.store.documents import DocumentStore
 
+        given = given_paths(paths)
         self._index_if_free()  # first of all: without the extra it needs, nothing is half done
-        given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         store = DocumentStore(self._store.database, self._own_scope(), self.scope.key)
         report = ingest_files(store, given, options or IngestOptions(), on_progress, self._index_if_free)
         self._index_if_free()

@@ -14,7 +14,7 @@ from threading import Barrier, Event
 
 import pytest
 
-from agentkit_memory import ExtractionError, Fact, FactDraft, IndexBroken, Memory, Scope, Turn, VectorIndex
+from agentkit_memory import ExtractionError, Fact, FactDraft, IndexBroken, IndexBusy, Memory, Scope, Turn, VectorIndex
 from agentkit_memory.extraction.queue import Queue
 from agentkit_memory.extraction.worker import FactWorker
 from agentkit_memory.failpoints import FAILPOINTS, VARIABLE
@@ -183,14 +183,25 @@ def test_what_is_removed_while_a_model_reads_it_leaves_no_fact(either: Memory, c
     assert either.verify().ok
 
 
+def busy(space: str, dimensions: int) -> VectorIndex:
+    raise IndexBusy(f"{space}: in use by somebody else")
+
+
 def test_facts_of_a_conversation_that_ends_end_with_it(tmp_path: Path) -> None:
     now = [1000.0]
     with Memory.open(tmp_path / "store", clock=lambda: now[0]) as memory:
         memory.session("talk", expires_at=2000.0).append(Message("user", "I live in Oslo", name="ada"))
         memory.worker(homes).drain()
-        assert [fact.valid_to for fact in memory.facts.list()] == [2000.0]
+        assert len(memory.recall("where does ada live").knowledge) == 1
+        memory.session("talk", expires_at=4000.0)
         now[0] = 2500.0
+        assert len(memory.recall("where does ada live").knowledge) == 1  # the end is that of the conversation now
+        memory.session("talk", expires_at=3000.0)
+        now[0] = 3500.0
         assert memory.recall("where does ada live").knowledge == ()
+        with Memory.open(tmp_path / "store", clock=lambda: now[0], index=busy) as other:
+            recall = other.recall("where does ada live")
+            assert recall.degraded and recall.knowledge == ()  # nor without the index
         memory.expire()
         assert facts(memory) == []
 

@@ -152,9 +152,12 @@ def test_an_index_on_a_full_disk_is_read_and_not_written(
             assert len(recall) == 2
             assert "the index does not hold the newest items" in recall.degraded[0]
             assert "free some space" in recall.degraded[0]
+            assert [found.text for found in memory.recall("stork")] == ["The stork stands there."]
             (docs / "crane.md").write_text("The crane flies south.")
             report = memory.ingest(docs)
             assert (len(report.added), report.pending) == (1, 2)
+            assert [found.text for found in memory.recall("crane", limit=1)] == ["The crane flies south."]
+            assert len(memory.recall("heron")) == 2  # each once, whether the index or SQL found it
             with pytest.raises(StoreFull, match="free some space"):
                 memory.repair()
             assert not memory.erase(Scope("local", user="nobody")).complete

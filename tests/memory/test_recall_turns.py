@@ -160,7 +160,7 @@ def test_neighbours_of_long_texts_lend_little(memory: Memory) -> None:
 def test_an_unknown_policy_and_one_that_makes_no_sense(memory: Memory) -> None:
     with pytest.raises(RecallError, match="no policy 'best'; there are default, words"):
         memory.recall("x", policy="best")
-    with pytest.raises(RecallError, match=r"arms: none.*candidates: .*got 0.*around.*diversity.*got 2.*tokens"):
+    with pytest.raises(RecallError, match=r"arms: expected .*candidates: .*got 0.*around.*diversity.*got 2.*tokens"):
         RecallPolicy(arms=(), candidates=0, around=-1, diversity=2, tokens=0)
     with pytest.raises(RecallError, match=r"question as text.*limit of 1.*how many messages.*`now`"):
         memory.recall(1, limit=0, visible=-1, now="today")  # type: ignore[arg-type]

@@ -66,7 +66,6 @@ _TURN = (
     items.c.said_at,
     items.c.version,
     items.c.position,
-    items.c.valid_to,
 )
 _WINDOW = (
     select(_state.want, _state.attempts, _waits.label("waits"), *_TURN)
@@ -126,7 +125,6 @@ class Task:
     want: int
     version: int
     attempts: int
-    valid_to: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,4 +253,4 @@ class Queue:
 
 
 def _task(row: Any, want: int = 0, attempts: int = 0, *, new: bool = True) -> Task:
-    return Task(Turn(row.id, row.speaker, row.text, row.said_at, new), want, row.version, attempts, row.valid_to)
+    return Task(Turn(row.id, row.speaker, row.text, row.said_at, new), want, row.version, attempts)

@@ -97,7 +97,6 @@ class FactWorker:
         still, same = self._queue.settle(connection, window)
         facts = Facts(self._database, window.scope)
         turns = {turn.id: turn for turn in window.turns}
-        ends = {task.turn.id: task.valid_to for task in (*window.before, *window.tasks)}
         now = self._database.clock()
         said = {fact.text.strip().casefold() for fact in newest_facts(connection, window.scope_id, now, _LOOKED_AT)}
         for draft in drafts:
@@ -107,15 +106,12 @@ class FactWorker:
                     continue  # redacted or erased while the model read it
                 if draft.text.strip().casefold() in said and not draft.supersedes:
                     continue  # known, and not to be listed twice
-                until = [
-                    end for end in (draft.valid_to, *(ends[source] for source in draft.sources)) if end is not None
-                ]
                 facts.write(
                     connection,
                     window.scope_id,
                     draft.text.strip(),
                     valid_from=draft.valid_from,
-                    valid_to=min(until, default=None),
+                    valid_to=draft.valid_to,
                     supersedes=draft.supersedes,
                     sources=draft.sources,
                     metadata=draft.metadata,

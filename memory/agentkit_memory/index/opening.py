@@ -6,17 +6,27 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
+from agentkit_memory.errors import StoreUnavailable
 from agentkit_memory.index.base import IndexOpener, VectorIndex
 
 __all__ = ["edge_indexes", "index_opener", "qdrant_indexes"]
 
 
 def index_opener(index: str | os.PathLike[str] | IndexOpener) -> IndexOpener:
-    """Return what opens the indexes in a folder, on a server if it is an address, or `index` itself."""
+    """Return what opens the indexes in a folder, on a server if it is an address, or `index` itself.
+
+    Raises:
+        StoreUnavailable: It is none of these.
+    """
     if isinstance(index, str) and index.startswith(("http://", "https://")):
         return qdrant_indexes(index)
     if isinstance(index, str | os.PathLike):
         return edge_indexes(index)
+    if not callable(index):
+        raise StoreUnavailable(
+            f"index: expected a folder, the address of a Qdrant server, or a function of a space's name and dimensions "
+            f"that opens an index, got {index!r}"
+        )
     return index
 
 

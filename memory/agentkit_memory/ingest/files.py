@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from agentkit_memory.errors import IngestError
 
-__all__ = ["FORMATS", "Format", "SourceFile", "find_files", "is_gone", "reason"]
+__all__ = ["FORMATS", "Format", "SourceFile", "find_files", "given_paths", "is_gone", "reason"]
 
 Format: TypeAlias = Literal["text", "markdown", "html", "pdf", "records"]
 
@@ -46,6 +46,23 @@ class SourceFile:
     def format(self) -> Format:
         """What it is read as."""
         return FORMATS.get(self.path.suffix.lower(), "text")
+
+
+def given_paths(paths: object) -> list[str | os.PathLike[str]]:
+    """Return what was given as a list: one path or several.
+
+    Raises:
+        IngestError: Something else was given.
+    """
+    if isinstance(paths, str | os.PathLike):
+        return [paths]
+    several = isinstance(paths, Iterable) and not isinstance(paths, bytes | Mapping)
+    given: list[object] = list(paths) if several else [paths]  # type: ignore[call-overload]
+    right = [each for each in given if isinstance(each, str | os.PathLike)]
+    if len(right) < len(given):
+        wrong = [repr(each)[:80] for each in given if not isinstance(each, str | os.PathLike)]
+        raise IngestError("ingest", f"expected paths of files and folders, got {', '.join(wrong[:5])}")
+    return right
 
 
 def find_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[SourceFile | IngestError]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, bindparam, or_, select
+from sqlalchemy import Connection, bindparam, select
 
 from agentkit_memory.index.base import Hit, SparseVector
 from agentkit_memory.index.bm25 import held_terms, indexed_text
-from agentkit_memory.store.items import wanted
+from agentkit_memory.store.items import lasting, wanted
 from agentkit_memory.store.scopes import required
 from agentkit_memory.store.tables import items
 
@@ -23,8 +23,7 @@ _NEWEST = (
     .where(
         items.c.scope_id.in_(bindparam("scopes", expanding=True)),
         wanted(),
-        or_(items.c.valid_from.is_(None), items.c.valid_from <= bindparam("now")),
-        or_(items.c.valid_to.is_(None), items.c.valid_to > bindparam("now")),
+        lasting(),
     )
     .order_by(items.c.created_at.desc(), items.c.id)
     .limit(NEWEST)

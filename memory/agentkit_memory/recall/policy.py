@@ -24,7 +24,7 @@ class RecallPolicy:
     evidence weighs the same with one arm as with two. Make your own with `dataclasses.replace` or from its parts.
 
     Raises:
-        RecallError: It proposes nothing, or a number is out of range.
+        RecallError: It proposes nothing, or a part is of the wrong kind or out of range.
     """
 
     name: str = "default"
@@ -43,17 +43,21 @@ class RecallPolicy:
     """Most tokens that what is used may have, by the fast estimate."""
 
     def __post_init__(self) -> None:
-        problems = []
-        if not self.arms:
-            problems.append("arms: none; give Words(), Meaning() or both")
-        if self.candidates < 1:
-            problems.append(f"candidates: expected 1 or more, got {self.candidates!r}")
-        if self.around < 0:
-            problems.append(f"around: expected 0 or more, got {self.around!r}")
-        if not 0.0 <= self.diversity <= 1.0:
-            problems.append(f"diversity: expected 0.0 to 1.0, got {self.diversity!r}")
-        if self.tokens is not None and self.tokens < 1:
-            problems.append(f"tokens: expected 1 or more, or None, got {self.tokens!r}")
+        diversity: object = self.diversity
+        problems = [
+            f"{name}: expected {wanted}, got {getattr(self, name)!r}"
+            for name, right, wanted in (
+                ("name", isinstance(self.name, str), "text"),
+                ("arms", _are_parts(self.arms) and len(self.arms) > 0, "a tuple of Words(), Meaning() or both"),
+                ("evidence", _are_parts(self.evidence), "a tuple of evidence, such as Speaker()"),
+                ("candidates", _is_whole(self.candidates, 1), "1 or more"),
+                ("around", _is_whole(self.around, 0), "0 or more"),
+                ("diversity", isinstance(diversity, int | float) and 0.0 <= diversity <= 1.0, "0.0 to 1.0"),
+                ("collapse", isinstance(self.collapse, bool), "True or False"),
+                ("tokens", self.tokens is None or _is_whole(self.tokens, 1), "1 or more, or None"),
+            )
+            if not right
+        ]
         if problems:
             raise RecallError(f"RecallPolicy {self.name!r}: " + "; ".join(problems))
 
@@ -97,6 +101,14 @@ class RecallPolicy:
         }
 
 
+def _are_parts(parts: object) -> bool:
+    return isinstance(parts, tuple) and all(hasattr(each, "name") and hasattr(each, "scores") for each in parts)
+
+
+def _is_whole(number: object, least: int) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= least
+
+
 def _options(part: object) -> dict[str, Any]:
     return asdict(part) if hasattr(part, "__dataclass_fields__") else {"type": type(part).__name__}  # type: ignore[call-overload]
 
@@ -125,7 +137,8 @@ def named_policy(policy: RecallPolicy | str | None) -> RecallPolicy:
     """
     if isinstance(policy, RecallPolicy):
         return policy
-    found = POLICIES.get("default" if policy is None else policy)
+    name = "default" if policy is None else policy
+    found = POLICIES.get(name) if isinstance(name, str) else None
     if found is None:
         raise RecallError(
             f"recall: there is no policy {policy!r}; there are {', '.join(POLICIES)}, or give a RecallPolicy"

@@ -118,6 +118,8 @@ class _Search:
     found: dict[str, Considered] = field(default_factory=dict)
     floors: dict[str, float] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
+    behind: bool = False
+    """Whether the index does not hold the newest items."""
 
     def run(self, scope: Scope) -> Pool:
         database = self.store.database
@@ -174,8 +176,11 @@ class _Search:
         except (IndexBusy, IndexBroken, IndexUnavailable) as error:
             self._without_index(error)
             return None
-        except StoreError as error:  # the outbox cannot be written: the index is as good as it was
-            self.degraded.append(f"the index does not hold the newest items: {error}")
+        except StoreError as error:  # the outbox or the index cannot be written: it is as good as it was
+            self.behind = True
+            self.degraded.append(
+                f"the index does not hold the newest items, they were searched by their words: {error}"
+            )
         try:
             return self.store.index()
         except (StoreClosed, StoreUnavailable):
@@ -190,16 +195,21 @@ class _Search:
     def _propose(
         self, connection: Connection, index: VectorIndex | None, sparse: SparseVector, scope_ids: Sequence[int]
     ) -> list[Hit]:
-        """Return the best by words: from the index, or without it from SQL."""
+        """Return the best by words: from the index, and what it does not hold from SQL."""
         most = self._most()
+        hits: list[Hit] = []
         if index is not None:
             try:
-                return index.query_sparse(sparse, scope_ids, most)
+                hits = index.query_sparse(sparse, scope_ids, most)
+                if not self.behind:
+                    return hits
             except StoreClosed:
                 raise
             except StoreError as error:
                 self._without_index(error)
-        return search_rows(connection, sparse, scope_ids, self.valid_at, most)
+        known = {hit.id for hit in hits}
+        newest = search_rows(connection, sparse, scope_ids, self.valid_at, most)
+        return hits + [hit for hit in newest if hit.id not in known]
 
     def _mean(self, index: VectorIndex, scope_ids: Sequence[int]) -> list[Hit]:
         """Return the best by meaning; none where there is no model or it fails."""

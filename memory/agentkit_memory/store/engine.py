@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -45,8 +46,7 @@ class Database:
     def __init__(self, engine: Engine, where: str, timeout: float, clock: Callable[[], float] = time.time) -> None:
         self.engine = engine
         self.where = where
-        self.clock = clock
-        """Seconds since 1970. Nothing is ordered by it: it may go backwards."""
+        self._clock = clock
         self._lock = RLock()
         self._timeout = timeout
         self._writer: Connection | None = None
@@ -67,6 +67,8 @@ class Database:
         """
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout <= 1_000_000:
             raise StoreUnavailable(f"timeout: expected seconds to wait for a lock, 0 or more, got {timeout!r}")
+        if not callable(clock):
+            raise StoreUnavailable(f"clock: expected a function that returns seconds since 1970, got {clock!r}")
         if isinstance(target, Path):
             where = str(target)
             try:
@@ -89,6 +91,17 @@ class Database:
             database.close()
             raise
         return database
+
+    def clock(self) -> float:
+        """Return what time it is, in seconds since 1970. Nothing is ordered by it: it may go backwards.
+
+        Raises:
+            StoreError: The clock that was given shows no time.
+        """
+        now: object = self._clock()
+        if isinstance(now, bool) or not isinstance(now, int | float) or not math.isfinite(now):
+            raise StoreError(f"{self.where}: expected seconds since 1970 from the clock that was given, got {now!r}")
+        return float(now)
 
     @property
     def is_sqlite(self) -> bool:

@@ -15,7 +15,16 @@ from agentkit_memory.index.outbox import enqueue, withdraw
 from agentkit_memory.records import Fact
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.items import FACT, NAMESPACE, content_hash, forget_items, in_batches, storable
+from agentkit_memory.store.items import (
+    FACT,
+    NAMESPACE,
+    content_hash,
+    forget_items,
+    in_batches,
+    lasting,
+    storable,
+    wanted,
+)
 from agentkit_memory.store.scopes import hold_scope, readable_ids, required, scope_id
 from agentkit_memory.store.tables import item_sources, items
 
@@ -34,7 +43,7 @@ _FIND = _ROW.where(items.c.id.in_(bindparam("ids", expanding=True)))
 _ALL = _ROW.where(items.c.position > bindparam("after")).order_by(items.c.position).limit(bindparam("most"))
 _CURRENT = _ALL.where(items.c.superseded_by.is_(None))
 _NEWEST = (
-    _ROW.where(items.c.superseded_by.is_(None), or_(items.c.valid_to.is_(None), items.c.valid_to > bindparam("now")))
+    _ROW.where(wanted(), or_(lasting(), items.c.valid_from > bindparam("now")))
     .order_by(items.c.position.desc())
     .limit(bindparam("most"))
 )

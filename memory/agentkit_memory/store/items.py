@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, func, or_, select, union_all
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, exists, func, or_, select, union_all
 
 from agentkit_memory.index.bm25 import indexed_text
 from agentkit_memory.index.outbox import withdraw
@@ -34,6 +34,7 @@ __all__ = [
     "forget_embeddings",
     "forget_items",
     "in_batches",
+    "lasting",
     "read_around",
     "read_items",
     "storable",
@@ -121,6 +122,23 @@ def wanted() -> ColumnElement[bool]:
     return items.c.superseded_by.is_(None)
 
 
+_source = items.alias("source")
+
+
+def lasting() -> ColumnElement[bool]:
+    """Return the condition under which an item holds `now`: its own time is not over, nor that of what it came from."""
+    over = (
+        exists()
+        .where(item_sources.c.item_id == items.c.id, _source.c.id == item_sources.c.source_id)
+        .where(_source.c.valid_to <= bindparam("now"))
+    )
+    return and_(
+        or_(items.c.valid_from.is_(None), items.c.valid_from <= bindparam("now")),
+        or_(items.c.valid_to.is_(None), items.c.valid_to > bindparam("now")),
+        or_(items.c.kind != FACT, ~over),
+    )
+
+
 # Of a document that is being written, what was there before is shown until all of it is.
 _SHOWN = or_(
     items.c.document_id.is_(None),
@@ -129,12 +147,7 @@ _SHOWN = or_(
         or_(items.c.last_generation.is_(None), items.c.last_generation >= documents.c.generation),
     ),
 )
-_VALID = (
-    wanted(),
-    _SHOWN,
-    or_(items.c.valid_from.is_(None), items.c.valid_from <= bindparam("now")),
-    or_(items.c.valid_to.is_(None), items.c.valid_to > bindparam("now")),
-)
+_VALID = (wanted(), _SHOWN, lasting())
 _THESE = items.c.id.in_(bindparam("ids", expanding=True))
 _READ = _ITEM.where(_THESE, *_VALID)
 _FIND = _ITEM.where(items.c.id == bindparam("item"))

@@ -105,10 +105,13 @@ class RecallLogs:
 
         Raises:
             ScopeError: No scope was given.
-            RecallError: The limit is less than 1.
+            RecallError: The limit is less than 1, or a number is none.
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise RecallError(f"recall logs: expected a limit of 1 or more, got {limit!r}")
+        for name, number in (("after", after), ("before", before)):
+            if isinstance(number, bool) or not isinstance(number, int | None):
+                raise RecallError(f"recall logs: expected the number of a log as {name!r}, got {number!r}")
         bound = {
             "scopes": required(scope_ids),
             "after": after or 0,
