@@ -108,7 +108,7 @@ def test_a_crash_between_any_two_writes_is_mended_by_the_next_opening(
             memory.recall("zebra")
             with monkeypatch.context() as patch:
                 if step == "acknowledge":
-                    patch.setattr(worker, "_ACKNOWLEDGE", text("SELECT nothing"))
+                    patch.setattr(worker, "DONE", text("SELECT nothing"))
                 else:
                     patch.setattr(EdgeIndex, step, crash)
                 with pytest.raises((Crash, Exception)):

@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import BindParameter, Connection, bindparam, delete, insert, literal, or_, select, update
 
 from agentkit_memory.extraction.drafts import Turn
+from agentkit_memory.index.leases import DONE, FAILED, HELD, LONGEST, RELEASE
 from agentkit_memory.index.outbox import hold_spaces
 from agentkit_memory.index.spaces import FACTS
 from agentkit_memory.scope import Scope
@@ -24,15 +25,13 @@ from agentkit_memory.store.tables import branches, items, scopes, vector_spaces,
 
 __all__ = ["Queue", "Task", "Window", "ask_for_facts"]
 
-_LONGEST = 86_400.0
-"""Seconds. Nobody holds a turn longer: a lease that says so was made before the clock was set back."""
 _CHARACTERS = 20_000
 """Of the turns of one window; a turn that is longer is read alone."""
 
 _state = vector_state.c
 _pending = (_state.space == FACTS, _state.want != _state.have)
 _now: BindParameter[float] = bindparam("now")
-_waits = (_state.leased_until > _now) & (_state.leased_until <= _now + _LONGEST)
+_waits = (_state.leased_until > _now) & (_state.leased_until <= _now + LONGEST)
 _readable = (
     _state.want > 0,
     items.c.kind == TURN,
@@ -84,25 +83,7 @@ _BEFORE = (
 _these = (_state.space == FACTS, _state.item_id.in_(bindparam("ids", expanding=True)))
 _LEASE = update(vector_state).where(*_these).values(leased_by=bindparam("me"), leased_until=bindparam("until"))
 _HOLD = select(branches.c.id).where(branches.c.id == bindparam("branch")).with_for_update()
-_MINE = (
-    select(_state.item_id, _state.want)
-    .where(*_pending, _state.leased_by == bindparam("me"))
-    .order_by(_state.item_id)
-    .with_for_update()
-)
 _VERSIONS = select(items.c.id, items.c.version).where(items.c.id.in_(bindparam("ids", expanding=True)))
-_free = {"leased_by": None, "leased_until": None}
-_DONE = (
-    update(vector_state)
-    .where(_state.space == FACTS, _state.item_id == bindparam("item"))
-    .values(have=bindparam("done"), problem=bindparam("said"), attempts=0, **_free)
-)
-_AGAIN = (
-    update(vector_state)
-    .where(_state.space == FACTS, _state.item_id == bindparam("item"))
-    .values(leased_by=None, leased_until=bindparam("again"), attempts=bindparam("times"), problem=bindparam("said"))
-)
-_RELEASE = update(vector_state).where(*_pending, _state.leased_by == bindparam("me")).values(**_free)
 _SCOPE = select(scopes.c.tenant, scopes.c.user, scopes.c.session, scopes.c.agent).where(
     scopes.c.id == bindparam("scope")
 )
@@ -168,6 +149,7 @@ class Queue:
 
     def __init__(self, database: Database, *, most: int = 8, before: int = 4, lease: float = 300.0) -> None:
         self.name = str(uuid.uuid4())
+        self._who = {"this": FACTS, "me": self.name}
         self._database = database
         self._most = most
         self._before = before
@@ -220,7 +202,7 @@ class Queue:
         """
         hold_scope(connection, window.scope_id)
         connection.execute(_HOLD, {"branch": window.branch_id})  # a redaction or a deletion comes before or after
-        mine = {row.item_id: row.want for row in connection.execute(_MINE, {"me": self.name})}
+        mine = {row.item_id: row.want for row in connection.execute(HELD, self._who)}
         read = (*window.before, *window.tasks)
         now = dict(connection.execute(_VERSIONS, {"ids": [task.turn.id for task in read]}).all())
         still = [task for task in window.tasks if mine.get(task.turn.id) == task.want]
@@ -231,25 +213,26 @@ class Queue:
     def done(self, connection: Connection, tasks: Sequence[Task], problem: str | None = None) -> None:
         """Write down that the turns were read, or given up; and free what else this worker holds."""
         if tasks:
-            rows = [{"item": task.turn.id, "done": task.want, "said": problem} for task in tasks]
-            connection.execute(_DONE, rows)
-        connection.execute(_RELEASE, {"me": self.name})
+            rows = [{"item": task.turn.id, "this": FACTS, "done": task.want, "said": problem} for task in tasks]
+            connection.execute(DONE, rows)
+        connection.execute(RELEASE, self._who)
 
     def again(self, connection: Connection, tasks: Sequence[Task], problem: str, seconds: float) -> None:
         """Leave the turns to be read again, not before some seconds have passed."""
         until = self._database.clock() + seconds if seconds else None
         if tasks:
             rows = [
-                {"item": task.turn.id, "again": until, "times": task.attempts + 1, "said": problem[:1000]}
+                {"item": task.turn.id, "this": FACTS, "again": until}
+                | {"times": task.attempts + 1, "said": problem[:1000]}
                 for task in tasks
             ]
-            connection.execute(_AGAIN, rows)
-        connection.execute(_RELEASE, {"me": self.name})
+            connection.execute(FAILED, rows)
+        connection.execute(RELEASE, self._who)
 
     def release(self) -> None:
         """Let go of everything, to be taken at once by whoever comes next."""
         with self._database.write() as connection:
-            connection.execute(_RELEASE, {"me": self.name})
+            connection.execute(RELEASE, self._who)
 
 
 def _task(row: Any, want: int = 0, attempts: int = 0, *, new: bool = True) -> Task:

@@ -31,13 +31,14 @@ _DENSE = "dense"
 _SCOPE = "scope"
 _VERSION = "version"
 _PAGE = 4096
+_AT_ONCE = 256
 _SCANNED = 1000
 """Points of a scope below which all of them are scored; reading the posting lists takes less for more."""
 _ID = slice(len('ScoredPoint(id="'), len('ScoredPoint(id="') + 36)
 """Where a point that was found says its id: the UUID that its attribute makes of it takes four times as long."""
 _RESCORED = edge.SearchParams(quantization=edge.QuantizationSearchParams(rescore=True, oversampling=1.5))
 _PANIC = "PanicException"
-_SEGMENT = 24 << 20
+_SEGMENT = 32 << 20
 """Bytes of vectors after which a segment is written out for good: until then its posting lists are kept in memory."""
 _SEGMENTS = 100
 """Segments from which on the smallest are merged."""
@@ -101,12 +102,14 @@ class EdgeIndex:
             }
             if point.dense is not None:
                 vectors[_DENSE] = _floats(point.dense)
-            made = edge.Point(point.id, vectors, {_SCOPE: point.scope_id, _VERSION: point.version})
-            by_version.setdefault(point.version, []).append(made)
-        for version, some in by_version.items():
+            new = edge.Point(point.id, vectors, {_SCOPE: point.scope_id, _VERSION: point.version})
+            by_version.setdefault(point.version, []).append(new)
+        for version, made in by_version.items():
             no_newer = edge.Filter(must=[edge.FieldCondition(key=_VERSION, range=edge.RangeFloat(lte=version))])
-            self._update(edge.UpdateOperation.upsert_points(some, condition=no_newer))
-            failpoint("edge.between")
+            for start in range(0, len(made), _AT_ONCE):  # Edge lets no other thread run meanwhile
+                some = made[start : start + _AT_ONCE]
+                self._update(edge.UpdateOperation.upsert_points(some, condition=no_newer))
+                failpoint("edge.between")
 
     def delete(self, ids: Sequence[str]) -> None:
         if ids:

@@ -81,11 +81,10 @@ class Indexes:
         """
         return self._get(space)[1]
 
-    def worker(self, space: Space | None = None, *, lease: float = 60.0, batch: int = 512) -> Worker:
+    def worker(self, space: Space | None = None, *, lease: float = 60.0, batch: int | None = None) -> Worker:
         """Return another worker for the outbox of a space (the one that is read), to run in a thread of its own."""
         found, index, _ = self._get(space)
-        embed = self._embed(found.model) if found.model else None
-        return Worker(self.database, index, found.name, embed=embed, batch=batch, lease=lease, clock=self._clock)
+        return self._worker(found, index, lease=lease, batch=batch)
 
     def catch_up(self, space: Space | None = None, *, patience: float = 5.0) -> VectorIndex:
         """Return the index after bringing it to the wanted state.
@@ -218,11 +217,16 @@ class Indexes:
                 claim_space(connection, known or space, index.id)
                 reset(connection, space.name)
         failpoint("index.attached")
-        embed = self._embed(space.model) if space.model else None
-        found = space, index, Worker(self.database, index, space.name, embed=embed, clock=self._clock)
+        found = space, index, self._worker(space, index)
         if ours and not index.shared:
             self._check(*found)
         return found
+
+    def _worker(self, space: Space, index: VectorIndex, lease: float = 60.0, batch: int | None = None) -> Worker:
+        if batch is None:  # a flush takes as long for few as for many; what a model embeds takes long by itself
+            batch = 512 if space.model else 2048
+        embed = self._embed(space.model) if space.model else None
+        return Worker(self.database, index, space.name, embed=embed, batch=batch, lease=lease, clock=self._clock)
 
     def _check(self, space: Space, index: VectorIndex, worker: Worker) -> None:
         """Mend an index that lost points, or has some left over: a damaged folder, or one from a backup."""

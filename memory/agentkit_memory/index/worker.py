@@ -21,14 +21,13 @@ from agentkit_memory.errors import EmbedderUnavailable, IndexBusy, IndexUnavaila
 from agentkit_memory.failpoints import failpoint
 from agentkit_memory.index.base import Point, VectorIndex
 from agentkit_memory.index.bm25 import document_vector, indexed_text
+from agentkit_memory.index.leases import DONE, FAILED, HELD, LONGEST, RELEASE, RENEW
 from agentkit_memory.index.spaces import Embed, Keeper
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import items, vector_spaces, vector_state
 
 __all__ = ["Worker"]
 
-_LONGEST = 86_400.0
-"""Seconds. Nobody holds a row longer: a lease that says so was made before the clock was set back."""
 _SLOWEST_RETRY = 300.0
 
 _state = vector_state.c
@@ -43,7 +42,7 @@ _free_rows = (
         or_(
             _state.leased_until.is_(None),
             _state.leased_until <= bindparam("now"),
-            _state.leased_until > bindparam("now") + _LONGEST,
+            _state.leased_until > bindparam("now") + LONGEST,
         ),
     )
     .order_by(_state.item_id)
@@ -61,18 +60,7 @@ _LEASED = (
     .where(*_mine)
     .order_by(_state.item_id)
 )
-_RENEW = update(vector_state).where(*_mine).values(leased_until=bindparam("until"))
-_HELD = select(_state.item_id, _state.want).where(*_mine).order_by(_state.item_id).with_for_update()
-_one = (_state.item_id == bindparam("item"), _this_space)
-_free = {"leased_by": None, "leased_until": None}
-_ACKNOWLEDGE = update(vector_state).where(*_one).values(have=bindparam("done"), attempts=0, problem=None, **_free)
-_FORGET = delete(vector_state).where(*_one, _state.want == bindparam("done"))
-_FAIL = (
-    update(vector_state)
-    .where(*_one)
-    .values(leased_by=None, leased_until=bindparam("again"), attempts=bindparam("times"), problem=bindparam("said"))
-)
-_RELEASE = update(vector_state).where(*_mine).values(**_free)
+_FORGET = delete(vector_state).where(_state.item_id == bindparam("item"), _this_space, _state.want == bindparam("done"))
 _REWRITE = {"want": case((_state.want > 0, _state.want + 1), else_=_state.want - 1)}
 _AGAIN = {
     "sqlite": sqlite.insert(vector_state).on_conflict_do_update(index_elements=["item_id", "space"], set_=_REWRITE),
@@ -168,7 +156,7 @@ class Worker:
             self._write(tasks)
         except BaseException:
             with self._database.write() as connection:
-                connection.execute(_RELEASE, self._who)
+                connection.execute(RELEASE, self._who)
             raise
         self._acknowledge(tasks)
         failpoint("worker.acknowledged")
@@ -198,8 +186,8 @@ class Worker:
     def _renew(self, tasks: list[_Task]) -> list[_Task]:
         """Hold what is still held for longer; drop what somebody else took."""
         with self._database.write() as connection:
-            connection.execute(_RENEW, {**self._who, "until": self._clock() + self._lease})
-            held = {row.item_id for row in connection.execute(_HELD, self._who)}
+            connection.execute(RENEW, {**self._who, "until": self._clock() + self._lease})
+            held = {row.item_id for row in connection.execute(HELD, self._who)}
         return [task for task in tasks if task.item in held]
 
     def _vectorise(self, tasks: list[_Task]) -> None:
@@ -253,11 +241,11 @@ class Worker:
     def _acknowledge(self, tasks: Sequence[_Task]) -> None:
         now = self._clock()
         with self._database.write() as connection:
-            held = {row.item_id: row.want for row in connection.execute(_HELD, self._who)}
+            held = {row.item_id: row.want for row in connection.execute(HELD, self._who)}
             done, gone, failed, lost = [], [], [], []
             said = []  # by items that are still as they were: of what was erased meanwhile, nothing is kept
             for task in tasks:
-                row = {"item": task.item, "this": self._space, "done": task.want}
+                row = {"item": task.item, "this": self._space, "done": task.want, "said": None}
                 if task.item not in held:
                     lost.append(task)
                 elif task.problem:
@@ -272,7 +260,7 @@ class Worker:
                     done.append(row)
                     if held[task.item] == task.want:
                         said.append(task.text)
-            for statement, rows in ((_ACKNOWLEDGE, done + gone), (_FORGET, gone), (_FAIL, failed)):
+            for statement, rows in ((DONE, done + gone), (_FORGET, gone), (FAILED, failed)):
                 if rows:
                     connection.execute(statement, rows)
             self._rewrite(connection, lost)
