@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import signal
@@ -12,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Timer
 from uuid import UUID
 
 import pytest
@@ -302,6 +304,60 @@ def test_an_index_of_many_segments_answers_as_one_does(tmp_path: Path, dimension
             assert scored(many.query_dense(near, scopes, 10)) == scored(one.query_dense(near, scopes, 10))
     many.close()
     one.close()
+
+
+WRITER = """if True:
+    import json, random, sys
+    from pathlib import Path
+    from uuid import UUID
+    from agentkit_memory.index.base import Point, SparseVector
+    from agentkit_memory.index.edge import EdgeIndex
+
+    draw, index = random.Random(int(sys.argv[2])), EdgeIndex(Path(sys.argv[1]), 4, segment=4096)
+    held = json.loads(sys.argv[3])
+    while True:
+        written = {str(UUID(int=number)): 0 for number in draw.sample(range(300), 40)}
+        for each in written:
+            held[each] = abs(held.get(each, 0)) + 1
+            written[each] = held[each] if draw.random() < 0.8 else -held[each]
+        print(json.dumps(written), flush=True)
+        terms = SparseVector(sorted(draw.sample(range(1000), 20)), [1.0] * 20)
+        vector = [1.0, 0.0, 0.0, draw.random()]
+        index.upsert([Point(each, to, 1, terms, vector) for each, to in written.items() if to > 0])
+        index.delete([each for each, to in written.items() if to < 0])
+        index.flush()
+        print("flushed", flush=True)
+"""
+"""Writes points of growing versions, and removes some (a negative version), for as long as it is let live."""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+def test_killed_while_segments_are_closed_the_index_holds_what_was_flushed(tmp_path: Path) -> None:
+    moment = random.Random(3)
+    truth: dict[str, int] = {}
+    for attempt in range(8):
+        command = [sys.executable, "-c", WRITER, str(tmp_path / "index"), str(attempt), json.dumps(truth)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            under_way: dict[str, int] = json.loads(process.stdout.readline())
+            killer = Timer(0.05 + 0.3 * moment.random(), process.kill)
+            killer.start()
+            for line in process.stdout:
+                if line == "flushed\n":
+                    truth |= under_way
+                    under_way = {}
+                elif line.endswith("}\n"):
+                    under_way = json.loads(line)
+            killer.join()
+        index = EdgeIndex(tmp_path / "index", 4, segment=4096)
+        terms = document_vector("zebra")
+        index.upsert([Point(each, to, 1, terms, [1.0] * 4) for each, to in under_way.items() if to > 0])
+        index.delete([each for each, to in under_way.items() if to < 0])  # what was not acknowledged is repeated
+        index.flush()
+        truth |= under_way
+        assert list(index.versions()) == sorted((each, to) for each, to in truth.items() if to > 0)
+        assert index.count() == sum(to > 0 for to in truth.values())
+        index.close()
 
 
 def scored(hits: list[Hit]) -> list[float]:

@@ -163,7 +163,8 @@ class EdgeIndex:
         with self._using() as shard:
             shard.flush()
             failpoint("edge.flushed")
-            shard.optimize()  # mostly finds nothing to do
+            if self._free() > _ROOM + 4 * self._segment:  # of which writing one out takes about two
+                shard.optimize()  # mostly finds nothing to do
 
     def clear(self) -> None:
         with self._mutex, self._reporting():
@@ -237,13 +238,16 @@ class EdgeIndex:
                 raise
 
     def _check_room(self) -> None:
-        free = shutil.disk_usage(self.folder).free
+        free = self._free()
         if free < _ROOM:
             raise StoreFull(
                 f"{self.folder}: {free >> 20} MB are free on its disk, an index is written while there are "
                 f"{_ROOM >> 20}; what is stored is intact, what is to be indexed is queued in the database: free some "
                 "space, or give the index a folder on another disk"
             )
+
+    def _free(self) -> int:
+        return shutil.disk_usage(self.folder).free
 
     def _closed(self) -> StoreClosed:
         return StoreClosed(f"{self.folder}: this index was closed; open the memory again")
