@@ -102,13 +102,6 @@ def test_media_before_a_difference_are_counted() -> None:
     assert system.prefix_tokens == system.breakpoints[0].tokens
 
 
-@law
-@given(some.layers(), some.contexts())
-def test_what_stays_the_same_costs_what_it_cost(layers: Layers, ctx: PromptContext) -> None:
-    composition = compose(layers, ctx)
-    assert composition.diff(compose(layers, ctx)).tokens == composition.tokens
-
-
 @pytest.mark.parametrize(
     "change",
     [
