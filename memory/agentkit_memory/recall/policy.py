@@ -31,9 +31,9 @@ class RecallPolicy:
     arms: tuple[Arm, ...] = (Words(), Meaning())
     """Arms that the index cannot serve are left out: without a model there is no meaning."""
     evidence: tuple[Evidence, ...] = (Speaker(), SaidThen(), Sitting(), Expected(), Asking())
-    candidates: int = 50
+    candidates: int = 45
     """How many each arm proposes."""
-    around: int = 16
+    around: int = 12
     """Around how many of the best proposals the turns next to them become candidates too."""
     diversity: float = 0.0
     """From 0.0, the best first, to 1.0, the most different first (maximal marginal relevance)."""
