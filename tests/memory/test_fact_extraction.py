@@ -214,6 +214,21 @@ def test_the_same_words_are_kept_once(either: Memory) -> None:
     assert facts(either) == ["Ada is a pilot."]
 
 
+def test_the_same_words_are_kept_again_where_those_that_are_known_end_sooner(tmp_path: Path) -> None:
+    now = [1000.0]
+    with Memory.open(tmp_path / "store", clock=lambda: now[0]) as memory:
+        worker = memory.worker(every("Ada is a pilot."))
+        for session, end in (("short", 2000.0), ("shorter", 1500.0), ("long", None), ("longer", None)):
+            memory.session(session, expires_at=end).append(Message("user", "I fly planes"))
+            worker.drain()
+        assert len(facts(memory)) == 2
+        assert len(memory.recall("pilot").knowledge) == 1
+        now[0] = 3000.0
+        assert len(memory.recall("pilot").knowledge) == 1
+        memory.expire()
+        assert len(facts(memory)) == 1
+
+
 def test_a_long_memory_shows_what_is_about_the_same_and_what_is_new(either: Memory) -> None:
     for number in range(120):
         either.facts.add(f"Fact number {number} is about {'zebras' if number == 3 else 'tea'}.")

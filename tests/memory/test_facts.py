@@ -6,6 +6,7 @@ import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,6 +95,34 @@ def test_a_fact_goes_with_what_it_was_taken_from(either: Memory, docs: Path) -> 
     either.ingest(docs)
     assert either.facts.get(first.id) is None is either.facts.get(second.id)
     assert points(either) == 1
+
+
+def test_a_fact_that_was_taken_from_a_fact_ends_with_what_that_was_taken_from(either: Memory) -> None:
+    either.session("talk", expires_at=1e12).append(Message("user", "Ada has a zebra"))
+    (turn,) = either.recall("zebra")
+    first = either.facts.add("Ada keeps animals.", sources=str(turn.id))
+    second = either.facts.add("Ada needs hay.", sources=first.id)
+    third = either.facts.add("Ada needs a barn.", sources=[second.id])
+    assert third.sources == tuple(sorted((str(turn.id), first.id, second.id)))
+    assert len(either.recall("Ada").knowledge) == 3
+    either.session("talk", expires_at=1.0)
+    assert either.recall("Ada").knowledge == ()
+    either.expire()
+    assert either.facts.list() == ()
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"x", {"x": 1}, [5], [None]])
+@pytest.mark.parametrize("name", ["sources", "supersedes"])
+def test_what_is_no_id_is_refused(memory: Memory, name: str, wrong: object) -> None:
+    with pytest.raises(FactError, match=f"'{name}'"):
+        memory.facts.add("x", **{name: wrong})  # type: ignore[arg-type]
+    assert memory.facts.list() == ()
+
+
+@pytest.mark.parametrize("arguments", [{"after": "x"}, {"after": 10**30}, {"after": None}, {"limit": 10**30}])
+def test_a_page_that_cannot_be(either: Memory, arguments: dict[str, Any]) -> None:
+    with pytest.raises(FactError, match="expected"):
+        either.facts.list(**arguments)
 
 
 def test_facts_are_listed_by_pages_in_the_order_they_were_added(either: Memory) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,7 +14,11 @@ import pytest
 from sqlalchemy import text
 
 from agentkit_memory import Memory, RecallError
+from agentkit_memory.failpoints import VARIABLE
+from agentkit_memory.index.bm25 import query_vector
+from agentkit_memory.recall.fallback import search_rows
 from agentkit_prompts.context import Document
+from agentkit_prompts.messages import Message
 
 
 def test_the_passage_that_answers_comes_first_with_its_place(either: Memory, docs: Path) -> None:
@@ -42,6 +50,68 @@ def test_nothing_fits(either: Memory, docs: Path) -> None:
     assert either.recall("zebra") == either.recall("") == either.recall("who are you") == ()
 
 
+class Letters:
+    """An embedder that counts letters."""
+
+    model = "letters"
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0 + text.lower().count(letter) for letter in "adefnorz"] for text in texts]
+
+
+@pytest.mark.parametrize("embedder", [None, Letters()])
+def test_what_has_ended_takes_no_place_of_what_holds(home: Path, docs: Path, embedder: Letters | None) -> None:
+    now = [1000.0]
+    (docs / "a.md").write_text("The zebra is fed at noon. " + " ".join(f"word{number}" for number in range(150)))
+    with Memory.open(home, clock=lambda: now[0], embedder=embedder) as memory:
+        memory.ingest(docs)
+        over = memory.session("over", expires_at=2000.0)
+        over.append(*[Message("user", f"zebra fed zebra {number}") for number in range(100)])
+        for number in range(100):
+            memory.facts.add(f"zebra fed {number}", valid_from=9000.0)
+        memory.recall("zebra")
+        now[0] = 3000.0
+        recall = memory.recall("zebra fed")
+        assert [found.source for found in recall] == [str(docs / "a.md")]
+        assert recall.degraded == ()
+
+
+def test_how_far_what_holds_is_looked_for_is_said(memory: Memory, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (docs / "a.md").write_text("The zebra is fed at noon. " + " ".join(f"word{number}" for number in range(150)))
+    memory.ingest(docs)
+    for number in range(100):
+        memory.facts.add(f"zebra fed {number}", valid_from=1e12)
+    monkeypatch.setattr("agentkit_memory.recall.search._FURTHEST", 90)
+    recall = memory.recall("zebra fed")
+    assert recall == ()
+    assert "of the best 90 proposals 0 hold" in recall.degraded[0]
+
+
+INGEST = """if True:
+    import sys
+    from agentkit_memory import Memory
+    with Memory.open(sys.argv[1]) as memory:
+        memory.ingest(sys.argv[2])
+"""
+
+
+def test_a_file_that_is_half_ingested_takes_no_place_of_what_is_shown(home: Path, docs: Path) -> None:
+    (docs / "a.md").write_text("The zebra is fed at noon. " + " ".join(f"word{number}" for number in range(150)))
+    with Memory.open(home) as memory:
+        memory.ingest(docs)
+    (docs / "b.txt").write_text("\n\n".join("zebra fed " * 100 + f"number {number}" for number in range(2100)))
+    killed = subprocess.run(
+        [sys.executable, "-c", INGEST, str(home), str(docs)], env=os.environ | {VARIABLE: "worker.acknowledged:1"}
+    )
+    assert killed.returncode < 0
+    with Memory.open(home) as memory:
+        assert memory._store.index().count() > 500, "what is not shown yet is indexed already"
+        assert [found.source for found in memory.recall("zebra fed")] == [str(docs / "a.md")]
+        with memory._store.database.read() as connection:
+            hits = search_rows(connection, query_vector("zebra fed"), [memory._own_scope()], 1e10, 10)
+        assert len(hits) == 1, "nor of what SQL is searched for, without the index"
+
+
 def test_equal_scores_are_ordered_by_place(memory: Memory, docs: Path) -> None:
     for number in range(30):
         (docs / f"{number:02}.txt").write_text(f"zebra n{number:02}")
@@ -60,7 +130,13 @@ def test_what_several_files_say_alike_is_told_once(memory: Memory, docs: Path) -
 
 @pytest.mark.parametrize(
     ("query", "limit", "said"),
-    [(None, 5, "question as text"), ("x", 0, "1 or more"), ("x", True, "1 or more"), ("x", 2.5, "1 or more")],
+    [
+        (None, 5, "question as text"),
+        ("x", 0, "limit of 1"),
+        ("x", True, "limit of 1"),
+        ("x", 2.5, "limit of 1"),
+        ("x", 10**30, "limit of 1"),
+    ],
 )
 def test_what_cannot_be_asked(memory: Memory, query: Any, limit: Any, said: str) -> None:
     with pytest.raises(RecallError, match=said):

@@ -152,7 +152,8 @@ def test_an_index_on_a_full_disk_is_read_and_not_written(
             assert len(recall) == 2
             assert "the index does not hold the newest items" in recall.degraded[0]
             assert "free some space" in recall.degraded[0]
-            assert [found.text for found in memory.recall("stork")] == ["The stork stands there."]
+            for policy in ("default", "dense"):
+                assert [found.text for found in memory.recall("stork", policy=policy)] == ["The stork stands there."]
             (docs / "crane.md").write_text("The crane flies south.")
             report = memory.ingest(docs)
             assert (len(report.added), report.pending) == (1, 2)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agentkit_memory import Memory
-from agentkit_memory.recall.arms import term_weights
+from agentkit_memory import Memory, RecallError
+from agentkit_memory.recall.arms import Meaning, Words, term_weights
 from agentkit_memory.recall.candidates import Pool
-from agentkit_memory.recall.evidence import Recent
+from agentkit_memory.recall.evidence import Recent, Sitting
 from agentkit_memory.recall.policy import POLICIES
 from agentkit_memory.recall.question import MOST_CHARACTERS, Question
 from agentkit_prompts.messages import Message
@@ -113,6 +115,51 @@ def test_evidence_of_ones_own(memory: Memory, docs: Path) -> None:
     assert recall[0].text == "heron"
     assert recall.explain()[0].parts["short"] == 90.0 / 5
     assert memory.recall_logs()[-1].policy["evidence"] == {"short": {"name": "short"}}
+
+
+class Odd:
+    """Evidence that says whatever it is told to."""
+
+    name = "odd"
+
+    def __init__(self, told: object) -> None:
+        self.told = told
+
+    def scores(self, question: Question, pool: Pool) -> Any:
+        if isinstance(self.told, Exception):
+            raise self.told
+        return self.told
+
+
+@pytest.mark.parametrize("told", [None, [], [1.0, 2.0], [math.nan], [math.inf], ["x"], ZeroDivisionError("by zero")])
+def test_evidence_that_is_of_no_use_is_named(memory: Memory, docs: Path, told: object) -> None:
+    write(docs, "The heron nests.")
+    memory.ingest(docs)
+    with pytest.raises(RecallError, match=r"'odd'.* candidates"):
+        memory.recall("heron", policy=replace(DEFAULT, evidence=(Odd(told),)))
+    with pytest.raises(RecallError, match="'words'"):
+        memory.recall("heron", policy=replace(DEFAULT, arms=(OddArm(told),)))
+
+
+class OddArm(Odd):
+    name = "words"
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Words(share="x"), "share: expected a number from 0 up, got 'x'"),  # type: ignore[arg-type]
+        (lambda: Words(answer=[]), "answer"),  # type: ignore[arg-type]
+        (lambda: Meaning(share=-1.0), "share"),
+        (lambda: Recent(math.nan), "weight: expected a number, got nan"),
+        (lambda: Recent(half_life=0.0), "half_life"),
+        (lambda: Sitting(best=0), "best: expected a number from 1 up"),
+        (lambda: replace(DEFAULT, candidates=10**30), "candidates: expected 1 to 10,000"),
+    ],
+)
+def test_parts_whose_numbers_mean_nothing_are_refused(make: Callable[[], object], said: str) -> None:
+    with pytest.raises(RecallError, match=said):
+        make()
 
 
 def test_the_weight_of_each_term_is_read_off_the_scores() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from math import inf
 
 from sqlalchemy import Connection
 
@@ -17,7 +18,7 @@ from agentkit_memory.extraction.queue import Queue, Window, ask_for_facts
 from agentkit_memory.failpoints import failpoint
 from agentkit_memory.records import Fact
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.facts import Facts, newest_facts
+from agentkit_memory.store.facts import Facts, end_of, ends_of, newest_facts
 from agentkit_prompts.bm25 import BM25
 
 __all__ = ["FactWorker"]
@@ -98,14 +99,19 @@ class FactWorker:
         facts = Facts(self._database, window.scope)
         turns = {turn.id: turn for turn in window.turns}
         now = self._database.clock()
-        said = {fact.text.strip().casefold() for fact in newest_facts(connection, window.scope_id, now, _LOOKED_AT)}
+        newest = newest_facts(connection, window.scope_id, now, _LOOKED_AT)
+        said: dict[str, float] = {}  # until when at least it is known
+        for fact, end in zip(newest, ends_of(connection, newest), strict=True):
+            text = fact.text.strip().casefold()
+            said[text] = max(end, said.get(text, end))
         for draft in drafts:
             try:
                 checked(draft, turns, [fact.id for fact in known])
                 if not same.issuperset(draft.sources):
                     continue  # redacted or erased while the model read it
-                if draft.text.strip().casefold() in said and not draft.supersedes:
-                    continue  # known, and not to be listed twice
+                text, end = draft.text.strip().casefold(), end_of(connection, draft.valid_to, draft.sources)
+                if said.get(text, -inf) >= end and not draft.supersedes:
+                    continue  # known for as long, and not to be listed twice
                 facts.write(
                     connection,
                     window.scope_id,
@@ -116,7 +122,7 @@ class FactWorker:
                     sources=draft.sources,
                     metadata=draft.metadata,
                 )
-                said.add(draft.text.strip().casefold())
+                said[text] = end
             except FactError as error:
                 _LOG.warning("%s: %s", self._database.where, error)
         self._queue.done(connection, still)

@@ -7,19 +7,22 @@ the terms a candidate does not have itself; by meaning, a share of its score. Lo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import sqrt
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass, fields
+from math import inf, sqrt
+from types import MappingProxyType
+from typing import ClassVar, Protocol, TypeAlias
 
+from agentkit_memory.errors import RecallError
 from agentkit_memory.index.bm25 import held_terms, indexed_text
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import Question
 
-__all__ = ["DENSE", "SPARSE", "Arm", "Meaning", "Scores", "Words", "spread", "standardised", "term_weights"]
+__all__ = ["DENSE", "SPARSE", "Arm", "Meaning", "Part", "Scores", "Words", "spread", "standardised", "term_weights"]
 
 SPARSE = "words"
 DENSE = "meaning"
 
+_LARGE = 1e6
 _FLAT = 1e-12
 """A smaller standard deviation is none."""
 _SWEEPS = 16
@@ -45,14 +48,41 @@ class Arm(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+@dataclass(frozen=True)
+class Part:
+    """A part of a policy, whose fields are numbers.
+
+    Raises:
+        RecallError: One is no number, is infinite, or is less than the least it can be.
+    """
+
+    least: ClassVar[Mapping[str, float]] = {}
+
+    def __post_init__(self) -> None:
+        problems = []
+        for name in (field.name for field in fields(self)):
+            value: object = getattr(self, name)
+            least = self.least.get(name, -inf)
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float)
+                or not max(least, -_LARGE) <= value < _LARGE
+            ):
+                wanted = "a number" if least == -inf else f"a number from {least:g} up"
+                problems.append(f"{name}: expected {wanted}, got {value!r}")
+        if problems:
+            raise RecallError(f"{type(self).__name__}: " + "; ".join(problems))
+
+
+@dataclass(frozen=True)
+class Words(Part):
     """BM25, each term of the question counted once: where the candidate has it, or at a discount next to it."""
 
     share: float = 0.6
     """What a term is worth one place away; two places away, the square of it. 0.0 looks at no neighbour."""
     answer: float = 0.9
     """What the terms of a question are worth to the turn that answers it, which need not repeat them."""
+    least = MappingProxyType({"share": 0.0, "answer": 0.0})
 
     @property
     def name(self) -> str:
@@ -85,14 +115,15 @@ class Words:
         return own, lent
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+@dataclass(frozen=True)
+class Meaning(Part):
     """The cosine of dense vectors."""
 
     share: float = 0.3
     """How much of its score a candidate lends one place away; two places away, the square of it."""
     answer: float = 0.9
     """How much of its score a question lends to the turn that answers it."""
+    least = Words.least
 
     @property
     def name(self) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from types import MappingProxyType
 from typing import Protocol
 
-from agentkit_memory.recall.arms import standardised
+from agentkit_memory.recall.arms import Part, standardised
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import Question, answers_number, answers_time
 from agentkit_memory.records import TURN
@@ -30,8 +31,8 @@ class Evidence(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Speaker:
+@dataclass(frozen=True)
+class Speaker(Part):
     """The question names who spoke."""
 
     weight: float = 1.0
@@ -46,8 +47,8 @@ class Speaker:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class SaidThen:
+@dataclass(frozen=True)
+class SaidThen(Part):
     """It was said about when the question says."""
 
     weight: float = 1.0
@@ -64,13 +65,14 @@ class SaidThen:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class Sitting:
+@dataclass(frozen=True)
+class Sitting(Part):
     """What was said in one sitting is of one subject: a turn among others that fit, fits better."""
 
     weight: float = 0.3
     best: int = 3
     """How many of its turns a sitting is judged by."""
+    least = MappingProxyType({"best": 1})
     name = "sitting"
 
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
@@ -85,8 +87,8 @@ class Sitting:
         return [self.weight * next(of_turns) if sitting >= 0 else 0.0 for sitting in pool.sittings]
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+@dataclass(frozen=True)
+class Expected(Part):
     """It holds what is asked for: a time for "when", a number for "how many"."""
 
     weight: float = 0.5
@@ -103,8 +105,8 @@ class Expected:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
+@dataclass(frozen=True)
+class Asking(Part):
     """Who asks does not tell: questions use the words of an answer, and hold none."""
 
     weight: float = 0.5
@@ -115,13 +117,14 @@ class Asking:
         return [-self.weight * share for share in pool.asks]
 
 
-@dataclass(frozen=True, slots=True)
-class Recent:
+@dataclass(frozen=True)
+class Recent(Part):
     """What is newer counts more, by so much as it is newer."""
 
     weight: float = 0.5
     half_life: float = 30.0
     """Days after which half of the weight is left."""
+    least = MappingProxyType({"half_life": 1e-6})
     name = "recent"
 
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection
 
 from agentkit_memory.index.base import Hit, SparseVector
 from agentkit_memory.index.bm25 import held_terms, indexed_text
-from agentkit_memory.store.items import lasting, wanted
+from agentkit_memory.store.items import recallable
 from agentkit_memory.store.scopes import required
 from agentkit_memory.store.tables import items
 
@@ -18,16 +18,7 @@ __all__ = ["NEWEST", "search_rows"]
 NEWEST = 2_000
 """How many items are looked at."""
 
-_NEWEST = (
-    select(items.c.id, items.c.title, items.c.text)
-    .where(
-        items.c.scope_id.in_(bindparam("scopes", expanding=True)),
-        wanted(),
-        lasting(),
-    )
-    .order_by(items.c.created_at.desc(), items.c.id)
-    .limit(NEWEST)
-)
+_NEWEST = recallable().order_by(items.c.created_at.desc(), items.c.id).limit(NEWEST)
 
 
 def search_rows(

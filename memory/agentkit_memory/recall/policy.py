@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from math import isfinite
 from types import MappingProxyType
 from typing import Any
 
-from agentkit_memory.errors import RecallError
+from agentkit_memory.errors import RecallError, StoreError
 from agentkit_memory.recall.arms import Arm, Meaning, Words, spread
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.evidence import Asking, Evidence, Expected, SaidThen, Sitting, Speaker
 from agentkit_memory.recall.question import Question
 
-__all__ = ["POLICIES", "RecallPolicy", "named_policy"]
+__all__ = ["MOST", "POLICIES", "RecallPolicy", "named_policy"]
+
+MOST = 10_000
+"""Most documents of one recall, and most proposals of an arm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ class RecallPolicy:
                 ("name", isinstance(self.name, str), "text"),
                 ("arms", _are_parts(self.arms) and len(self.arms) > 0, "a tuple of Words(), Meaning() or both"),
                 ("evidence", _are_parts(self.evidence), "a tuple of evidence, such as Speaker()"),
-                ("candidates", _is_whole(self.candidates, 1), "1 or more"),
+                ("candidates", _is_whole(self.candidates, 1) and self.candidates <= MOST, f"1 to {MOST:,}"),
                 ("around", _is_whole(self.around, 0), "0 or more"),
                 ("diversity", isinstance(diversity, int | float) and 0.0 <= diversity <= 1.0, "0.0 to 1.0"),
                 ("collapse", isinstance(self.collapse, bool), "True or False"),
@@ -65,9 +69,9 @@ class RecallPolicy:
         """Score the candidates by the arms that could be asked, and explain each score by its parts."""
         sums = [0.0] * len(pool)
         columns: dict[str, list[float]] = {}
-        active = [arm for arm in self.arms if arm.name in arms]
+        active = [arm for arm in self.arms if arm.name in arms] or [Words()]  # which need no index
         for arm in active:
-            own, lent = arm.scores(question, pool)
+            own, lent = self._told(arm, 2, question, pool)
             mean, deviation = spread([one + other for one, other in zip(own, lent, strict=True)])
             scale = 1.0 / deviation if deviation else 0.0
             columns[arm.name] = [(value - mean) * scale for value in own]
@@ -81,11 +85,27 @@ class RecallPolicy:
             sums = [total * scale for total in sums]
         pool.base = sums
         for evidence in self.evidence:
-            values = columns[evidence.name] = list(evidence.scores(question, pool))
+            (values,) = self._told(evidence, 1, question, pool)
+            columns[evidence.name] = values
             sums = [total + value for total, value in zip(sums, values, strict=True)]
         for number, each in enumerate(pool.candidates):
             each.score = sums[number]
             each.parts = {name: values[number] for name, values in columns.items() if values[number]}
+
+    def _told(self, part: Arm | Evidence, rows: int, question: Question, pool: Pool) -> list[list[float]]:
+        """Return what a part says of the candidates, which may be anything: policies are made of anybody's parts."""
+        where = f"RecallPolicy {self.name!r}: {part.name!r}"
+        try:
+            said: Any = part.scores(question, pool)
+            told = [list(values) for values in (said if rows > 1 else (said,))]
+            right = len(told) == rows and all(len(values) == len(pool) and isfinite(sum(values)) for values in told)
+        except StoreError:
+            raise
+        except Exception as error:
+            raise RecallError(f"{where} failed on {len(pool)} candidates ({type(error).__name__}: {error})") from error
+        if not right:
+            raise RecallError(f"{where}: expected one finite number for each of {len(pool)} candidates")
+        return told
 
     def describe(self) -> dict[str, Any]:
         """Return the policy as plain data, for a log."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from time import perf_counter_ns
 from typing import Protocol
 
@@ -25,7 +25,7 @@ from agentkit_memory.recall.arms import DENSE, SPARSE
 from agentkit_memory.recall.candidates import Considered, Pool
 from agentkit_memory.recall.choice import choose
 from agentkit_memory.recall.fallback import NEWEST, search_rows
-from agentkit_memory.recall.policy import RecallPolicy
+from agentkit_memory.recall.policy import MOST, RecallPolicy
 from agentkit_memory.recall.question import MOST_CHARACTERS, Question
 from agentkit_memory.recall.result import Recall, build
 from agentkit_memory.records import RecallLog
@@ -41,9 +41,13 @@ __all__ = ["Place", "Searched", "check_question", "search", "seconds"]
 Place = tuple[int, int, int]
 """Messages of a branch: its number, after which message they begin, and the last one."""
 
+_LAST = 1e300
+"""No time is later; also of those that are too large for a float."""
 _BATCH = 512
 _BATCHES = 8
 _REACH = 2
+_FURTHEST = 10_000
+"""Most proposals that are asked for, to find among them what holds."""
 
 
 class Searched(Protocol):
@@ -81,8 +85,8 @@ def check_question(query: object, limit: object, visible: object = None, now: ob
     problems = []
     if not isinstance(query, str):
         problems.append(f"expected the question as text, got {type(query).__name__}")
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        problems.append(f"expected a limit of 1 or more documents, got {limit!r}")
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST:
+        problems.append(f"expected a limit of 1 to {MOST:,} documents, got {limit!r}")
     if visible is not None and (isinstance(visible, bool) or not isinstance(visible, int) or visible < 0):
         problems.append(f"expected how many messages are visible, 0 or more, or None for all, got {visible!r}")
     if now is not None and not _is_time(now):
@@ -94,7 +98,7 @@ def check_question(query: object, limit: object, visible: object = None, now: ob
 def _is_time(now: object) -> bool:
     if isinstance(now, datetime):
         return True
-    return isinstance(now, int | float) and not isinstance(now, bool) and math.isfinite(now)
+    return isinstance(now, int | float) and not isinstance(now, bool) and -_LAST < now < _LAST
 
 
 def seconds(now: datetime | float) -> float:
@@ -131,17 +135,19 @@ class _Search:
             scope_ids = readable_ids(connection, scope)
             speakers: list[str] = []
             if sparse.indices:
-                hits = self._propose(connection, index, sparse, scope_ids)
-                items = read_items(connection, [hit.id for hit in hits], scope_ids, self.valid_at)
-                speakers = [item.speaker for item in items if item.kind == TURN]
-                if SPARSE in wanted or index is None:
-                    self._add(SPARSE, hits, items)
+                ask = partial(self._by_words, connection, index, sparse, scope_ids)
+                found = self._holding(connection, scope_ids, ask)
+                speakers = [item.speaker for _, item in found if item.kind == TURN]
+                if SPARSE in wanted or index is None or self.behind:
+                    self._add(SPARSE, found)
         self.question = self.question.among(speakers)
-        hits = self._mean(index, scope_ids) if DENSE in wanted and index is not None else []
+        vector = self._meant(index) if DENSE in wanted and index is not None else None
         with database.read() as connection:
-            if hits:
-                unknown = [hit.id for hit in hits if hit.id not in self.found]
-                self._add(DENSE, hits, read_items(connection, unknown, scope_ids, self.valid_at))
+            if vector is not None and index is not None:
+                ask = partial(self._by_meaning, index, vector, scope_ids)
+                meant = self._holding(connection, scope_ids, ask)
+                if meant:
+                    self._add(DENSE, meant)
             if self.policy.around and self.found:
                 seeds = self._best_turns()
                 if seeds:
@@ -192,11 +198,41 @@ class _Search:
     def _without_index(self, error: Exception) -> None:
         self.degraded.append(f"searched the newest {NEWEST} items by their words, without the index: {error}")
 
-    def _propose(
-        self, connection: Connection, index: VectorIndex | None, sparse: SparseVector, scope_ids: Sequence[int]
+    def _holding(
+        self, connection: Connection, scope_ids: Sequence[int], propose: Callable[[int], list[Hit]]
+    ) -> list[tuple[Hit, StoredItem]]:
+        """Return the best proposals that hold, at most as many as are to be considered.
+
+        What has ended, has not begun or is not shown yet is in the index too: if it takes up most of the proposals,
+        more are asked for.
+        """
+        wanted = most = self._most()
+        items: dict[str, StoredItem | None] = {}
+        while True:
+            hits = propose(most)
+            unknown = [hit.id for hit in hits if hit.id not in items]
+            items |= dict.fromkeys(unknown)
+            items |= {item.id: item for item in read_items(connection, unknown, scope_ids, self.valid_at)}
+            found = [(hit, item) for hit in hits if (item := items[hit.id]) is not None]
+            if len(hits) < most or 2 * len(found) >= wanted:
+                return found if self.behind else found[:wanted]  # the newest stand last
+            if most >= _FURTHEST:
+                self.degraded.append(
+                    f"of the best {most} proposals {len(found)} hold, the others have ended or are not shown yet, and "
+                    "there may be more: `expire` deletes what has ended"
+                )
+                return found
+            most = min(4 * most, max(_FURTHEST, wanted))
+
+    def _by_words(
+        self,
+        connection: Connection,
+        index: VectorIndex | None,
+        sparse: SparseVector,
+        scope_ids: Sequence[int],
+        most: int,
     ) -> list[Hit]:
         """Return the best by words: from the index, and what it does not hold from SQL."""
-        most = self._most()
         hits: list[Hit] = []
         if index is not None:
             try:
@@ -211,33 +247,43 @@ class _Search:
         newest = search_rows(connection, sparse, scope_ids, self.valid_at, most)
         return hits + [hit for hit in newest if hit.id not in known]
 
-    def _mean(self, index: VectorIndex, scope_ids: Sequence[int]) -> list[Hit]:
-        """Return the best by meaning; none where there is no model or it fails."""
+    def _meant(self, index: VectorIndex) -> Sequence[float] | None:
+        """Return the vector of the question; None where there is no model or it fails."""
         if not index.dimensions or not self.question.text.strip():
-            return []
+            return None
         try:
-            vector = self.store.embed(self.question.text)
-            return [] if vector is None else index.query_dense(vector, scope_ids, self._most())
+            return self.store.embed(self.question.text)
         except StoreClosed:
             raise
         except Exception as error:
-            self.degraded.append(f"searched by words only: {type(error).__name__}: {error}")
+            self._by_words_only(error)
+            return None
+
+    def _by_meaning(
+        self, index: VectorIndex, vector: Sequence[float], scope_ids: Sequence[int], most: int
+    ) -> list[Hit]:
+        try:
+            return index.query_dense(vector, scope_ids, most)
+        except StoreClosed:
+            raise
+        except Exception as error:
+            self._by_words_only(error)
             return []
+
+    def _by_words_only(self, error: Exception) -> None:
+        self.degraded.append(f"searched by words only: {type(error).__name__}: {error}")
 
     def _most(self) -> int:
         hidden = sum(last - after for _, after, last in self.hidden)
         return max(self.policy.candidates, 2 * self.limit) + min(hidden, 4 * self.policy.candidates)
 
-    def _add(self, arm: str, hits: Sequence[Hit], items: Iterable[StoredItem]) -> None:
+    def _add(self, arm: str, found: Sequence[tuple[Hit, StoredItem]]) -> None:
         self.asked.add(arm)
-        for item in items:
+        for hit, item in found:
             if not self._is_hidden(item):
-                self.found.setdefault(item.id, Considered(item))
-        known = [(self.found[hit.id], hit.score) for hit in hits if hit.id in self.found]
-        for each, score in known:
-            each.arms[arm] = score
-        full = len(hits) >= self._most() or arm == DENSE
-        self.floors[arm] = min((hit.score for hit in hits), default=0.0) if full else 0.0
+                self.found.setdefault(item.id, Considered(item)).arms[arm] = hit.score
+        full = len(found) >= self._most() or arm == DENSE
+        self.floors[arm] = min((hit.score for hit, _ in found), default=0.0) if full else 0.0
 
     def _is_hidden(self, item: StoredItem) -> bool:
         return (

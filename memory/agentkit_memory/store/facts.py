@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
@@ -28,7 +28,10 @@ from agentkit_memory.store.items import (
 from agentkit_memory.store.scopes import hold_scope, readable_ids, required, scope_id
 from agentkit_memory.store.tables import item_sources, items
 
-__all__ = ["Facts", "newest_facts"]
+__all__ = ["Facts", "end_of", "ends_of", "newest_facts"]
+
+_MOST = 2**63 - 1
+_LATEST = 1e300
 
 _ROW = select(
     items.c.id,
@@ -52,6 +55,13 @@ _SOURCES = (
     .where(item_sources.c.item_id.in_(bindparam("ids", expanding=True)))
     .order_by(item_sources.c.item_id, item_sources.c.source_id)
 )
+_ENDS = (
+    select(item_sources.c.item_id, func.min(items.c.valid_to))
+    .join(items, items.c.id == item_sources.c.source_id)
+    .where(item_sources.c.item_id.in_(bindparam("ids", expanding=True)), items.c.valid_to.is_not(None))
+    .group_by(item_sources.c.item_id)
+)
+_END = select(func.min(items.c.valid_to)).where(items.c.id.in_(bindparam("ids", expanding=True)))
 _KNOWN = select(items.c.id).where(
     items.c.id.in_(bindparam("ids", expanding=True)), items.c.scope_id.in_(bindparam("scopes", expanding=True))
 )
@@ -86,6 +96,14 @@ def _with_successors(connection: Connection, facts: Iterable[str]) -> list[str]:
     return found
 
 
+def _with_their_sources(connection: Connection, sources: Iterable[str]) -> list[str]:
+    """Return sources and what these were taken from, all of which a fact had been told of when it was stored."""
+    found = set(sources)
+    for batch in in_batches(sorted(found)):
+        found.update(source for _, source in connection.execute(_SOURCES, {"ids": batch}))
+    return sorted(found)
+
+
 class Facts:
     """The facts of one scope."""
 
@@ -113,7 +131,8 @@ class Facts:
             valid_from: When it begins to be recalled, in seconds since 1970; at once, when it does not say.
             valid_to: When it is no longer recalled.
             supersedes: Ids of facts of this scope that it replaces. They are kept, and are not recalled any more.
-            sources: Ids of items that it was taken from. When one of them goes, so does the fact.
+            sources: Ids of items that it was taken from; those that a fact among them was taken from are its sources
+                too. When one of them goes or ends, so does the fact.
             metadata: Anything JSON can hold.
 
         Raises:
@@ -150,7 +169,7 @@ class Facts:
 
         What is wrong with the fact is said before anything is written.
         """
-        replaced, taken_from = _ids(supersedes), _ids(sources)
+        replaced, taken_from = _ids("supersedes", supersedes), _ids("sources", sources)
         meta = self._check(text, valid_from, valid_to, metadata)
         fact = str(uuid.uuid5(NAMESPACE, "\0".join((FACT, self._scope.key, text, *taken_from))))
         self._check_known(connection, own, replaced, taken_from)
@@ -174,7 +193,9 @@ class Facts:
             }
             connection.execute(insert(items), row)
             if taken_from:
-                rows = [{"item_id": fact, "source_id": source} for source in taken_from]
+                rows = [
+                    {"item_id": fact, "source_id": source} for source in _with_their_sources(connection, taken_from)
+                ]
                 connection.execute(insert(item_sources), rows)
             enqueue(connection, [fact])
         elif not taken_from and _is_news(known[0], valid_from, valid_to):
@@ -200,8 +221,10 @@ class Facts:
             limit: Most facts to return.
             superseded: Whether to return those that others have taken the place of, too.
         """
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST:
             raise FactError(f"facts: expected a limit of 1 or more, got {limit!r}")
+        if isinstance(after, bool) or not isinstance(after, int) or abs(after) > _MOST:
+            raise FactError(f"facts: expected the number of a fact as 'after', got {after!r}")
         own = scope_id(self._database, self._scope)
         with self._database.read() as connection:
             bound = {"scopes": [own], "after": after, "most": limit}
@@ -225,7 +248,7 @@ class Facts:
             raise FactError(f"a fact needs a text that says something, got {text!r}")
         problems = [] if storable(text) == text else ["the text holds NUL or an unpaired surrogate"]
         for name, value in (("valid_from", valid_from), ("valid_to", valid_to)):
-            if value is not None and not (isinstance(value, int | float) and math.isfinite(value)):
+            if value is not None and not (isinstance(value, int | float) and -_LATEST < value < _LATEST):
                 problems.append(f"{name} is {value!r}, expected seconds since 1970")
         if not problems and valid_from is not None and valid_to is not None and valid_to <= valid_from:
             problems.append(f"it ends ({valid_to}) before it begins ({valid_from})")
@@ -255,8 +278,28 @@ def newest_facts(connection: Connection, own: int, now: float, limit: int) -> li
     return _with_sources(connection, connection.execute(_NEWEST, bound).all())
 
 
-def _ids(given: str | Iterable[str]) -> list[str]:
-    return sorted({storable(str(each)) for each in ([given] if isinstance(given, str) else given)})
+def _ids(name: str, given: object) -> list[str]:
+    listed = [given] if isinstance(given, str) else given
+    if not isinstance(listed, Iterable) or isinstance(listed, bytes | Mapping):
+        raise FactError(f"a fact: expected an id or ids as {name!r}, got {given!r}")
+    ids = list(listed)
+    if not all(isinstance(each, str) for each in ids):
+        raise FactError(f"a fact: expected ids as {name!r}, which are text, got {ids!r}")
+    return sorted({storable(each) for each in ids})
+
+
+def ends_of(connection: Connection, facts: Sequence[Fact]) -> list[float]:
+    """Return until when each of the facts is recalled, as its own time and its sources now stand; infinity for ever."""
+    ends = dict.fromkeys([fact.id for fact in facts], inf)
+    for batch in in_batches(ends):
+        ends |= {fact: float(end) for fact, end in connection.execute(_ENDS, {"ids": batch})}
+    return [ends[fact.id] if fact.valid_to is None else min(ends[fact.id], fact.valid_to) for fact in facts]
+
+
+def end_of(connection: Connection, valid_to: float | None, sources: Sequence[str]) -> float:
+    """Return until when a fact with these sources would be recalled."""
+    ends = [valid_to, connection.scalar(_END, {"ids": list(sources)})]
+    return min((end for end in ends if end is not None), default=inf)
 
 
 def _is_news(known: Fact, valid_from: float | None, valid_to: float | None) -> bool:

@@ -8,7 +8,20 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, exists, func, or_, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    union_all,
+)
 
 from agentkit_memory.index.bm25 import indexed_text
 from agentkit_memory.index.outbox import withdraw
@@ -37,6 +50,7 @@ __all__ = [
     "lasting",
     "read_around",
     "read_items",
+    "recallable",
     "storable",
     "wanted",
 ]
@@ -148,6 +162,17 @@ _SHOWN = or_(
     ),
 )
 _VALID = (wanted(), _SHOWN, lasting())
+
+
+def recallable() -> Select[str, str, str]:
+    """Return the statement of what may be recalled `now` in some `scopes`: ids, titles and texts."""
+    return (
+        select(items.c.id, items.c.title, items.c.text)
+        .outerjoin(documents, documents.c.id == items.c.document_id)
+        .where(items.c.scope_id.in_(bindparam("scopes", expanding=True)), *_VALID)
+    )
+
+
 _THESE = items.c.id.in_(bindparam("ids", expanding=True))
 _READ = _ITEM.where(_THESE, *_VALID)
 _FIND = _ITEM.where(items.c.id == bindparam("item"))
