@@ -12,7 +12,7 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from agentkit_memory.errors import IndexBusy, StoreClosed
+from agentkit_memory.errors import ExtractionError, IndexBusy, StoreClosed
 
 if TYPE_CHECKING:
     from agentkit_memory.extraction.drafts import Extract
@@ -47,6 +47,11 @@ class BackgroundWorker:
         self.problems: dict[str, str] = {}
         """What each part of the work last failed with, if it was not done since: by `turns`, `index`, `facts`."""
         if extract is not None:
+            if not callable(extract):
+                raise ExtractionError(
+                    "worker: expected an extractor, a function of turns and known facts that returns drafts of facts, "
+                    f"got {extract!r}"
+                )
             from agentkit_memory.extraction.worker import FactWorker
 
             self._facts = FactWorker(database, extract).run_once

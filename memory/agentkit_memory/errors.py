@@ -105,11 +105,11 @@ class FactError(StoreError, ValueError):
 
 
 class ExtractionError(StoreError):
-    """A model said nothing about some turns that facts can be read from. It is asked again, a few times."""
+    """An extractor is none, or said nothing about some turns that facts can be read from: it is asked again then."""
 
 
 class MessageUnreadable(StoreError):
-    """A message that cannot be written as UTF-8 JSON, or a stored one that is none."""
+    """What is no message or cannot be written as UTF-8 JSON, or a stored message that is damaged."""
 
 
 class IndexBusy(StoreError):
@@ -137,14 +137,14 @@ class EmbedderMismatch(StoreError):
 
 
 class ReembedError(StoreError):
-    """A change of the model cannot begin."""
+    """A change of the model cannot begin, or what is asked of the new one makes no sense."""
 
 
 class IngestError(StoreError):
-    """A file that cannot be ingested. The others go on.
+    """A file that cannot be ingested, while the others go on; or options that say nothing about how to.
 
     Attributes:
-        source: The file, as it was given.
+        source: The file, as it was given, or the name of the option.
     """
 
     def __init__(self, source: str, problem: str) -> None:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from agentkit_memory.bridge import Threads
 from agentkit_memory.errors import IndexBusy, IndexUnavailable, ScopeError, StoreError, StoreFull, StoreUnavailable
-from agentkit_memory.ingest.options import IngestOptions
+from agentkit_memory.ingest.options import IngestOptions, given_options
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.records import Erasure, RecallLog, Repair, Verification
 from agentkit_memory.reembedding import Gate, Reembedding, ReembedProgress
 from agentkit_memory.scope import Scope, check_name
-from agentkit_memory.session import Session
+from agentkit_memory.session import Session, shown
 from agentkit_prompts.embedder import Embedder
 
 if TYPE_CHECKING:
@@ -132,8 +132,9 @@ class Memory:
             EmbedderError: The embedder does not name its model or, asked for the first vector, fails.
         """
         from agentkit_memory.erase import resume
-        from agentkit_memory.index.opening import index_opener
+        from agentkit_memory.index.opening import index_opener, indexes_in
         from agentkit_memory.store.engine import Database
+        from agentkit_memory.store.recall_logs import checked_keep
 
         scope = Scope.of(scope)
         place: Path | str
@@ -146,8 +147,9 @@ class Memory:
         else:
             home = Path(target).expanduser()
             place = home / "memory.db"
-            index = home / "index" if index is None else index
-        store = _Store(Database.open(place, timeout=timeout, clock=clock), index_opener(index), keep_recalls)
+            index = indexes_in(home / "index") if index is None else index
+        opener, keep = index_opener(index), checked_keep(keep_recalls)
+        store = _Store(Database.open(place, timeout=timeout, clock=clock), opener, keep)
         with suppress(StoreError):  # an erasure that was interrupted, and cannot go on now either, waits further
             resume(store.database, store.indexes)
         try:
@@ -182,7 +184,7 @@ class Memory:
             on_progress: Called after every file, and now and then within a large one.
 
         Raises:
-            IngestError: What was given are no paths. Files that cannot be read are in `IngestReport.errors`.
+            IngestError: These are no paths or no options. Files that cannot be read are in `IngestReport.errors`.
             StoreError: The database cannot be written.
         """
         from agentkit_memory.index.outbox import pending
@@ -190,10 +192,10 @@ class Memory:
         from agentkit_memory.ingest.pipeline import ingest_files
         from agentkit_memory.store.documents import DocumentStore
 
-        given = given_paths(paths)
+        given, how = given_paths(paths), given_options(options, on_progress)
         self._index_if_free()  # first of all: without the extra it needs, nothing is half done
         store = DocumentStore(self._store.database, self._own_scope(), self.scope.key)
-        report = ingest_files(store, given, options or IngestOptions(), on_progress, self._index_if_free)
+        report = ingest_files(store, given, how, on_progress, self._index_if_free)
         self._index_if_free()
         return report.with_pending(pending(self._store.database))
 
@@ -220,13 +222,14 @@ class Memory:
             now: What time it is, where that is not what the clock says: "last week" is relative to it.
 
         Raises:
-            RecallError: The query is no text, a number is out of range, or there is no such policy.
+            RecallError: The query is no text, a number is out of range, or there is no such policy or session.
             StoreError: The database cannot be read.
         """
         from agentkit_memory.recall.policy import named_policy
         from agentkit_memory.recall.search import check_question, search, seconds
 
         check_question(query, limit, visible, now)
+        conversation, hidden = shown(session, self._store.database, visible)
         how, at = named_policy(policy), self._store.database.clock() if now is None else seconds(now)
         return self._store.read(
             lambda reading: search(
@@ -236,8 +239,8 @@ class Memory:
                 limit=limit,
                 policy=how,
                 now=at,
-                hidden=() if session is None or not session.is_of(self._store.database) else session.places(visible),
-                conversation="" if session is None else session.id,
+                hidden=hidden,
+                conversation=conversation,
             )
         )
 
@@ -393,7 +396,7 @@ class Memory:
             on_progress: Called after every batch.
 
         Raises:
-            ReembedError: A change to yet another model was begun: finish it, or abandon it.
+            ReembedError: A change to yet another model was begun: finish it, or abandon it. Or the gate is none.
             EmbedderError: The embedder does not name its model or, asked for the first vector, fails.
             IndexBusy: Another process is changing the model.
         """
@@ -416,6 +419,9 @@ class Memory:
         Args:
             extract: Takes facts from what was said; `agentkit.fact_extractor` makes one of a model. All turns are
                 read, those that are stored already too, each once.
+
+        Raises:
+            ExtractionError: `extract` is no function.
         """
         from agentkit_memory.background import BackgroundWorker
 

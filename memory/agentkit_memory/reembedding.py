@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agentkit_memory.errors import ReembedError
+from agentkit_memory.values import is_whole
 
 __all__ = ["Gate", "GateCheck", "ReembedProgress", "Reembedding"]
 
@@ -15,7 +16,7 @@ class Gate:
     """What a new space has to show before it is read.
 
     Raises:
-        ReembedError: A share is not between 0 and 1, or the sample holds nothing.
+        ReembedError: A share is not between 0 and 1, the sample holds nothing, or a question is no text.
     """
 
     sample: int = 100
@@ -32,10 +33,12 @@ class Gate:
     def __post_init__(self) -> None:
         for name in ("self_retrieval", "overlap", "failing"):
             value = getattr(self, name)
-            if not 0 <= value <= 1:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
                 raise ReembedError(f"Gate.{name}: expected a share between 0 and 1, got {value!r}")
-        if self.sample < 1:
-            raise ReembedError(f"Gate.sample: expected 1 or more, got {self.sample!r}")
+        if not is_whole(self.sample, 1):
+            raise ReembedError(f"Gate.sample: expected a whole number, 1 or more, got {self.sample!r}")
+        if not isinstance(self.questions, list | tuple) or not all(isinstance(each, str) for each in self.questions):
+            raise ReembedError(f"Gate.questions: expected a tuple or list of texts, got {self.questions!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from agentkit_memory.errors import HeadMoved, KeyReused, ScopeError, WouldWait
+from agentkit_memory.errors import HeadMoved, KeyReused, MessageUnreadable, RecallError, ScopeError, WouldWait
 from agentkit_memory.records import BranchInfo, StoredCall, StoredMessage
 from agentkit_memory.scope import check_name
+from agentkit_memory.values import is_time, is_whole
 from agentkit_prompts.composer import Memo
 from agentkit_prompts.conversation import Conversation
 from agentkit_prompts.messages import Message
@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from agentkit_memory.store.conversations import Branch
     from agentkit_memory.store.engine import Database
 
-__all__ = ["Session"]
+__all__ = ["Session", "shown"]
 
 _SHORT = 65_536
 """Characters that are written as JSON and stored within a fraction of a millisecond."""
+
+_LAST = 2**31 - 1
+"""Greatest number of a message that a database can hold."""
 
 
 class Session:
@@ -94,10 +97,11 @@ class Session:
             HeadMoved: Another writer was first. Nothing was added; `conversation` now holds what they wrote.
             KeyReused: The key was used for other messages.
             ScopeError: The key is too long or holds NUL, or the time is none.
+            MessageUnreadable: What was given are no messages, or none that can be stored.
             NotFound: The conversation was deleted, or has expired.
             StoreError: The database is locked, read-only, full or gone. Nothing was added.
         """
-        _check(key, said_at)
+        _check(messages, key, said_at)
         with self._lock:
             view = self.conversation
             if not messages:
@@ -125,7 +129,7 @@ class Session:
         Raises:
             ScopeError, StoreError: As `append` does.
         """
-        _check(key, said_at)
+        _check(messages, key, said_at)
         if not messages or self._view is None or not _short(messages) or not self._lock.acquire(blocking=False):
             return not messages
         try:
@@ -154,12 +158,12 @@ class Session:
             ScopeError: The limit is less than 1, or a number is none.
             StoreError: The database cannot be read, or the conversation is gone.
         """
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        if not is_whole(limit, 1):
             raise ScopeError(f"page: expected a limit of 1 or more messages, got {limit!r}")
-        for name, number in (("after", after), ("before", before)):
+        bounds = {name: number for name, number in (("after", after), ("before", before)) if number is not None}
+        for name, number in bounds.items():
             _check_number(f"page: {name}", number)
         self._branch.state()  # a conversation that is gone has no empty pages
-        bounds = {name: number for name, number in (("after", after), ("before", before)) if number is not None}
         return tuple(self._branch.page(**bounds, most=limit, newest=after is None))
 
     def fork(self, name: str, at: int | None = None) -> Session:
@@ -177,7 +181,8 @@ class Session:
         check_name("name of a fork", name)
         if not name:
             raise ScopeError("a fork needs a name to open it by again")
-        _check_number("fork: at", at)
+        if at is not None:
+            _check_number("fork: at", at)
         return Session(self._branch.fork(name, len(self.conversation) if at is None else at))
 
     def branches(self) -> tuple[BranchInfo, ...]:
@@ -185,7 +190,13 @@ class Session:
         return tuple(self._branch.all())
 
     def tool_calls(self, *, after: int = 0) -> tuple[StoredCall, ...]:
-        """Return the tool calls in messages after number `after`, in order, each with the message that answers it."""
+        """Return the tool calls in messages after number `after`, in order, each with the message that answers it.
+
+        Raises:
+            ScopeError: `after` is no number.
+            StoreError: The database cannot be read.
+        """
+        _check_number("tool_calls: after", after)
         return tuple(self._branch.tool_calls(after))
 
     def redact(self, seq: int, replacement: str = "[redacted]") -> Conversation:
@@ -198,11 +209,13 @@ class Session:
         Raises:
             ScopeError: `seq` is no number.
             NotFound: There is no such message.
-            MessageUnreadable: The replacement cannot be stored.
+            MessageUnreadable: The replacement is no text, or cannot be stored.
         """
         from agentkit_memory.store.redaction import redact
 
         _check_number("redact: seq", seq)
+        if not isinstance(replacement, str):
+            raise MessageUnreadable(f"redact: expected text as the replacement, got {replacement!r}")
         with self._lock:
             redact(self._branch, seq, replacement)
             self._catch_up()
@@ -236,15 +249,36 @@ class Session:
             )
 
 
-def _check(key: str | None, said_at: float | None) -> None:
+def shown(session: object, database: Database, last: int | None) -> tuple[str, tuple[tuple[int, int, int], ...]]:
+    """Return the name of the conversation that goes on, and where in a database is stored what a model sees of it.
+
+    Args:
+        session: The conversation; None where there is none.
+        database: What is read.
+        last: How many of the latest messages the model sees; None for all.
+
+    Raises:
+        RecallError: It is no session.
+    """
+    if session is None:
+        return "", ()
+    if not isinstance(session, Session):
+        raise RecallError(f"recall: expected a session, as `memory.session(...)` returns it, got {session!r}")
+    return session.id, session.places(last) if session.is_of(database) else ()
+
+
+def _check(messages: Sequence[object], key: str | None, said_at: float | None) -> None:
+    for message in messages:
+        if not isinstance(message, Message):
+            raise MessageUnreadable(f"append: expected messages, Message(role, content), got {message!r}")
     if key is not None:
         check_name("idempotency key", key)
-    if said_at is not None and not (isinstance(said_at, int | float) and math.isfinite(said_at)):
+    if said_at is not None and not is_time(said_at):
         raise ScopeError(f"said_at: expected seconds since 1970, got {said_at!r}")
 
 
 def _check_number(what: str, number: object) -> None:
-    if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
+    if not is_whole(number, -_LAST, _LAST):
         raise ScopeError(f"{what}: expected the number of a message, got {number!r}")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from agentkit_memory import IngestOptions, Memory, RecordFields
+from agentkit_memory import IngestError, IngestOptions, Memory, RecordFields
 from agentkit_memory.ingest import records
 
 
@@ -126,7 +126,7 @@ def test_a_record_without_words_is_no_passage(memory: Memory, docs: Path) -> Non
 
 @pytest.mark.parametrize("fields", [{"text": "body"}, {"title": "t"}, {"metadata": "m"}])
 def test_one_name_is_no_tuple_of_names(fields: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match="expected a tuple of names"):
+    with pytest.raises(IngestError, match="expected a tuple of names"):
         RecordFields(**fields)
-    with pytest.raises(ValueError, match="at least one field"):
+    with pytest.raises(IngestError, match="at least one field"):
         RecordFields(text=())

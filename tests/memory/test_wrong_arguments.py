@@ -9,7 +9,28 @@ from typing import Any
 
 import pytest
 
-from agentkit_memory import IngestError, Memory, RecallError, RecallPolicy, StoreError, StoreUnavailable
+from agentkit_memory import (
+    ExtractionError,
+    Gate,
+    IngestError,
+    IngestOptions,
+    Memory,
+    MessageUnreadable,
+    RecallError,
+    RecallPolicy,
+    RecordFields,
+    ReembedError,
+    ScopeError,
+    StoreError,
+    StoreUnavailable,
+)
+from agentkit_prompts.messages import Message
+from tests.memory.embedding import Words
+
+HUGE = 10**30
+"""A whole number that no database holds."""
+ENDLESS = 10**400
+"""One that is no float either."""
 
 
 @pytest.mark.parametrize(
@@ -20,6 +41,8 @@ from agentkit_memory import IngestError, Memory, RecallError, RecallPolicy, Stor
         (("store",), {"index": 5}, "index: expected a folder, the address of a Qdrant server, or .*got 5"),
         (("store",), {"clock": 5}, "clock: expected a function that returns seconds since 1970, got 5"),
         (("store",), {"timeout": "long"}, "timeout: expected seconds .*got 'long'"),
+        (("store",), {"index": "\0"}, r"index: expected a folder, got '\\x00'"),
+        (("store",), {"index": Path("store/\ud800")}, r"index: expected a folder, got 'store/\\ud800'"),
     ],
 )
 def test_what_cannot_be_opened(
@@ -28,9 +51,17 @@ def test_what_cannot_be_opened(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StoreUnavailable, match=message):
         Memory.open(*arguments, **options)
+    assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("now", [math.nan, math.inf, None, "noon", True])
+@pytest.mark.parametrize("keep", [HUGE, -1, "x"])
+def test_what_is_no_number_of_logs_to_keep(home: Path, keep: Any) -> None:
+    with pytest.raises(RecallError, match="expected how many to keep, 0 or more, or None for all, got"):
+        Memory.open(home, keep_recalls=keep)
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("now", [math.nan, math.inf, ENDLESS, None, "noon", True])
 def test_a_clock_that_shows_no_time(home: Path, docs: Path, now: Any) -> None:
     times = [now]
     with Memory.open(home, clock=lambda: times[0]) as memory:
@@ -49,7 +80,139 @@ def test_what_is_no_path(memory: Memory, paths: Any) -> None:
         memory.ingest(paths)
 
 
-@pytest.mark.parametrize("number", ["x", 1.5, True])
+def test_a_path_that_no_file_can_have_is_told_and_the_others_are_ingested(memory: Memory, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    report = memory.ingest(["\ud800", docs, "\0"])
+    assert [error.source for error in report.errors] == ["\\ud800", "\\x00"]
+    assert len(report.added) == 1
+
+
+OPTIONS: list[tuple[Callable[[], Any], str]] = [
+    (lambda: IngestOptions(lenient=5), "lenient: expected True or False, got 5"),  # type: ignore[arg-type]
+    (lambda: IngestOptions(lenient=None), "lenient: expected True or False, got None"),  # type: ignore[arg-type]
+    (lambda: IngestOptions(records=None), r"records: expected RecordFields\(...\), got None"),  # type: ignore[arg-type]
+    (lambda: IngestOptions(records="x"), r"records: expected RecordFields\(...\), got 'x'"),  # type: ignore[arg-type]
+    (lambda: RecordFields(text=5), "text: expected a tuple of names, got 5"),  # type: ignore[arg-type]
+    (lambda: RecordFields(text=(None,)), r"text: expected a tuple of names, got \(None,\)"),  # type: ignore[arg-type]
+    (lambda: RecordFields(title=None), "title: expected a tuple of names, got None"),  # type: ignore[arg-type]
+    (lambda: RecordFields(metadata=b"x"), "metadata: expected a tuple of names, got b'x'"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("make", "message"), OPTIONS)
+def test_what_is_no_option_of_an_ingestion(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(IngestError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"options": 5}, "expected IngestOptions.* got 5"),
+        ({"options": []}, r"expected IngestOptions.* got \[\]"),
+        ({"on_progress": 5}, "expected a function to call with the progress, got 5"),
+    ],
+)
+def test_nothing_is_ingested_with_what_are_no_options(memory: Memory, docs: Path, options: Any, message: str) -> None:
+    (docs / "a.md").write_text("zebra")
+    with pytest.raises(IngestError, match=message):
+        memory.ingest(docs, **options)
+    assert not memory.recall("zebra")
+
+
+@pytest.mark.parametrize("messages", [("x",), (None,), (Message("user", "zebra"), {"role": "user"})])
+def test_what_is_no_message(memory: Memory, messages: Any) -> None:
+    session = memory.session("s")
+    for act in (session.append, session.append_now):
+        with pytest.raises(MessageUnreadable, match=r"expected messages, .*got"):
+            act(*messages)
+    assert not session.page() and not session.conversation
+
+
+@pytest.mark.parametrize("replacement", [None, 5, []])
+def test_what_cannot_replace_a_message(memory: Memory, replacement: Any) -> None:
+    session = memory.session("s")
+    session.append(Message("user", "zebra"))
+    with pytest.raises(MessageUnreadable, match="expected text as the replacement, got"):
+        session.redact(1, replacement)
+    assert session.refresh()[0].text == "zebra"
+
+
+@pytest.mark.parametrize("number", [HUGE, -HUGE, 2**31, "x"])
+def test_what_is_no_number_of_a_message(either: Memory, number: Any) -> None:
+    session = either.session("s")
+    session.append(Message("user", "zebra"))
+    for act in (
+        lambda: session.page(after=number),
+        lambda: session.page(before=number),
+        lambda: session.tool_calls(after=number),
+        lambda: session.redact(number),
+        lambda: session.fork("other", at=number),
+    ):
+        with pytest.raises(ScopeError, match="expected the number of a message, got"):
+            act()
+    for act in (lambda: session.tool_calls(after=None), lambda: session.redact(None)):  # type: ignore[arg-type]
+        with pytest.raises(ScopeError, match="expected the number of a message, got None"):
+            act()
+    assert session.page(after=1 - 2**31, limit=2**63 - 1) and not session.page(after=2**31 - 1)
+
+
+def test_a_limit_that_no_database_holds(memory: Memory) -> None:
+    with pytest.raises(ScopeError, match=r"expected a limit of 1 or more messages, got 10+"):
+        memory.session("s").page(limit=HUGE)
+    with pytest.raises(RecallError, match=r"expected a limit of 1 or more, got 10+"):
+        memory.recall_logs(limit=HUGE)
+
+
+@pytest.mark.parametrize("time", [ENDLESS, True])
+def test_what_is_no_time(memory: Memory, time: Any) -> None:
+    session = memory.session("s")
+    for act in (
+        lambda: memory.session("new", expires_at=time),
+        lambda: memory.expire(time),
+        lambda: session.append(Message("user", "zebra"), said_at=time),
+        lambda: session.append_now(Message("user", "zebra"), said_at=time),
+    ):
+        with pytest.raises(ScopeError, match="expected seconds since 1970, got"):
+            act()
+    assert not session.page()
+
+
+@pytest.mark.parametrize("session", [5, "s", b""])
+def test_what_is_no_session(memory: Memory, session: Any) -> None:
+    with pytest.raises(RecallError, match=r"expected a session, as `memory.session\(...\)` returns it, got"):
+        memory.recall("zebra", session=session)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"sample": sample} for sample in (None, "x", math.nan, math.inf, True, HUGE)),
+        *({share: value} for share in ("self_retrieval", "overlap", "failing") for value in (None, "x", True)),
+        *({"questions": questions} for questions in (None, 5, "zebra", (5,), {"zebra": 1})),
+    ],
+    ids=str,
+)
+def test_what_is_no_gate(wrong: Any) -> None:
+    with pytest.raises(ReembedError, match=rf"Gate\.{next(iter(wrong))}: expected .*, got"):
+        Gate(**wrong)
+
+
+@pytest.mark.parametrize("options", [{"gate": 5}, {"gate": ""}, {"on_progress": 5}], ids=str)
+@pytest.mark.parametrize("embedder", [None, Words()], ids=["no change", "a change"])
+def test_what_a_change_of_the_model_cannot_be_checked_by(memory: Memory, embedder: Any, options: Any) -> None:
+    with pytest.raises(ReembedError, match=r"reembed: expected a .*, got"):
+        memory.reembed(embedder, **options)
+    assert not memory.abandon_reembed()
+
+
+@pytest.mark.parametrize("extract", [5, "", []])
+def test_what_is_no_extractor(memory: Memory, extract: Any) -> None:
+    with pytest.raises(ExtractionError, match=r"worker: expected an extractor, .*got"):
+        memory.worker(extract)
+
+
+@pytest.mark.parametrize("number", ["x", 1.5, True, HUGE, -HUGE])
 def test_what_is_no_number_of_a_log(memory: Memory, number: Any) -> None:
     for act in (lambda: memory.recall_logs(after=number), lambda: memory.recall_logs(before=number)):
         with pytest.raises(RecallError, match="expected the number of a log as"):

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from agentkit_memory.errors import StoreUnavailable
 from agentkit_memory.index.base import IndexOpener, VectorIndex
 
-__all__ = ["edge_indexes", "index_opener", "qdrant_indexes"]
+__all__ = ["edge_indexes", "index_opener", "indexes_in", "qdrant_indexes"]
 
 
 def index_opener(index: str | os.PathLike[str] | IndexOpener) -> IndexOpener:
@@ -34,8 +34,24 @@ def edge_indexes(folder: str | os.PathLike[str]) -> IndexOpener:
     """Keep every space in a folder of its own below `folder`, in this process (Qdrant Edge).
 
     What it returns raises StoreUnavailable where the extra `vector` is not installed.
+
+    Raises:
+        StoreUnavailable: No folder can have that name.
     """
     place = Path(folder).expanduser()
+    try:
+        held = b"\0" not in os.fsencode(place)
+    except UnicodeEncodeError:
+        held = False
+    if not held:
+        raise StoreUnavailable(
+            f"index: expected a folder, got {str(place)!r}: NUL or an unpaired surrogate in it; choose another name"
+        )
+    return indexes_in(place)
+
+
+def indexes_in(place: Path) -> IndexOpener:
+    """Do what `edge_indexes` does, in a folder whose name others have checked, or will before it is used."""
 
     def open_edge(space: str, dimensions: int) -> VectorIndex:
         from agentkit_memory.index.edge import EdgeIndex

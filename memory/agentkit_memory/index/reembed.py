@@ -13,6 +13,7 @@ from sqlalchemy import bindparam, func, select
 
 from agentkit_memory.embedders.encoder import Encoder
 from agentkit_memory.embedders.registry import Embedders
+from agentkit_memory.errors import ReembedError
 from agentkit_memory.failpoints import failpoint
 from agentkit_memory.index.gate import check
 from agentkit_memory.index.indexes import Indexes
@@ -59,6 +60,10 @@ def reembed(
     on_progress: Callable[[ReembedProgress], None] | None,
 ) -> Reembedding:
     """Let a store be read by another model, or by words alone; see `Memory.reembed`."""
+    if not isinstance(gate, Gate | None):
+        raise ReembedError(f"reembed: expected a Gate, or None for no checks, got {gate!r}")
+    if on_progress is not None and not callable(on_progress):
+        raise ReembedError(f"reembed: expected a function to call with the progress, got {on_progress!r}")
     database = indexes.database
     model = "" if encoder is None else encoder.model
     if indexes.active().name == space_name(model):

@@ -115,7 +115,11 @@ def is_gone(uri: str) -> bool:
 
 def _shown(path: Path) -> str:
     """Return the path as it was given, in characters every database and terminal can hold."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace").replace("\0", "\\x00")
+    try:
+        name = os.fsencode(path).decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # an unpaired surrogate, which is no byte of a name either
+        name = str(path).encode("utf-8", "backslashreplace").decode()
+    return name.replace("\0", "\\x00")
 
 
 def reason(error: Exception) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from agentkit_memory.errors import (
     WouldWait,
 )
 from agentkit_memory.store.migrate import REVISION, current_revision, migrate
+from agentkit_memory.values import is_time
 
 __all__ = ["Database", "translate"]
 
@@ -99,7 +99,7 @@ class Database:
             StoreError: The clock that was given shows no time.
         """
         now: object = self._clock()
-        if isinstance(now, bool) or not isinstance(now, int | float) or not math.isfinite(now):
+        if not is_time(now):
             raise StoreError(f"{self.where}: expected seconds since 1970 from the clock that was given, got {now!r}")
         return float(now)
 

@@ -15,8 +15,9 @@ from agentkit_memory.store.engine import Database
 from agentkit_memory.store.items import storable
 from agentkit_memory.store.scopes import required
 from agentkit_memory.store.tables import recall_logs
+from agentkit_memory.values import is_whole
 
-__all__ = ["RecallLogs"]
+__all__ = ["RecallLogs", "checked_keep"]
 
 _END = 2**62
 _SLACK = 64
@@ -64,10 +65,8 @@ class RecallLogs:
     """
 
     def __init__(self, database: Database, keep: int | None = None) -> None:
-        if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int) or keep < 0):
-            raise RecallError(f"recall logs: expected how many to keep, 0 or more, or None for all, got {keep!r}")
         self.database = database
-        self.keep = keep
+        self.keep = checked_keep(keep)
         self._written: dict[int, int] = {}
 
     def write(self, scope_id: int, log: RecallLog) -> RecallLog:
@@ -107,10 +106,10 @@ class RecallLogs:
             ScopeError: No scope was given.
             RecallError: The limit is less than 1, or a number is none.
         """
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        if not is_whole(limit, 1):
             raise RecallError(f"recall logs: expected a limit of 1 or more, got {limit!r}")
         for name, number in (("after", after), ("before", before)):
-            if isinstance(number, bool) or not isinstance(number, int | None):
+            if number is not None and not is_whole(number):
                 raise RecallError(f"recall logs: expected the number of a log as {name!r}, got {number!r}")
         bound = {
             "scopes": required(scope_ids),
@@ -134,6 +133,17 @@ class RecallLogs:
             for query, policy, candidates, took_us, conversation, degraded, number, at in rows
         ]
         return tuple(logs if after is not None else reversed(logs))
+
+
+def checked_keep(keep: int | None) -> int | None:
+    """Return how many logs to keep.
+
+    Raises:
+        RecallError: It is no number of logs.
+    """
+    if keep is not None and not is_whole(keep, 0):
+        raise RecallError(f"recall logs: expected how many to keep, 0 or more, or None for all, got {keep!r}")
+    return keep
 
 
 def _plain(each: Candidate) -> dict[str, object]:

@@ -12,6 +12,7 @@ from agentkit_memory.store.conversations import MAIN, Branch
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.items import forget_items, in_batches
 from agentkit_memory.store.tables import branches, conversations, items, messages, recall_logs, tool_calls
+from agentkit_memory.values import is_time
 
 __all__ = ["delete_conversation", "delete_named", "expire", "open_branch", "set_expiry"]
 
@@ -94,7 +95,7 @@ def expire(database: Database, now: float) -> dict[str, int]:
 
 
 def _check_time(what: str, at: object) -> None:
-    if isinstance(at, bool) or not isinstance(at, int | float) or math.isnan(at):
+    if not is_time(at, finite=False):
         raise ScopeError(f"{what}: expected seconds since 1970, got {at!r}")
 
 
