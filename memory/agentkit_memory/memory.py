@@ -19,6 +19,7 @@ from agentkit_memory.records import Erasure, RecallLog, Repair, Verification
 from agentkit_memory.reembedding import Gate, Reembedding, ReembedProgress
 from agentkit_memory.scope import Scope, check_name
 from agentkit_memory.session import Session, shown
+from agentkit_memory.values import expanded
 from agentkit_prompts.embedder import Embedder
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ class Memory:
         elif not isinstance(target, str | os.PathLike):
             raise StoreUnavailable(f"expected a folder or a postgresql:// URL to open a memory in, got {target!r}")
         else:
-            home = Path(target).expanduser()
+            home = expanded(target)
             place = home / "memory.db"
             index = indexes_in(home / "index") if index is None else index
         opener, keep = index_opener(index), checked_keep(keep_recalls)

@@ -263,6 +263,8 @@ def shown(session: object, database: Database, last: int | None) -> tuple[str, t
     if session is None:
         return "", ()
     if not isinstance(session, Session):
+        if hasattr(session, "conversation"):  # kept elsewhere, as an agent's own: nothing of it is stored here
+            return "", ()
         raise RecallError(f"recall: expected a session, as `memory.session(...)` returns it, got {session!r}")
     return session.id, session.places(last) if session.is_of(database) else ()
 

@@ -1,11 +1,13 @@
-"""Whole numbers and times that a database can hold."""
+"""Whole numbers and times that a database can hold, and folders of users."""
 
 from __future__ import annotations
 
 import math
+import os
+from pathlib import Path
 from typing import TypeGuard
 
-__all__ = ["is_time", "is_whole"]
+__all__ = ["expanded", "is_time", "is_whole"]
 
 _MOST = 2**63 - 1
 
@@ -23,3 +25,11 @@ def is_time(at: object, *, finite: bool = True) -> TypeGuard[float]:
         return math.isfinite(at) if finite else not math.isnan(at)
     except OverflowError:  # larger than any float
         return False
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """Return a path with the folder of a user for `~`; if there is no such user, it is a name like any other."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)

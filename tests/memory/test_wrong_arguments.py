@@ -240,3 +240,10 @@ def test_a_policy_that_is_none(memory: Memory) -> None:
     for policy in (5, ["default"], b"default"):
         with pytest.raises(RecallError, match="there is no policy"):
             memory.recall("zebra", policy=policy)  # type: ignore[arg-type]
+
+
+def test_the_folder_of_nobody_is_a_folder_like_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Memory.open("~nobody-of-that-name") as memory:
+        assert "~nobody-else" in str(memory.ingest("~nobody-else/a.md").errors[0])
+    assert (tmp_path / "~nobody-of-that-name" / "memory.db").exists()

@@ -8,7 +8,7 @@ import pytest
 
 from agentkit import Agent, Chain, Event, InMemorySession, Recalled, ScriptedModel
 from agentkit.memory import Memory
-from agentkit.prompts import Document, Fact, KnowledgePrompt, Layers, MemoPrompt, Message, PromptContext
+from agentkit.prompts import Conversation, Document, Fact, KnowledgePrompt, Layers, MemoPrompt, Message, PromptContext
 from agentkit.recalling import Found, recall
 from scripts import Library
 
@@ -47,6 +47,17 @@ def test_what_the_prompt_shows_is_not_recalled_again(tmp_path: Path) -> None:
         _, elsewhere = asked(agent, "Where does the heron nest?", memory.session("another"))
         assert elsewhere.documents[0].text == "The heron nests behind the weir."
         assert memory.recall_logs()[-1].conversation == "another"
+
+
+def test_a_conversation_that_is_kept_elsewhere_hides_nothing(tmp_path: Path) -> None:
+    with Memory.open(tmp_path) as memory:
+        memory.facts.add("Herons are birds.")
+        agent = Agent(ScriptedModel(["ok"] * 2), LAYERS, memory=memory)
+        said = [Message("user", "Herons?"), Message("assistant", "Yes.")]
+        for session in (InMemorySession(), InMemorySession(Conversation(said))):
+            sent, recalled = asked(agent, "What are herons?", session)
+            assert "Herons are birds." in sent
+            assert recalled.degraded == ()
 
 
 def test_what_a_budget_cut_from_the_conversation_is_recalled(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from agentkit_memory.errors import StoreUnavailable
 from agentkit_memory.index.base import IndexOpener, VectorIndex
+from agentkit_memory.values import expanded
 
 __all__ = ["edge_indexes", "index_opener", "indexes_in", "qdrant_indexes"]
 
@@ -38,7 +39,7 @@ def edge_indexes(folder: str | os.PathLike[str]) -> IndexOpener:
     Raises:
         StoreUnavailable: No folder can have that name.
     """
-    place = Path(folder).expanduser()
+    place = expanded(folder)
     try:
         held = b"\0" not in os.fsencode(place)
     except UnicodeEncodeError:

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from agentkit_memory.errors import IngestError
+from agentkit_memory.values import expanded
 
 __all__ = ["FORMATS", "Format", "SourceFile", "find_files", "given_paths", "is_gone", "reason"]
 
@@ -72,7 +73,7 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[SourceFile |
     """
     seen: set[bytes] = set()  # digests, which are smaller than paths
     for given in paths:
-        for file in _find(Path(given).expanduser()):
+        for file in _find(expanded(given)):
             if isinstance(file, SourceFile):
                 name = blake2b(os.fsencode(file.path), digest_size=16).digest()
                 if name in seen:

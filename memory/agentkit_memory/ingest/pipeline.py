@@ -15,6 +15,7 @@ from agentkit_memory.ingest.options import IngestOptions
 from agentkit_memory.ingest.reading import Reading
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.store.documents import DocumentStore
+from agentkit_memory.values import expanded
 
 __all__ = ["ingest_files"]
 
@@ -36,7 +37,7 @@ def ingest_files(
     Raises:
         StoreError: The database cannot be written. The files before the one at fault are stored.
     """
-    given = [Path(path).expanduser() for path in paths]
+    given = [expanded(path) for path in paths]
     run = _Run(store, options, on_progress, on_stored)
     if on_progress is not None:
         run.count(given)

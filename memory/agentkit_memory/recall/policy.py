@@ -13,6 +13,7 @@ from agentkit_memory.recall.arms import Arm, Meaning, Words, spread
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.evidence import Asking, Evidence, Expected, SaidThen, Sitting, Speaker
 from agentkit_memory.recall.question import Question
+from agentkit_memory.values import is_whole
 
 __all__ = ["MOST", "POLICIES", "RecallPolicy", "named_policy"]
 
@@ -54,11 +55,11 @@ class RecallPolicy:
                 ("name", isinstance(self.name, str), "text"),
                 ("arms", _are_parts(self.arms) and len(self.arms) > 0, "a tuple of Words(), Meaning() or both"),
                 ("evidence", _are_parts(self.evidence), "a tuple of evidence, such as Speaker()"),
-                ("candidates", _is_whole(self.candidates, 1) and self.candidates <= MOST, f"1 to {MOST:,}"),
-                ("around", _is_whole(self.around, 0), "0 or more"),
+                ("candidates", is_whole(self.candidates, 1, MOST), f"1 to {MOST:,}"),
+                ("around", is_whole(self.around, 0), "0 or more"),
                 ("diversity", isinstance(diversity, int | float) and 0.0 <= diversity <= 1.0, "0.0 to 1.0"),
                 ("collapse", isinstance(self.collapse, bool), "True or False"),
-                ("tokens", self.tokens is None or _is_whole(self.tokens, 1), "1 or more, or None"),
+                ("tokens", self.tokens is None or is_whole(self.tokens, 1), "1 or more, or None"),
             )
             if not right
         ]
@@ -123,10 +124,6 @@ class RecallPolicy:
 
 def _are_parts(parts: object) -> bool:
     return isinstance(parts, tuple) and all(hasattr(each, "name") and hasattr(each, "scores") for each in parts)
-
-
-def _is_whole(number: object, least: int) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and number >= least
 
 
 def _options(part: object) -> dict[str, Any]:

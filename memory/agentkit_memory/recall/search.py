@@ -35,14 +35,13 @@ from agentkit_memory.store.items import TURN, StoredItem, read_around, read_item
 from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_memory.store.scopes import readable_ids, scope_id
 from agentkit_memory.store.turns import itemise
+from agentkit_memory.values import is_time, is_whole
 
 __all__ = ["Place", "Searched", "check_question", "search", "seconds"]
 
 Place = tuple[int, int, int]
 """Messages of a branch: its number, after which message they begin, and the last one."""
 
-_LAST = 1e300
-"""No time is later; also of those that are too large for a float."""
 _BATCH = 512
 _BATCHES = 8
 _REACH = 2
@@ -85,20 +84,14 @@ def check_question(query: object, limit: object, visible: object = None, now: ob
     problems = []
     if not isinstance(query, str):
         problems.append(f"expected the question as text, got {type(query).__name__}")
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST:
+    if not is_whole(limit, 1, MOST):
         problems.append(f"expected a limit of 1 to {MOST:,} documents, got {limit!r}")
-    if visible is not None and (isinstance(visible, bool) or not isinstance(visible, int) or visible < 0):
+    if visible is not None and not is_whole(visible, 0):
         problems.append(f"expected how many messages are visible, 0 or more, or None for all, got {visible!r}")
-    if now is not None and not _is_time(now):
+    if now is not None and not (isinstance(now, datetime) or is_time(now)):
         problems.append(f"expected `now` as a datetime or seconds since 1970, got {now!r}")
     if problems:
         raise RecallError("recall: " + "; ".join(problems))
-
-
-def _is_time(now: object) -> bool:
-    if isinstance(now, datetime):
-        return True
-    return isinstance(now, int | float) and not isinstance(now, bool) and -_LAST < now < _LAST
 
 
 def seconds(now: datetime | float) -> float:

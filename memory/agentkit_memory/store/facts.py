@@ -27,11 +27,10 @@ from agentkit_memory.store.items import (
 )
 from agentkit_memory.store.scopes import hold_scope, readable_ids, required, scope_id
 from agentkit_memory.store.tables import item_sources, items
+from agentkit_memory.values import is_time, is_whole
 
 __all__ = ["Facts", "end_of", "ends_of", "newest_facts"]
 
-_MOST = 2**63 - 1
-_LATEST = 1e300
 
 _ROW = select(
     items.c.id,
@@ -221,9 +220,9 @@ class Facts:
             limit: Most facts to return.
             superseded: Whether to return those that others have taken the place of, too.
         """
-        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST:
+        if not is_whole(limit, 1):
             raise FactError(f"facts: expected a limit of 1 or more, got {limit!r}")
-        if isinstance(after, bool) or not isinstance(after, int) or abs(after) > _MOST:
+        if not is_whole(after):
             raise FactError(f"facts: expected the number of a fact as 'after', got {after!r}")
         own = scope_id(self._database, self._scope)
         with self._database.read() as connection:
@@ -248,7 +247,7 @@ class Facts:
             raise FactError(f"a fact needs a text that says something, got {text!r}")
         problems = [] if storable(text) == text else ["the text holds NUL or an unpaired surrogate"]
         for name, value in (("valid_from", valid_from), ("valid_to", valid_to)):
-            if value is not None and not (isinstance(value, int | float) and -_LATEST < value < _LATEST):
+            if value is not None and not is_time(value):
                 problems.append(f"{name} is {value!r}, expected seconds since 1970")
         if not problems and valid_from is not None and valid_to is not None and valid_to <= valid_from:
             problems.append(f"it ends ({valid_to}) before it begins ({valid_from})")
