@@ -131,11 +131,11 @@ def recall(rounds: int) -> Iterator[Figure]:
                 (docs / "a.md").write_text("\n".join(passages))
                 memory.within(f"tenant {tenant}").ingest(docs)
             reader = memory.within("tenant 1")
-            index = memory._store.index()
+            index, scope = memory._store.index(), reader._own_scope()
 
             def bare(n: int) -> None:
                 for _ in range(n):
-                    index.query_sparse(query_vector(sentence(random_, 6)), [2], 10)
+                    index.query_sparse(query_vector(sentence(random_, 6)), [scope], 10)
 
             def whole(n: int) -> None:
                 for _ in range(n):

@@ -10,7 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from laws import law
 
-from agentkit.prompts import Composition, Conversation, Layers, Media, Message, PromptContext, Text, UserInput, compose
+from agentkit.prompts import (
+    Composition,
+    Conversation,
+    Layers,
+    Media,
+    MediaError,
+    Message,
+    PromptContext,
+    Text,
+    UserInput,
+    compose,
+)
 from agentkit.testing import strategies as some
 from agentkit_prompts.targets.wire import clean
 
@@ -137,6 +148,18 @@ def test_the_table_the_difference_and_the_breakpoints_agree(layers: Layers, ctx:
     places = [(point.message, point.offset, point.tokens) for point in points]
     assert places == sorted(places)
     assert all(tokens <= composition.tokens + 8 for _, _, tokens in places)
+    anthropic_is_given_four_at_most(composition)
+
+
+def anthropic_is_given_four_at_most(composition: Composition) -> None:
+    try:
+        payload = composition.to_anthropic()
+    except MediaError:  # a request cannot carry every kind of media
+        return
+    blocks = [block for message in payload["messages"] for block in message["content"]]
+    marks = sum("cache_control" in block for block in (*payload.get("system", ()), *payload.get("tools", ()), *blocks))
+    assert marks <= 4
+    assert {message["role"] for message in payload["messages"]} <= {"user", "assistant"}
 
 
 @law

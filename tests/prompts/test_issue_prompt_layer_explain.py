@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from laws import law
 
 from agentkit import Chain, ScriptedModel
 from agentkit.prompts import (
@@ -32,7 +30,6 @@ from agentkit.prompts import (
     WrapPrompt,
     compose,
 )
-from agentkit.testing import strategies as some
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.layers.VolatilityWarning")
 
@@ -252,29 +249,6 @@ def test_what_changes_often_before_what_does_not_is_flagged_when_layers_are_made
     with pytest.warns(VolatilityWarning, match="before the conversation"):
         Layers([MemoPrompt()])
     assert Layers(["fixed", TextPrompt("{{ extra.a }}")]).volatile_before_stable() == []
-
-
-@law
-@given(some.layers(), some.contexts())
-def test_there_are_at_most_four_breakpoints_and_anthropic_gets_no_more(layers: Layers, ctx: PromptContext) -> None:
-    from agentkit.prompts import MediaError
-
-    composition = compose(layers, ctx)
-    assert len(composition.breakpoints) <= 4
-    try:
-        payload = composition.to_anthropic()
-    except MediaError:
-        return
-    marks = sum(
-        "cache_control" in block
-        for block in [
-            *payload.get("system", ()),
-            *payload.get("tools", ()),
-            *(block for message in payload["messages"] for block in message["content"]),
-        ]
-    )
-    assert marks <= 4
-    assert {message["role"] for message in payload["messages"]} <= {"user", "assistant"}
 
 
 def test_a_reload_under_way_never_mixes_two_versions_and_a_broken_one_is_never_seen(tmp_path: Path) -> None:
