@@ -115,13 +115,18 @@ def inspect(order: dict[str, Any], say: Any) -> None:
     say(json.dumps(found))
 
 
+def tell(line: str) -> None:
+    """Write a line at once: a thread that kills the process may do so between a text and the end of its line."""
+    os.write(1, f"{line}\n".encode())
+
+
 def zygote() -> None:
     """Fork a process for every order that is read, and tell what became of it."""
     for module in ("index.edge", "index.indexes", "index.qdrant", "ingest.pipeline", "memory", "store.conversations"):
         importlib.import_module(f"agentkit_memory.{module}")
     from agentkit_memory import failpoints
 
-    print("ready", flush=True)
+    tell("ready")
     for line in sys.stdin:
         order = json.loads(line)
         child = os.fork()
@@ -131,13 +136,13 @@ def zygote() -> None:
                 importlib.reload(failpoints)
                 signal.alarm(120)  # who hangs ends too, and is reported
                 action = inspect if order["action"] == "inspect" else work
-                action(order, lambda said: print(said, flush=True))
+                action(order, tell)
             except BaseException as error:
-                print(f"failed {type(error).__name__}: {error}", flush=True)
+                tell(f"failed {type(error).__name__}: {error}")
                 os._exit(1)
             os._exit(0)
         _, status = os.waitpid(child, 0)
-        print(f"ended {os.waitstatus_to_exitcode(status)}", flush=True)
+        tell(f"ended {os.waitstatus_to_exitcode(status)}")
 
 
 # The parent, who keeps the ledger.
