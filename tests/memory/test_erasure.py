@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agentkit_memory import Memory, NotFound, RecallLog, Scope, ScopeError, StoreError
+from agentkit_memory import Memory, NotFound, Pool, Question, RecallLog, RecallPolicy, Scope, ScopeError, StoreError
 from agentkit_memory.index.lock import FolderLock
 from agentkit_memory.store.turns import itemise
 from agentkit_prompts.messages import Message, ToolCall
@@ -201,6 +201,23 @@ def test_what_was_open_when_its_subject_was_erased_says_so_and_never_writes_to_s
         either._store.logs.write(number, RecallLog("q", {}, (), 1))
     assert [each.text for each in other.session("s").conversation] == ["eve's"]
     assert len(ada.session("s").append(Message("user", "back"))) == 1 and ada._own_scope() == number
+
+
+def test_a_recall_during_which_its_reader_is_erased_leaves_no_trace_of_what_was_asked(either: Memory) -> None:
+    ada = either.within(Scope("local", user="ada"))
+    ada.session("s").append(Message("user", "The heron is at the weir."))
+
+    class Erasing:
+        name = "erasing"
+
+        def scores(self, question: Question, pool: Pool) -> list[float]:
+            assert either.erase(ada.scope).complete
+            return [0.0] * len(pool)
+
+    recall = ada.recall("Where is the heron?", policy=RecallPolicy(evidence=(Erasing(),)))
+    assert any("this recall was not logged" in problem for problem in recall.degraded)
+    assert ada.recall_logs() == () and not any(either.erase(ada.scope).removed.values())
+    assert not ada.delete_session("s") and not any(either.erase(ada.scope).removed.values())
 
 
 def test_an_erasure_while_the_subject_still_writes_ends_and_tells_what_it_left(either: Memory) -> None:

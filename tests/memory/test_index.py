@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import shutil
 import signal
@@ -10,7 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Timer
@@ -264,7 +265,7 @@ def test_writes_to_the_index_may_be_repeated(tmp_path: Path) -> None:
     index.close()
 
 
-@pytest.mark.parametrize("dimensions", [0, 8])
+@pytest.mark.parametrize("dimensions", [0, 8, 64])
 def test_an_index_of_many_segments_answers_as_one_does(tmp_path: Path, dimensions: int) -> None:
     draw = random.Random(7)
     many, one = (
@@ -304,6 +305,37 @@ def test_an_index_of_many_segments_answers_as_one_does(tmp_path: Path, dimension
             assert scored(many.query_dense(near, scopes, 10)) == scored(one.query_dense(near, scopes, 10))
     many.close()
     one.close()
+
+
+def test_vectors_that_are_compared_by_few_bits_first_are_found_as_if_by_all(tmp_path: Path) -> None:
+    draw = random.Random(3)
+
+    def some(around: Sequence[float], width: float) -> list[float]:
+        return [number + draw.gauss(0, width) for number in around]
+
+    subjects = [some([0.0] * 96, 1.0) for _ in range(20)]
+    vectors = [some(draw.choice(subjects), 0.7) for _ in range(1500)]
+    index = EdgeIndex(tmp_path, 96, segment=1 << 18)
+    terms = document_vector("zebra")
+    for start in range(0, 1500, 300):
+        some_points = [
+            Point(str(UUID(int=number)), 1, number % 2, terms, vectors[number]) for number in range(start, start + 300)
+        ]
+        index.upsert(some_points)
+        index.flush()
+    assert index._shard is not None and index._shard.info().segments_count > 1
+    for subject in subjects:
+        near = some(subject, 0.7)
+        cosines = {number: cosine(near, vectors[number]) for number in range(1, 1500, 2)}
+        best = sorted(cosines, key=lambda number: -cosines[number])[:10]
+        hits = index.query_dense(near, [1], 10)
+        assert [UUID(hit.id).int for hit in hits] == best
+        assert [hit.score for hit in hits] == pytest.approx([cosines[number] for number in best], abs=1e-5)
+    index.close()
+
+
+def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True)) / math.hypot(*one) / math.hypot(*other)
 
 
 WRITER = """if True:

@@ -105,13 +105,15 @@ class Words(Part):
             n: {term: weights.get(term, 0.0) * value for term, value in terms.items() if term in question.terms}
             for n, terms in held.items()
         }
+        lenders = _lenders(pool, self.share, self.answer)
         for n, terms in worth.items():
             own[n] = sum(terms.values())
             best_of: dict[int, float] = {}
-            for other, share in _lenders(pool, n, self.share, self.answer):
+            for other, share in lenders[n]:
                 for term, value in worth[other].items():
                     best_of[term] = max(best_of.get(term, 0.0), share * value)
-            lent[n] = sum(max(0.0, value - terms.get(term, 0.0)) for term, value in best_of.items())
+            if best_of:
+                lent[n] = sum([max(0.0, value - terms.get(term, 0.0)) for term, value in best_of.items()])
         return own, lent
 
 
@@ -136,8 +138,7 @@ class Meaning(Part):
         if not self.share:
             return own, [0.0] * len(pool)
         return own, [
-            sum(share * own[other] for other, share in _lenders(pool, n, self.share, self.answer))
-            for n in range(len(pool))
+            sum([share * own[other] for other, share in lenders]) for lenders in _lenders(pool, self.share, self.answer)
         ]
 
 
@@ -191,10 +192,11 @@ def _held(pool: Pool, number: int, asked: Mapping[int, float]) -> dict[int, floa
     return held_terms(indexed_text(item.title, item.text), asked)
 
 
-def _lenders(pool: Pool, number: int, share: float, answer: float) -> list[tuple[int, float]]:
-    """Return who lends to a candidate, and how much of what it has."""
-    leaning = pool.leaning[number]
+def _lenders(pool: Pool, share: float, answer: float) -> list[list[tuple[int, float]]]:
+    """Return per candidate who lends to it, and how much of what it has."""
+    shares = {step: share ** abs(step) for step in (-2, -1, 1, 2)}
+    asking = pool.ends_asking
     return [
-        (other, leaning * (answer if step == -1 and pool.ends_asking[other] else share ** abs(step)))
-        for step, other in pool.near[number]
+        [(other, leaning * (answer if step == -1 and asking[other] else shares[step])) for step, other in near]
+        for leaning, near in zip(pool.leaning, pool.near, strict=True)
     ]

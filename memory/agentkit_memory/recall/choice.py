@@ -32,9 +32,8 @@ def ranked(pool: Pool) -> list[Considered]:
     return sorted(pool.candidates, key=lambda each: (-each.score, each.item.uri, *each.place, each.id))
 
 
-def choose(question: Question, pool: Pool, policy: RecallPolicy, limit: int) -> list[Considered]:
+def choose(question: Question, order: Sequence[Considered], policy: RecallPolicy, limit: int) -> list[Considered]:
     """Choose at most `limit` facts and `limit` others, best first, and say of each candidate why it was used or not."""
-    order = ranked(pool)
     if policy.diversity:
         order = _diverse(order, policy.diversity)
     left = {True: limit, False: limit}

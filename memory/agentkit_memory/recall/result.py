@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
-from agentkit_memory.recall.candidates import Considered, Pool
-from agentkit_memory.recall.choice import ranked, relevance
+from agentkit_memory.recall.candidates import Considered
+from agentkit_memory.recall.choice import relevance
 from agentkit_memory.records import TURN, Candidate
 from agentkit_prompts.context import Document, Fact
 
@@ -98,13 +98,14 @@ class Recall(Sequence[Document]):
         return tuple(
             [
                 Candidate(
-                    each.id,
+                    each.item.id,
                     each.item.kind,
-                    each.score,
+                    round(each.score, 4),
                     each.used,
                     each.reason,
                     each.slot if each.used else "",
-                    each.parts | {f"{arm} found": score for arm, score in each.arms.items()},
+                    {name: round(value, 4) for name, value in each.parts.items()}
+                    | {f"{arm} found": round(score, 4) for arm, score in each.arms.items()},
                 )
                 for each in self._considered
             ]
@@ -150,14 +151,14 @@ class Recall(Sequence[Document]):
         return f"Recall({self.query[:40]!r}: {len(self)} documents, {len(self.knowledge)} facts)"
 
 
-def build(query: str, pool: Pool, used: Sequence[Considered], degraded: Sequence[str]) -> Recall:
-    """Return the result of a recall."""
+def build(query: str, order: Sequence[Considered], used: Sequence[Considered], degraded: Sequence[str]) -> Recall:
+    """Return the result of a recall: of the candidates in order, those that are used."""
     return Recall(
         query,
         [_document(each) for each in used if each.slot != "knowledge"],
         [_fact(each) for each in used if each.slot == "knowledge"],
-        _excerpts(pool, used),
-        ranked(pool),
+        _excerpts(order, used),
+        order,
         degraded,
     )
 
@@ -206,9 +207,9 @@ def _day(item: StoredItem) -> str:
         return ""
 
 
-def _excerpts(pool: Pool, used: Sequence[Considered]) -> list[Excerpt]:
+def _excerpts(order: Sequence[Considered], used: Sequence[Considered]) -> list[Excerpt]:
     """Join recalled turns with those next to them; turns that touch become one excerpt, where its best one stands."""
-    at = {each.place: each.item for each in pool.candidates if each.item.kind == TURN}
+    at = {each.place: each.item for each in order if each.item.kind == TURN}
     hits = {each.place for each in used if each.item.kind == TURN}
     excerpts: list[Excerpt] = []
     shown: set[tuple[str, int]] = set()

@@ -23,7 +23,7 @@ from agentkit_memory.errors import (
 from agentkit_memory.index.base import Hit, SparseVector, VectorIndex
 from agentkit_memory.recall.arms import DENSE, SPARSE
 from agentkit_memory.recall.candidates import Considered, Pool
-from agentkit_memory.recall.choice import choose
+from agentkit_memory.recall.choice import choose, ranked
 from agentkit_memory.recall.fallback import NEWEST, search_rows
 from agentkit_memory.recall.policy import MOST, RecallPolicy
 from agentkit_memory.recall.question import MOST_CHARACTERS, Question
@@ -33,7 +33,7 @@ from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.items import TURN, StoredItem, read_around, read_items
 from agentkit_memory.store.recall_logs import RecallLogs
-from agentkit_memory.store.scopes import readable_ids, scope_id
+from agentkit_memory.store.scopes import own_and_readable, scope_id
 from agentkit_memory.store.turns import itemise
 from agentkit_memory.values import is_time, is_whole
 
@@ -117,15 +117,18 @@ class _Search:
     asked: set[str] = field(default_factory=set)
     behind: bool = False
     """Whether the index does not hold the newest items."""
+    own: int | None = None
+    """Number of the reader's scope, if it had one when this began."""
 
     def run(self, scope: Scope) -> Pool:
         database = self.store.database
         wanted = {arm.name for arm in self.policy.arms}
-        self._itemise(scope)
+        with database.read() as connection:
+            self.own, scope_ids = own_and_readable(connection, scope)
+        self._itemise(scope_ids)
         index = self._index()
         sparse = SparseVector(sorted(self.question.asked), [times for _, times in sorted(self.question.asked.items())])
         with database.read() as connection:
-            scope_ids = readable_ids(connection, scope)
             speakers: list[str] = []
             if sparse.indices:
                 ask = partial(self._by_words, connection, index, sparse, scope_ids)
@@ -153,13 +156,10 @@ class _Search:
             self.policy.score(self.question, pool, frozenset(self.asked))
         return pool
 
-    def _itemise(self, scope: Scope) -> None:
-        database = self.store.database
+    def _itemise(self, scope_ids: Sequence[int]) -> None:
         try:
-            with database.read() as connection:
-                scope_ids = readable_ids(connection, scope)
             for _ in range(_BATCHES):
-                if itemise(database, scope_ids, _BATCH) < _BATCH:
+                if itemise(self.store.database, scope_ids, _BATCH) < _BATCH:
                     return
             self.degraded.append("many messages are new: the newest cannot be found yet, the next recall goes on")
         except StoreClosed:
@@ -331,13 +331,14 @@ def search(
             f"the question is long: its first and last {MOST_CHARACTERS // 2} characters were searched for"
         )
     pool = one.run(scope)
-    used = choose(one.question, pool, policy, limit)
-    recall = build(query, pool, used, one.degraded)
+    order = ranked(pool)
+    used = choose(one.question, order, policy, limit)
+    recall = build(query, order, used, one.degraded)
     log = RecallLog(
         query, policy.describe(), recall.candidates, (perf_counter_ns() - began) // 1000, conversation, recall.degraded
     )
     try:
-        store.logs.write(scope_id(store.database, scope), log)
+        store.logs.write(scope_id(store.database, scope) if one.own is None else one.own, log)
     except StoreError as error:  # a log is not worth an answer
         recall.degraded += (f"this recall was not logged: {error}",)
     return recall

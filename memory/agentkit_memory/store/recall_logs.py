@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from pydantic_core import PydanticSerializationError, to_json
 from sqlalchemy import bindparam, delete, insert, select
@@ -80,7 +80,7 @@ class RecallLogs:
             "at": now,
             "query": storable(log.query),
             "policy": _json(dict(log.policy)),
-            "candidates": _json([_plain(each) for each in log.candidates]),
+            "candidates": _json(log.candidates),
             "degraded": _json(log.degraded),
             "took_us": min(log.took_us, 2**31 - 1),
         }
@@ -146,21 +146,8 @@ def checked_keep(keep: int | None) -> int | None:
     return keep
 
 
-def _plain(each: Candidate) -> dict[str, object]:
-    scores = {name: round(score, 4) for name, score in each.scores.items() if score}
-    return {
-        "item": each.item,
-        "kind": each.kind,
-        "score": round(each.score, 4),
-        "used": each.used,
-        "why": each.why,
-        "slot": each.slot,
-        "scores": scores,
-    }
-
-
 def _json(value: object) -> str:
     try:
         return to_json(value, inf_nan_mode="constants", fallback=str).decode()
     except PydanticSerializationError:  # unpaired surrogates, which it cannot write
-        return json.dumps(value, default=str)
+        return json.dumps(value, default=lambda each: asdict(each) if isinstance(each, Candidate) else str(each))

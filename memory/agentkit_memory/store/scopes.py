@@ -12,12 +12,14 @@ from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import scopes
 
-__all__ = ["covered_ids", "hold_scope", "readable_ids", "required", "scope_id"]
+__all__ = ["covered_ids", "hold_scope", "known_ids", "own_and_readable", "readable_ids", "required", "scope_id"]
 
 _NAMES = (scopes.c.tenant, scopes.c.user, scopes.c.session, scopes.c.agent)
 
 _FIND = select(scopes.c.id).where(*(column == bindparam(f"its_{column.name}") for column in _NAMES))
-_READABLE = select(scopes.c.id).where(tuple_(*_NAMES).in_(bindparam("names", expanding=True))).order_by(scopes.c.id)
+_READABLE = (
+    select(scopes.c.id, *_NAMES).where(tuple_(*_NAMES).in_(bindparam("names", expanding=True))).order_by(scopes.c.id)
+)
 _HOLD = select(scopes.c.id).where(scopes.c.id == bindparam("scope")).with_for_update()
 
 
@@ -50,6 +52,13 @@ def scope_id(database: Database, scope: Scope) -> int:
     return found
 
 
+def known_ids(database: Database, scope: Scope) -> list[int]:
+    """Return the number of a scope, as reads take it: none if nobody wrote to it. Looking leaves no name behind."""
+    with database.read() as connection:
+        own = _find(connection, scope)
+    return [] if own is None else [own]
+
+
 def required(scope_ids: Sequence[int] | None) -> list[int]:
     """Return the numbers of the scopes to read. Without any a reader sees nothing; not saying is an error.
 
@@ -67,8 +76,19 @@ def readable_ids(connection: Connection, scope: Scope) -> list[int]:
     Raises:
         ScopeError: It is no scope.
     """
-    names = [_names(each) for each in Scope.of(scope).readable()]
-    return list(connection.scalars(_READABLE, {"names": names}))
+    return own_and_readable(connection, scope)[1]
+
+
+def own_and_readable(connection: Connection, scope: Scope) -> tuple[int | None, list[int]]:
+    """Return the number of a scope, if it has one, and those of the scopes that a reader in it sees.
+
+    Raises:
+        ScopeError: It is no scope.
+    """
+    scope = Scope.of(scope)
+    rows = connection.execute(_READABLE, {"names": [_names(each) for each in scope.readable()]}).all()
+    own = next((number for number, *names in rows if tuple(names) == _names(scope)), None)
+    return own, [number for number, *_ in rows]
 
 
 def covered_ids(connection: Connection, scope: Scope) -> list[int]:

@@ -246,6 +246,7 @@ vector_state = Table(
 )
 
 # Dense vectors by what was embedded, so that the same text is sent to a model once. 32-bit floats, little-endian.
+# With row ids: in a tree of keys SQLite would give every vector of more than a kilobyte a page of its own.
 embeddings = Table(
     "embeddings",
     METADATA,
@@ -253,7 +254,6 @@ embeddings = Table(
     Column("content_hash", String(64), primary_key=True),
     Column("vector", LargeBinary, nullable=False),
     Column("created_at", Float(53), nullable=False),
-    sqlite_with_rowid=False,
 )
 
 # What was recalled, and why, in the order of writing: `policy`, `candidates` and `degraded` are JSON.

@@ -106,7 +106,6 @@ def upgrade() -> None:
         sa.Column("vector", sa.LargeBinary(), nullable=False),
         sa.Column("created_at", _TIME, nullable=False),
         sa.PrimaryKeyConstraint("model", "content_hash", name="pk_embeddings"),
-        sqlite_with_rowid=False,
     )
     op.create_table(
         "recall_logs",
