@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Generator
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, database=None)
@@ -31,8 +33,18 @@ def no_real_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "localhost,127.0.0.1,::1")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Laws are tried on hundreds of random cases: coverage is earned by the other tests, in half the time."""
-    for item in items:
-        if item.get_closest_marker("hypothesis") is not None:
-            item.add_marker("no_cover")
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Laws are tried on hundreds of random cases: coverage is earned by the other tests, in half the time.
+
+    The tracer itself is put aside: the mark of pytest-cov stops one of the two that it starts in a worker.
+    """
+    tracer = sys.gettrace()
+    untraced = item.get_closest_marker("untraced") or is_hypothesis_test(getattr(item, "obj", None))
+    if untraced:
+        sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        if untraced:
+            sys.settrace(tracer)

@@ -91,7 +91,12 @@ def hostile_texts(max_pieces: int = 4) -> SearchStrategy[str]:
     """Text of up to `max_pieces` pieces, each hostile or arbitrary, lone surrogates and NUL included."""
     anything = st.text(st.characters(exclude_categories=()), max_size=12)
     words = st.text("abc de\n", max_size=40)
-    return st.lists(st.sampled_from(HOSTILE) | words | anything, max_size=max_pieces).map("".join)
+    known = st.sampled_from(HOSTILE)
+    piece = known | words | anything
+    if max_pieces < 2:
+        return piece
+    # Drawing texts is most of what a law takes, and a list takes the most draws.
+    return piece | st.tuples(known, known).map("".join) | st.lists(piece, max_size=max_pieces).map("".join)
 
 
 def media() -> SearchStrategy[Image | Audio | Video | File]:

@@ -277,11 +277,9 @@ class Memory:
             ScopeError: No conversation can have that name.
         """
         from agentkit_memory.store.removal import delete_named
-        from agentkit_memory.store.scopes import known_ids
 
         check_name("session id", session_id)
-        known = known_ids(self._store.database, self.scope)
-        found = any(delete_named(self._store.database, scope, session_id) for scope in known)
+        found = delete_named(self._store.database, self.scope, session_id)
         self._index_if_free()
         return found
 
@@ -320,11 +318,7 @@ class Memory:
             before: Return the last logs before this one.
             limit: Most logs to return.
         """
-        from agentkit_memory.store.scopes import known_ids
-
-        return self._store.logs.page(
-            known_ids(self._store.database, self.scope), after=after, before=before, limit=limit
-        )
+        return self._store.logs.of(self.scope, after=after, before=before, limit=limit)
 
     def erase(self, subject: Scope | str) -> Erasure:
         """Remove everything that belongs to a subject, from SQL and from the index, and return the proof.

@@ -42,7 +42,7 @@ fewer = settings(law, max_examples=law.max_examples // 20 + 3)
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::agentkit_prompts.layers.VolatilityWarning"),
-    pytest.mark.no_cover,  # see conftest.py
+    pytest.mark.untraced,  # see conftest.py
 ]
 
 BREAK = "\u200b"

@@ -178,7 +178,7 @@ def little_memory() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-@pytest.mark.no_cover  # as many steps as the limits allow, each of them traced
+@pytest.mark.untraced  # as many steps as the limits allow, each of them traced
 @pytest.mark.parametrize("source", [*BOMBS, *(pytest.param(source, id=name) for name, source in MADE.items())])
 def test_a_hostile_template_ends_in_a_typed_error_soon(source: str) -> None:
     start = time.thread_time()

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from agentkit_memory.errors import ScopeError
+from agentkit_memory.scope import Scope
 from agentkit_memory.store.conversations import MAIN, Branch
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.items import forget_items, in_batches
+from agentkit_memory.store.scopes import known_ids
 from agentkit_memory.store.tables import branches, conversations, items, messages, recall_logs, tool_calls
 from agentkit_memory.values import is_time
 
@@ -99,8 +101,12 @@ def _check_time(what: str, at: object) -> None:
         raise ScopeError(f"{what}: expected seconds since 1970, got {at!r}")
 
 
-def delete_named(database: Database, scope_id: int, name: str) -> bool:
+def delete_named(database: Database, scope: Scope, name: str) -> bool:
     """Delete the conversation of that name, if there is one, and say whether there was."""
+    return any(_delete_named(database, known, name) for known in known_ids(database, scope))
+
+
+def _delete_named(database: Database, scope_id: int, name: str) -> bool:
     with database.write() as connection:
         found = connection.scalar(_NAMED, {"scope": scope_id, "named": name})
         if found is not None:
@@ -121,7 +127,7 @@ def open_branch(
         _check_time("expires_at", expires_at)
     found = Branch.find(database, scope_id, name, branch)
     if found is not None and found.expires_at is not None and found.expires_at <= database.clock():
-        delete_named(database, scope_id, name)
+        _delete_named(database, scope_id, name)
         found = None
     if found is None:
         main = Branch.make(database, scope_id, name)
