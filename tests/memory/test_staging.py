@@ -247,8 +247,8 @@ def test_readers_see_one_version_or_the_other_and_nothing_else(either: Memory, d
 CHILD = """if True:
     import sys
     from agentkit_memory import Memory
-    from agentkit_memory.store import documents
-    documents.WHOLE, documents.BATCH = 12, 8
+    from agentkit_memory.store import documents, staging
+    documents.WHOLE, documents.BATCH, staging.WORTH_INDEXING = 12, 8, 1
     with Memory.open(sys.argv[1], **({"index": sys.argv[3]} if sys.argv[3] else {})) as memory:
         print("open", flush=True)
         memory.ingest(sys.argv[2])

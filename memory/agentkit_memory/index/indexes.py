@@ -13,7 +13,7 @@ from sqlalchemy import bindparam, func, select, update
 from agentkit_memory.errors import IndexBroken, IndexBusy, IndexUnavailable, StoreClosed, StoreError
 from agentkit_memory.failpoints import failpoint
 from agentkit_memory.index.base import IndexOpener, VectorIndex
-from agentkit_memory.index.outbox import hold_spaces, reset
+from agentkit_memory.index.outbox import WORTH_INDEXING, hold_spaces, reset
 from agentkit_memory.index.spaces import Embed, Space, active_space, claim_space, find_space, known_spaces
 from agentkit_memory.index.switching import forget_space, unused_spaces
 from agentkit_memory.index.verify import repair, verify
@@ -223,8 +223,8 @@ class Indexes:
         return found
 
     def _worker(self, space: Space, index: VectorIndex, lease: float = 60.0, batch: int | None = None) -> Worker:
-        if batch is None:  # a flush takes as long for few as for many; what a model embeds takes long by itself
-            batch = 512 if space.model else 2048
+        if batch is None:  # what a model embeds takes long by itself
+            batch = 512 if space.model else WORTH_INDEXING
         embed = self._embed(space.model) if space.model else None
         return Worker(self.database, index, space.name, embed=embed, batch=batch, lease=lease, clock=self._clock)
 

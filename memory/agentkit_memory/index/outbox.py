@@ -30,7 +30,20 @@ from agentkit_memory.index.spaces import FACTS, active_space
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import documents, items, vector_spaces, vector_state
 
-__all__ = ["MISSING", "backfill", "enqueue", "hold_spaces", "pending", "reset", "withdraw", "written_spaces"]
+__all__ = [
+    "MISSING",
+    "WORTH_INDEXING",
+    "backfill",
+    "enqueue",
+    "hold_spaces",
+    "pending",
+    "reset",
+    "withdraw",
+    "written_spaces",
+]
+
+WORTH_INDEXING = 2048
+"""Items to index at once, where it is only their words: flushing takes as long for few as for many."""
 
 _SPACES_LOCK = 0x61676E7370  # any number all of us agree on
 

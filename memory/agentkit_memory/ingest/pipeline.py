@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from agentkit_memory.errors import IngestError
+from agentkit_memory.index.outbox import WORTH_INDEXING
 from agentkit_memory.ingest.chunks import CHUNKER, chunk_blocks
 from agentkit_memory.ingest.files import SourceFile, find_files, is_gone
 from agentkit_memory.ingest.formats import READERS
@@ -19,7 +20,6 @@ from agentkit_memory.values import expanded
 
 __all__ = ["ingest_files"]
 
-_BATCH = 512  # chunks
 _STEP = 4 * 1024 * 1024  # bytes between two calls of `on_progress` within a file
 _TICK_NS = 2 * 10**9
 """A file that was changed less than this before it was read may change again without its times showing it."""
@@ -92,7 +92,7 @@ class _Run:
             self._outcomes[outcome].append(file.source)
             self._chunks += written
             self._waiting += written
-            if self._on_stored is not None and self._waiting >= _BATCH:
+            if self._on_stored is not None and self._waiting >= WORTH_INDEXING:
                 self._waiting = 0
                 self._on_stored()
         except IngestError as error:

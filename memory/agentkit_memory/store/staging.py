@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Select, and_, bindparam, delete, insert, sele
 
 from agentkit_memory.errors import IngestError
 from agentkit_memory.failpoints import failpoint
-from agentkit_memory.index.outbox import enqueue
+from agentkit_memory.index.outbox import WORTH_INDEXING, enqueue
 from agentkit_memory.ingest.chunks import Chunk
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.items import CHUNK, content_hash, forget_items
@@ -235,6 +235,7 @@ class Staging:
 
     def _queue(self) -> None:
         bound = {"document": self._document.id, "next": self._next, "after": -1}
+        queued = 0
         while True:
             with self._database.write() as connection:
                 self._hold(connection)
@@ -244,7 +245,9 @@ class Staging:
                 return
             failpoint("document.queued")
             bound["after"] = rows[-1].position
-            if self._on_queued is not None:
+            queued += len(rows)
+            if self._on_queued is not None and queued >= WORTH_INDEXING:
+                queued = 0
                 self._on_queued()
 
 
