@@ -97,21 +97,32 @@ class EdgeIndex:
             return None
 
     def upsert(self, points: Sequence[Point]) -> None:
-        by_version: dict[int, list[edge.Point]] = {}
-        for point in points:
-            vectors: dict[str, list[float] | edge.SparseVector | list[list[float]]] = {
-                _SPARSE: edge.SparseVector(indices=point.sparse.indices, values=point.sparse.values)
-            }
-            if point.dense is not None:
-                vectors[_DENSE] = _floats(point.dense)
-            new = edge.Point(point.id, vectors, {_SCOPE: point.scope_id, _VERSION: point.version})
-            by_version.setdefault(point.version, []).append(new)
-        for version, made in by_version.items():
-            no_newer = edge.Filter(must=[edge.FieldCondition(key=_VERSION, range=edge.RangeFloat(lte=version))])
-            for start in range(0, len(made), _AT_ONCE):  # Edge lets no other thread run meanwhile
-                some = made[start : start + _AT_ONCE]
-                self._update(edge.UpdateOperation.upsert_points(some, condition=no_newer))
-                failpoint("edge.between")
+        for start in range(0, len(points), _AT_ONCE):  # Edge lets no other thread run meanwhile
+            some = points[start : start + _AT_ONCE]
+            with self._mutex:  # nobody writes between looking what is there and writing
+                newest = self._versions_of([point.id for point in some])
+                made: dict[str, edge.Point] = {}
+                for point in some:
+                    if newest.get(point.id, point.version) <= point.version:
+                        newest[point.id] = point.version
+                        made[point.id] = self._made(point)
+                if made:
+                    self._update(edge.UpdateOperation.upsert_points(list(made.values())))
+            failpoint("edge.between")
+
+    def _versions_of(self, ids: list[edge.PointId]) -> dict[str, int]:
+        """Return the versions of those that are there. Edge's own condition takes three times as long."""
+        with self._using() as shard:
+            records = shard.retrieve(ids, with_payload=[_VERSION], with_vector=False)
+        return {str(record.id): int((record.payload or {}).get(_VERSION, 0)) for record in records}
+
+    def _made(self, point: Point) -> edge.Point:
+        vectors: dict[str, list[float] | edge.SparseVector | list[list[float]]] = {
+            _SPARSE: edge.SparseVector(indices=point.sparse.indices, values=point.sparse.values)
+        }
+        if point.dense is not None:
+            vectors[_DENSE] = _floats(point.dense)
+        return edge.Point(point.id, vectors, {_SCOPE: point.scope_id, _VERSION: point.version})
 
     def delete(self, ids: Sequence[str]) -> None:
         if ids:
