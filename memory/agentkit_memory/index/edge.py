@@ -288,6 +288,8 @@ class EdgeIndex:
 
 def _floats(vector: Sequence[float]) -> list[float]:
     """Return the vector as a list, which the binding reads faster than an array of numpy."""
+    if isinstance(vector, list):
+        return vector
     as_list = getattr(vector, "tolist", None)
     return list(vector) if as_list is None else cast("list[float]", as_list())
 
