@@ -93,10 +93,9 @@ def hostile_texts(max_pieces: int = 4) -> SearchStrategy[str]:
     words = st.text("abc de\n", max_size=40)
     known = st.sampled_from(HOSTILE)
     piece = known | words | anything
-    if max_pieces < 2:
-        return piece
+    pieces = st.lists(piece, max_size=max_pieces).map("".join)
     # Drawing texts is most of what a law takes, and a list takes the most draws.
-    return piece | st.tuples(known, known).map("".join) | st.lists(piece, max_size=max_pieces).map("".join)
+    return pieces if max_pieces < 2 else piece | st.tuples(known, known).map("".join) | pieces
 
 
 def media() -> SearchStrategy[Image | Audio | Video | File]:

@@ -113,9 +113,9 @@ def test_a_fact_that_was_taken_from_a_fact_ends_with_what_that_was_taken_from(ei
 
 @pytest.mark.parametrize("wrong", [None, 5, b"x", {"x": 1}, [5], [None]])
 @pytest.mark.parametrize("name", ["sources", "supersedes"])
-def test_what_is_no_id_is_refused(memory: Memory, name: str, wrong: object) -> None:
+def test_what_is_no_id_is_refused(memory: Memory, name: str, wrong: Any) -> None:
     with pytest.raises(FactError, match=f"'{name}'"):
-        memory.facts.add("x", **{name: wrong})  # type: ignore[arg-type]
+        memory.facts.add("x", **{name: wrong})
     assert memory.facts.list() == ()
 
 

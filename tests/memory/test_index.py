@@ -256,6 +256,13 @@ def test_writes_to_the_index_may_be_repeated(tmp_path: Path) -> None:
         index.upsert([point])
         assert index.count() == 1
     assert [hit.id for hit in index.query_sparse(query_vector("zebra"), [1], 5)] == [point.id]
+    newer = Point(point.id, 3, 1, document_vector("okapi"))
+    for batch in ([newer, point], [point, newer], [point]):
+        index.upsert(batch)
+        assert list(index.versions()) == [(point.id, 3)]
+        assert index.query_sparse(query_vector("zebra"), [1], 5) == []
+    index.delete([point.id])
+    index.upsert([point, point])
     assert index.query_sparse(query_vector("zebra"), [2], 5) == index.query_sparse(query_vector("zebra"), [], 5) == []
     for _ in range(2):
         index.delete([point.id])

@@ -81,7 +81,7 @@ def test_how_far_what_holds_is_looked_for_is_said(memory: Memory, docs: Path, mo
     memory.ingest(docs)
     for number in range(100):
         memory.facts.add(f"zebra fed {number}", valid_from=1e12)
-    monkeypatch.setattr("agentkit_memory.recall.search._FURTHEST", 90)
+    monkeypatch.setattr("agentkit_memory.recall.search.MOST", 90)
     recall = memory.recall("zebra fed")
     assert recall == ()
     assert "of the best 90 proposals 0 hold" in recall.degraded[0]

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -148,8 +149,8 @@ class OddArm(Odd):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Words(share="x"), "share: expected a number from 0 up, got 'x'"),  # type: ignore[arg-type]
-        (lambda: Words(answer=[]), "answer"),  # type: ignore[arg-type]
+        (partial(Words, share="x"), "share: expected a number from 0 up, got 'x'"),
+        (partial(Words, answer=[]), "answer"),
         (lambda: Meaning(share=-1.0), "share"),
         (lambda: Recent(math.nan), "weight: expected a number, got nan"),
         (lambda: Recent(half_life=0.0), "half_life"),

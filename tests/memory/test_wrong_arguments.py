@@ -87,22 +87,22 @@ def test_a_path_that_no_file_can_have_is_told_and_the_others_are_ingested(memory
     assert len(report.added) == 1
 
 
-OPTIONS: list[tuple[Callable[[], Any], str]] = [
-    (lambda: IngestOptions(lenient=5), "lenient: expected True or False, got 5"),  # type: ignore[arg-type]
-    (lambda: IngestOptions(lenient=None), "lenient: expected True or False, got None"),  # type: ignore[arg-type]
-    (lambda: IngestOptions(records=None), r"records: expected RecordFields\(...\), got None"),  # type: ignore[arg-type]
-    (lambda: IngestOptions(records="x"), r"records: expected RecordFields\(...\), got 'x'"),  # type: ignore[arg-type]
-    (lambda: RecordFields(text=5), "text: expected a tuple of names, got 5"),  # type: ignore[arg-type]
-    (lambda: RecordFields(text=(None,)), r"text: expected a tuple of names, got \(None,\)"),  # type: ignore[arg-type]
-    (lambda: RecordFields(title=None), "title: expected a tuple of names, got None"),  # type: ignore[arg-type]
-    (lambda: RecordFields(metadata=b"x"), "metadata: expected a tuple of names, got b'x'"),  # type: ignore[arg-type]
+OPTIONS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
+    (IngestOptions, {"lenient": 5}, "lenient: expected True or False, got 5"),
+    (IngestOptions, {"lenient": None}, "lenient: expected True or False, got None"),
+    (IngestOptions, {"records": None}, r"records: expected RecordFields\(...\), got None"),
+    (IngestOptions, {"records": "x"}, r"records: expected RecordFields\(...\), got 'x'"),
+    (RecordFields, {"text": 5}, "text: expected a tuple of names, got 5"),
+    (RecordFields, {"text": (None,)}, r"text: expected a tuple of names, got \(None,\)"),
+    (RecordFields, {"title": None}, "title: expected a tuple of names, got None"),
+    (RecordFields, {"metadata": b"x"}, "metadata: expected a tuple of names, got b'x'"),
 ]
 
 
-@pytest.mark.parametrize(("make", "message"), OPTIONS)
-def test_what_is_no_option_of_an_ingestion(make: Callable[[], Any], message: str) -> None:
+@pytest.mark.parametrize(("kind", "options", "message"), OPTIONS)
+def test_what_is_no_option_of_an_ingestion(kind: Callable[..., Any], options: dict[str, Any], message: str) -> None:
     with pytest.raises(IngestError, match=message):
-        make()
+        kind(**options)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,8 @@ def test_what_is_no_number_of_a_message(either: Memory, number: Any) -> None:
     ):
         with pytest.raises(ScopeError, match="expected the number of a message, got"):
             act()
-    for act in (lambda: session.tool_calls(after=None), lambda: session.redact(None)):  # type: ignore[arg-type]
+    none: Any = None
+    for act in (lambda: session.tool_calls(after=none), lambda: session.redact(none)):
         with pytest.raises(ScopeError, match="expected the number of a message, got None"):
             act()
     assert session.page(after=1 - 2**31, limit=2**63 - 1) and not session.page(after=2**31 - 1)

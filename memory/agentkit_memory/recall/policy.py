@@ -18,7 +18,7 @@ from agentkit_memory.values import is_whole
 __all__ = ["MOST", "POLICIES", "RecallPolicy", "named_policy"]
 
 MOST = 10_000
-"""Most documents of one recall, and most proposals of an arm."""
+"""Most documents of one recall, and most proposals of an arm, looked through for what holds."""
 
 
 @dataclass(frozen=True, slots=True)

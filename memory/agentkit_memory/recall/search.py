@@ -45,8 +45,6 @@ Place = tuple[int, int, int]
 _BATCH = 512
 _BATCHES = 8
 _REACH = 2
-_FURTHEST = 10_000
-"""Most proposals that are asked for, to find among them what holds."""
 
 
 class Searched(Protocol):
@@ -115,6 +113,8 @@ class _Search:
     found: dict[str, Considered] = field(default_factory=dict)
     floors: dict[str, float] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
+    read: dict[str, StoredItem | None] = field(default_factory=dict)
+    """What was proposed, by its id; None for what does not hold."""
     behind: bool = False
     """Whether the index does not hold the newest items."""
     own: int | None = None
@@ -200,22 +200,21 @@ class _Search:
         more are asked for.
         """
         wanted = most = self._most()
-        items: dict[str, StoredItem | None] = {}
         while True:
             hits = propose(most)
-            unknown = [hit.id for hit in hits if hit.id not in items]
-            items |= dict.fromkeys(unknown)
-            items |= {item.id: item for item in read_items(connection, unknown, scope_ids, self.valid_at)}
-            found = [(hit, item) for hit in hits if (item := items[hit.id]) is not None]
+            unknown = [hit.id for hit in hits if hit.id not in self.read]
+            self.read |= dict.fromkeys(unknown)
+            self.read |= {item.id: item for item in read_items(connection, unknown, scope_ids, self.valid_at)}
+            found = [(hit, item) for hit in hits if (item := self.read[hit.id]) is not None]
             if len(hits) < most or 2 * len(found) >= wanted:
                 return found if self.behind else found[:wanted]  # the newest stand last
-            if most >= _FURTHEST:
+            if most >= MOST:
                 self.degraded.append(
                     f"of the best {most} proposals {len(found)} hold, the others have ended or are not shown yet, and "
                     "there may be more: `expire` deletes what has ended"
                 )
                 return found
-            most = min(4 * most, max(_FURTHEST, wanted))
+            most = min(4 * most, max(MOST, wanted))
 
     def _by_words(
         self,
