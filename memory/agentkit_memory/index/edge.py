@@ -213,8 +213,8 @@ class EdgeIndex:
         dense = None
         if self.dimensions:
             # Two bits stand for a number; of those that are best by them, four times as many as are wanted are scored
-            # again by the numbers themselves. That takes three fifths of what bytes for numbers take, and finds the same
-            # texts. No graph: building one takes minutes, in which Edge lets no other thread run.
+            # again by the numbers themselves. That takes three fifths of what bytes for numbers take, and finds the
+            # same texts. No graph: building one takes minutes, in which Edge lets no other thread run.
             two_bits = edge.TurboQuantQuantizationConfig(bits=edge.TurboQuantBitSize.Bits2, memory=edge.Memory.Cached)
             dense = edge.EdgeVectorParams(
                 self.dimensions,
