@@ -402,8 +402,12 @@ def test_an_interrupt_of_run_sync_cancels_the_run_in_order() -> None:
 
     session = InMemorySession()
     agent = Agent(ScriptedModel([calling("press_ctrl_c"), "never"]), tools=[press_ctrl_c])
-    with pytest.raises(KeyboardInterrupt):
-        agent.run_sync("go", session=session)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            agent.run_sync("go", session=session)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert roles(session.conversation) == "user assistant tool"
     assert Agent(ScriptedModel(["ok"])).run_sync("on", session=session).output == "ok"
 
