@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentkit_memory import Memory, Scope, ScopeError
+from agentkit_memory.index import edge
 from agentkit_memory.index.base import Point
-from agentkit_memory.index.bm25 import document_vector
+from agentkit_memory.index.bm25 import document_vector, query_vector
+from agentkit_memory.index.edge import EdgeIndex
 
 
 @pytest.mark.parametrize(
@@ -94,6 +98,48 @@ def test_recall_is_the_same_whether_other_scopes_hold_anything_or_not(
     assert sorted(" ".join(text.split()[:-1]) for text, _ in with_others) == sorted(
         text for _, text in mine if asked & set(text.split())
     )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_index_answers_for_the_scopes_that_are_asked_for_however_its_points_came_and_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(edge, "_FEW", 3)  # how many it knows by heart
+    draw = random.Random(seed)
+    index = EdgeIndex(tmp_path, 4)
+    held: dict[str, tuple[int, int]] = {}
+    for step in range(1, 60):
+        act = draw.choice(["write", "write", "move", "delete", "reopen", "clear" if draw.random() < 0.2 else "flush"])
+        if act == "write":
+            scope = draw.choice([1, 1, 1, 2, 3, 4, 5])
+            for number in draw.sample(range(40), 6):
+                held[str(UUID(int=number))] = step, scope
+        elif act == "move" and held:
+            held[draw.choice(sorted(held))] = step, draw.randrange(1, 6)
+        elif act == "delete":
+            gone = [each for each in held if held[each][1] == draw.randrange(1, 6)]
+            index.delete(gone)
+            held = {each: at for each, at in held.items() if each not in gone}
+        elif act == "reopen":
+            index.close()
+            index = EdgeIndex(tmp_path, 4)
+        elif act == "clear":
+            index.clear()
+            held = {}
+        else:
+            index.flush()
+        index.upsert(
+            [
+                Point(each, version, scope, document_vector("zebra"), [1.0, 0.0, 0.0, scope])
+                for each, (version, scope) in held.items()
+                if version == step
+            ]
+        )
+        for scopes in ([1], [2], [3, 1], draw.sample(range(1, 6), 4), [1, 2, 3, 4, 5]):
+            theirs = {each for each, (_, scope) in held.items() if scope in scopes}
+            assert {hit.id for hit in index.query_sparse(query_vector("zebra"), scopes, 100)} == theirs
+            assert {hit.id for hit in index.query_dense([1.0, 0.0, 0.0, 0.0], scopes, 100)} == theirs
+    index.close()
 
 
 def test_a_wrong_scope_in_the_index_is_stopped_by_sql(memory: Memory, docs: Path) -> None:

@@ -6,7 +6,6 @@ import re
 import unicodedata
 import zlib
 from collections import Counter
-from functools import lru_cache
 from itertools import pairwise
 
 from agentkit_memory.index.stemmer import stem
@@ -18,10 +17,12 @@ _UNSPACED = (
     "\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0966-\u0dff"
-_ASCII_WORD = re.compile(r"[a-z0-9]+")
+_ASCII = bytes(ord(chr(byte).lower()) if byte < 128 and chr(byte).isalnum() else ord(" ") for byte in range(256))
+"""What each byte of a text in ASCII is read as."""
 _WORD = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])(?:[^\W_]|[{_MARKS}]))+")
 _RUN = re.compile(rf"[{_UNSPACED}]")
 _ACCENTS = re.compile("[\u0300-\u036f]")
+_KEPT = 1 << 17  # words
 _LONGEST = 64  # characters: longer ones are hashes and base64, and hashing their head is enough
 
 _STOP_LIST = """a about above after again all also am an and any are as at be because been before being below between
@@ -38,20 +39,20 @@ def count_terms(text: str) -> dict[int, int]:
     """Return how often each term of `text` occurs, terms being 32-bit numbers."""
     counts: dict[int, int] = {}
     for word, times in Counter(_words(text)).items():  # distinct words are far fewer
-        number = _number(word)
+        number = _known(word)
         if number is not None:
             counts[number] = counts.get(number, 0) + times
     return counts
 
 
-def list_terms(text: str) -> list[int]:
-    """Return the terms of `text` in order, each as often as it occurs."""
-    return [number for number in map(_number, _words(text)) if number is not None]
+def list_terms(text: str) -> list[int | None]:
+    """Return the terms of `text` in order, each as often as it occurs; a stop word is None."""
+    return list(map(_known, _words(text)))
 
 
 def _words(text: str) -> list[str]:
     if text.isascii():
-        return _ASCII_WORD.findall(text.lower())
+        return text.encode().translate(_ASCII).decode().split()  # in half the time of an expression
     words: list[str] = []
     for word in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
         if len(word) > 1 and _RUN.match(word):
@@ -61,11 +62,24 @@ def _words(text: str) -> list[str]:
     return words
 
 
-@lru_cache(maxsize=1 << 16)
+class _Numbers(dict[str, "int | None"]):
+    """The numbers of words, None for stop words; those that were met lately are kept."""
+
+    def __missing__(self, word: str) -> int | None:
+        number = _number(word)
+        if len(self) >= _KEPT:
+            self.clear()
+        if len(word) <= _LONGEST:
+            self[word] = number
+        return number
+
+
 def _number(word: str) -> int | None:
-    """Return the number of a word, or None for a stop word."""
     if word in _STOP_WORDS:
         return None
     if not word.isascii():
         word = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", word)))
     return zlib.crc32(stem(word[:_LONGEST]).encode("utf-8", "surrogatepass"))
+
+
+_known = _Numbers().__getitem__  # a third of the time of a cache that forgets what was met longest ago

@@ -37,8 +37,11 @@ def document_vector(text: str) -> SparseVector:
 def held_terms(text: str, wanted: Mapping[int, float]) -> dict[int, float]:
     """Return the weights that a text is stored with, of the wanted terms only, each times how much it is wanted."""
     terms = list_terms(text)
-    norm = _K1 * (1 - _B + _B * len(terms) / _MEAN_LENGTH)
-    counts = [(term, terms.count(term)) for term in wanted if term in terms]  # few are wanted of many
+    held = wanted.keys() & terms
+    if not held:
+        return {}
+    norm = _K1 * (1 - _B + _B * (len(terms) - terms.count(None)) / _MEAN_LENGTH)
+    counts = [(term, terms.count(term)) for term in wanted if term in held]  # few are wanted of many
     return {term: wanted[term] * count * (_K1 + 1) / (count + norm) for term, count in counts}
 
 

@@ -44,6 +44,8 @@ _SEGMENT = 32 << 20
 """Bytes of vectors after which a segment is written out for good: until then its posting lists are kept in memory."""
 _SEGMENTS = 100
 """Segments from which on the smallest are merged."""
+_FEW = 64
+"""Scopes up to which an index knows whose points it holds."""
 _ROOM = 64 << 20
 """Bytes that must be free to write. Edge maps files with holes, and on a full disk filling one kills the process."""
 
@@ -79,6 +81,8 @@ class EdgeIndex:
         self._mutex = RLock()
         self._lock = FolderLock(folder)
         self._shard: edge.EdgeShard | None = None
+        self._scopes: set[int] = set()
+        """The scopes that points belong to, and perhaps some that none belongs to any more; some of many."""
         try:
             self._check_room()
             self._shard = self._load()
@@ -92,7 +96,10 @@ class EdgeIndex:
         try:
             with self._reporting():
                 self.id = str(uuid.UUID(self._name.read_text("ascii").strip()))
-                return edge.EdgeShard.load(str(self._shard_folder), self._config())
+                shard = edge.EdgeShard.load(str(self._shard_folder), self._config())
+                few = edge.FacetRequest(key=_SCOPE, limit=_FEW + 1, exact=True)
+                self._scopes = {int(each.value) for each in shard.facet(few).hits}
+                return shard
         except IndexBroken:  # no name, no shard, a damaged one, or one of another make
             return None
 
@@ -107,6 +114,8 @@ class EdgeIndex:
                         newest[point.id] = point.version
                         made[point.id] = self._made(point)
                 if made:
+                    if len(self._scopes) <= _FEW:
+                        self._scopes.update(point.scope_id for point in some)
                     self._update(edge.UpdateOperation.upsert_points(list(made.values())))
             failpoint("edge.between")
 
@@ -131,22 +140,24 @@ class EdgeIndex:
     def query_sparse(self, vector: SparseVector, scope_ids: Sequence[int], limit: int) -> list[Hit]:
         if not vector.indices or not scope_ids:
             return []
-        scopes, over_them = _within(tuple(scope_ids))
         # Other scopes cannot show in the scores: terms are weighed over these scopes only.
+        over_them = _within(tuple(scope_ids))[1]
         wanted = edge.SparseVector(indices=vector.indices, values=vector.values)
-        return self._query(edge.Query.Nearest(wanted, using=_SPARSE), scopes, over_them, limit)
+        return self._query(edge.Query.Nearest(wanted, using=_SPARSE), scope_ids, over_them, limit)
 
     def query_dense(self, vector: Sequence[float], scope_ids: Sequence[int], limit: int) -> list[Hit]:
         if not self.dimensions or not scope_ids:
             return []
-        scopes, _ = _within(tuple(scope_ids))
-        return self._query(edge.Query.Nearest(_floats(vector), using=_DENSE), scopes, _RESCORED, limit)
+        return self._query(edge.Query.Nearest(_floats(vector), using=_DENSE), scope_ids, _RESCORED, limit)
 
-    def _query(self, query: edge.Query, scopes: edge.Filter, params: edge.SearchParams | None, limit: int) -> list[Hit]:
-        request = edge.QueryRequest(limit=limit, query=query, filter=scopes, params=params, with_payload=False)
+    def _query(self, query: edge.Query, scope_ids: Sequence[int], params: edge.SearchParams, limit: int) -> list[Hit]:
         with self._mutex:  # as `_using` does, in half the time
             if self._shard is None:
                 raise self._closed()
+            # Asking each point for its scope takes a third of a query: not where all are of these scopes anyway.
+            all_are = len(self._scopes) <= _FEW and self._scopes.issubset(scope_ids)
+            within = None if all_are else _within(tuple(scope_ids))[0]
+            request = edge.QueryRequest(limit=limit, query=query, filter=within, params=params, with_payload=False)
             try:
                 best = self._shard.query(request)
             except BaseException as error:
@@ -185,6 +196,7 @@ class EdgeIndex:
             if self._shard is not None:
                 self._shard.close()
                 self._shard = None
+            self._scopes = set()
             shutil.rmtree(self._shard_folder, ignore_errors=True)
             self._check_room()
             self._shard_folder.mkdir()
