@@ -7,6 +7,7 @@ import unicodedata
 import zlib
 from collections import Counter
 from itertools import pairwise
+from typing import Any
 
 from agentkit_memory.index.stemmer import stem
 
@@ -37,11 +38,8 @@ _STOP_WORDS = frozenset(_STOP_LIST.split())
 
 def count_terms(text: str) -> dict[int, int]:
     """Return how often each term of `text` occurs, terms being 32-bit numbers."""
-    counts: dict[int, int] = {}
-    for word, times in Counter(_words(text)).items():  # distinct words are far fewer
-        number = _known(word)
-        if number is not None:
-            counts[number] = counts.get(number, 0) + times
+    counts: Counter[Any] = Counter(list_terms(text))
+    counts.pop(None, None)
     return counts
 
 

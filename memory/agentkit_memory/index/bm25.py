@@ -31,7 +31,8 @@ def document_vector(text: str) -> SparseVector:
     counts = count_terms(text)
     norm = _K1 * (1 - _B + _B * sum(counts.values()) / _MEAN_LENGTH)
     ordered = sorted(counts)
-    return SparseVector(ordered, [counts[term] * (_K1 + 1) / (counts[term] + norm) for term in ordered])
+    weights = {count: count * (_K1 + 1) / (count + norm) for count in set(counts.values())}
+    return SparseVector(ordered, [weights[counts[term]] for term in ordered])
 
 
 def held_terms(text: str, wanted: Mapping[int, float]) -> dict[int, float]:
