@@ -117,7 +117,8 @@ def test_an_index_answers_for_the_scopes_that_are_asked_for_however_its_points_c
         elif act == "move" and held:
             held[draw.choice(sorted(held))] = step, draw.randrange(1, 6)
         elif act == "delete":
-            gone = [each for each in held if held[each][1] == draw.randrange(1, 6)]
+            scope = draw.randrange(1, 6)
+            gone = [each for each in held if held[each][1] == scope]
             index.delete(gone)
             held = {each: at for each, at in held.items() if each not in gone}
         elif act == "reopen":

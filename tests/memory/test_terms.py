@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentkit_memory.index import analysis
 from agentkit_memory.index.analysis import count_terms
-from agentkit_memory.index.bm25 import document_vector, query_vector
+from agentkit_memory.index.bm25 import document_vector, held_terms, query_vector
 from agentkit_memory.index.stemmer import stem
 
 
@@ -64,6 +65,22 @@ def test_spellings_of_a_text_have_the_same_terms(one: str, other: str) -> None:
     assert count_terms(one) == count_terms(other)
 
 
+@given(st.text(st.characters(max_codepoint=127)))
+def test_a_text_in_ascii_has_the_same_terms_beside_another_script(text: str) -> None:
+    (other,) = count_terms("中")
+    assert count_terms(f"{text} 中") == count_terms(text) | {other: 1}
+
+
+def test_terms_do_not_depend_on_which_words_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "zebra okapi gnu lynx the ibex tapir zebra gnu stoat civet " + "f00" * 40
+    known = count_terms(text)
+    monkeypatch.setattr(analysis, "_KEPT", 3)
+    numbers = analysis._Numbers()
+    monkeypatch.setattr(analysis, "_known", numbers.__getitem__)
+    assert count_terms(text) == known
+    assert 0 < len(numbers) <= 3 and "f00" * 40 not in numbers
+
+
 def test_scripts_without_spaces_are_found_by_their_parts() -> None:
     question, passage = set(count_terms("日本語")), set(count_terms("これは日本語の文書です。"))
     assert question and question <= passage
@@ -96,3 +113,13 @@ def test_repetition_counts_less_each_time_and_length_counts_against() -> None:
     once, twice, thrice = (weight(" ".join(["zebra"] * times + ["filler"] * (10 - times))) for times in (1, 2, 3))
     assert 0 < thrice - twice < twice - once
     assert weight("zebra " + "filler " * 500) < once
+
+
+@given(st.text("abc the é中."), st.text("abc the é中."))
+def test_what_a_text_holds_of_a_question_weighs_as_it_does_in_its_vector(text: str, question: str) -> None:
+    vector, asked = document_vector(text), query_vector(question)
+    wanted = dict(zip(asked.indices, asked.values, strict=True))
+    weights = dict(zip(vector.indices, vector.values, strict=True))
+    assert held_terms(text, wanted) == {
+        term: times * weights[term] for term, times in wanted.items() if term in weights
+    }

@@ -5,7 +5,7 @@ The IDF is multiplied in by the index at query time, over the scope that is read
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from agentkit_memory.index.analysis import count_terms, list_terms
 from agentkit_memory.index.base import SparseVector
@@ -29,9 +29,8 @@ def indexed_text(title: str, text: str) -> str:
 def document_vector(text: str) -> SparseVector:
     """Return the weights of a text that is stored."""
     counts = count_terms(text)
-    norm = _K1 * (1 - _B + _B * sum(counts.values()) / _MEAN_LENGTH)
     ordered = sorted(counts)
-    weights = {count: count * (_K1 + 1) / (count + norm) for count in set(counts.values())}
+    weights = _weights(counts.values(), sum(counts.values()))
     return SparseVector(ordered, [weights[counts[term]] for term in ordered])
 
 
@@ -39,11 +38,9 @@ def held_terms(text: str, wanted: Mapping[int, float]) -> dict[int, float]:
     """Return the weights that a text is stored with, of the wanted terms only, each times how much it is wanted."""
     terms = list_terms(text)
     held = wanted.keys() & terms
-    if not held:
-        return {}
-    norm = _K1 * (1 - _B + _B * (len(terms) - terms.count(None)) / _MEAN_LENGTH)
-    counts = [(term, terms.count(term)) for term in wanted if term in held]  # few are wanted of many
-    return {term: wanted[term] * count * (_K1 + 1) / (count + norm) for term, count in counts}
+    counts = {term: terms.count(term) for term in wanted if term in held}  # few are wanted of many
+    weights = _weights(counts.values(), len(terms) - terms.count(None))
+    return {term: wanted[term] * weights[count] for term, count in counts.items()}
 
 
 def query_vector(text: str) -> SparseVector:
@@ -51,3 +48,9 @@ def query_vector(text: str) -> SparseVector:
     counts = count_terms(text)
     ordered = sorted(counts)
     return SparseVector(ordered, [float(counts[term]) for term in ordered])
+
+
+def _weights(counts: Iterable[int], length: int) -> dict[int, float]:
+    """Return what a term weighs in a text of that many terms, by how often it occurs there."""
+    norm = _K1 * (1 - _B + _B * length / _MEAN_LENGTH)
+    return {count: count * (_K1 + 1) / (count + norm) for count in set(counts)}

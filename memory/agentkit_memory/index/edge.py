@@ -45,7 +45,7 @@ _SEGMENT = 32 << 20
 _SEGMENTS = 100
 """Segments from which on the smallest are merged."""
 _FEW = 64
-"""Scopes up to which an index knows whose points it holds."""
+"""Scopes up to which an index knows by itself whose points it holds."""
 _ROOM = 64 << 20
 """Bytes that must be free to write. Edge maps files with holes, and on a full disk filling one kills the process."""
 
@@ -82,7 +82,7 @@ class EdgeIndex:
         self._lock = FolderLock(folder)
         self._shard: edge.EdgeShard | None = None
         self._scopes: set[int] = set()
-        """The scopes that points belong to, and perhaps some that none belongs to any more; some of many."""
+        """The scopes that points belong to, perhaps some that none does any more; not all once there are many."""
         try:
             self._check_room()
             self._shard = self._load()
@@ -154,7 +154,7 @@ class EdgeIndex:
         with self._mutex:  # as `_using` does, in half the time
             if self._shard is None:
                 raise self._closed()
-            # Asking each point for its scope takes a third of a query: not where all are of these scopes anyway.
+            # Asking each point for its scope takes a third of a dense query: not where all are of these scopes anyway.
             all_are = len(self._scopes) <= _FEW and self._scopes.issubset(scope_ids)
             within = None if all_are else _within(tuple(scope_ids))[0]
             request = edge.QueryRequest(limit=limit, query=query, filter=within, params=params, with_payload=False)

@@ -195,10 +195,8 @@ def _held(pool: Pool, number: int, asked: Mapping[int, float]) -> dict[int, floa
 def _lenders(pool: Pool, share: float, answer: float) -> list[list[tuple[int, float]]]:
     """Return per candidate who lends to it, and how much of what it has."""
     shares = {step: share ** abs(step) for step in (-2, -1, 1, 2)}
-    asking, leaning = pool.ends_asking, pool.leaning
+    asking = pool.ends_asking
     return [
-        [(other, leaning[n] * (answer if step == -1 and asking[other] else shares[step])) for step, other in near]
-        if near
-        else []
-        for n, near in enumerate(pool.near)
+        [(other, leaning * (answer if step == -1 and asking[other] else shares[step])) for step, other in near]
+        for leaning, near in zip(pool.leaning, pool.near, strict=True)
     ]
