@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -70,6 +71,18 @@ def test_a_first_opening_that_another_process_blocks(home: Path) -> None:
         with pytest.raises(StoreLocked):
             Memory.open(home, timeout=0.05)
     assert stored(home) == []
+
+
+def test_a_new_file_that_another_process_is_about_to_write_is_waited_for(home: Path) -> None:
+    home.mkdir()
+    with closing(sqlite3.connect(home / "memory.db", check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")  # not yet written ahead: SQLite refuses the switch without waiting
+        with pytest.raises(StoreLocked, match="another process is writing"):
+            Memory.open(home, timeout=0.05)
+        ended = Timer(0.2, other.rollback)
+        ended.start()
+        assert stored(home) == []
+        ended.join()
 
 
 def test_a_database_that_may_not_be_written(home: Path, docs: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from sqlite3 import OperationalError
 from threading import RLock
 from typing import Any
 
@@ -233,8 +234,8 @@ def _sqlite(path: Path, timeout: float) -> Engine:
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: object) -> None:
+        _keep_a_log(connection, timeout)
         for pragma in (
-            "journal_mode=WAL",
             "synchronous=NORMAL",
             "foreign_keys=ON",
             "temp_store=MEMORY",
@@ -244,6 +245,22 @@ def _sqlite(path: Path, timeout: float) -> Engine:
             connection.execute(f"PRAGMA {pragma}").close()
 
     return engine
+
+
+def _keep_a_log(connection: Any, timeout: float) -> None:
+    """Switch a file to the mode of writing ahead, which it stays in.
+
+    SQLite asks for the lock as a reader who would write, so it gives up at once where two processes open a new file.
+    """
+    until = time.monotonic() + timeout
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL").close()
+            return
+        except OperationalError as error:
+            if not _code(error).startswith("SQLITE_BUSY") or time.monotonic() >= until:
+                raise
+        time.sleep(0.01)
 
 
 def _server(address: str, timeout: float) -> tuple[Engine, str]:
