@@ -76,7 +76,7 @@ class _Fitting:
         counts = [0] * len(self.nodes)
         for index in self.order[:units]:
             counts[index] += 1
-        return counts
+        return [bounds.held(count) for bounds, count in zip(self.bounds, counts, strict=True)]
 
     def tokens(self, units: int) -> int:
         """Return what the composition costs with the first `units` of the order, exactly as it would be sent."""

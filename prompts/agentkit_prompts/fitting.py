@@ -69,10 +69,11 @@ class Node(Protocol):
 class Bounds:
     """The unit counts that the token numbers of a `Size` stand for."""
 
-    __slots__ = ("least", "most", "target", "whole")
+    __slots__ = ("_node", "least", "most", "target", "whole")
 
     def __init__(self, path: str, node: Node) -> None:
         size, units = node.size, node.units
+        self._node = node
         self.whole = units
         self.most = units
         if size.max is not None and node.tokens(units) > size.max:
@@ -88,10 +89,25 @@ class Bounds:
             floor = size.min
             reached = largest(self.most, lambda kept: kept == 0 or node.tokens(kept - 1) < floor)
             self.least = max(self.least, reached)
+        while self.least < self.most and not self._fits(self.least):
+            self.least += 1
         self.target = self.most
         if size.target is not None:
             goal = size.target
             self.target = max(self.least, largest(self.most, lambda kept: node.tokens(kept) <= goal))
+
+    def held(self, given: int) -> int:
+        """Return how many of the units `given` can be kept: fewer where a part takes more than the whole may.
+
+        A template may say more of less, such as how long it is; a larger `given` never holds fewer.
+        """
+        while given > self.least and not self._fits(given):
+            given -= 1
+        return given
+
+    def _fits(self, kept: int) -> bool:
+        limit = self._node.size.max
+        return limit is None or self._node.tokens(kept) <= limit
 
 
 def unit_order(nodes: Sequence[tuple[str, Node]]) -> tuple[list[int], int, list[Bounds]]:
@@ -192,7 +208,19 @@ class _Leaf:
 class _Tree:
     """A prompt around others: what is cut are its children, by the order among them."""
 
-    __slots__ = ("_cache", "_children", "_counter", "_ctx", "_order", "_prompt", "lost", "required", "size", "units")
+    __slots__ = (
+        "_bounds",
+        "_cache",
+        "_children",
+        "_counter",
+        "_ctx",
+        "_order",
+        "_prompt",
+        "lost",
+        "required",
+        "size",
+        "units",
+    )
 
     def __init__(
         self,
@@ -206,9 +234,11 @@ class _Tree:
         self._ctx = ctx
         self._counter = counter
         self._children = children
-        self._order, self.required, bounds = unit_order(children)
+        self._order, self.required, self._bounds = unit_order(children)
         self.units = len(self._order)
-        self.lost: int = sum(one.whole - one.most + node.lost for one, (_, node) in zip(bounds, children, strict=True))
+        self.lost: int = sum(
+            one.whole - one.most + node.lost for one, (_, node) in zip(self._bounds, children, strict=True)
+        )
         self._cache: dict[int, Rendered] = {}
 
     def tokens(self, kept: int) -> int:
@@ -220,7 +250,10 @@ class _Tree:
         known = self._cache.get(kept)
         if known is None:
             given = self._order[:kept]
-            children = [node.render(given.count(index)) for index, (_, node) in enumerate(self._children)]
+            children = [
+                node.render(bounds.held(given.count(index)))
+                for index, ((_, node), bounds) in enumerate(zip(self._children, self._bounds, strict=True))
+            ]
             around = self._prompt.render_around(self._ctx, children)
             known = self._cache[kept] = _in_fence(self._prompt, self._ctx, around)
         return known

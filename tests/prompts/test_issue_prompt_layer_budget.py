@@ -469,3 +469,27 @@ def test_examples_that_are_selected_are_cut_as_whole_pairs_by_a_real_tokenizer(b
         composition = compose(layers, ctx, budget=limit, tokenizer=bpe)
         assert composition.tokens <= limit
         assert composition.system.text.count("Input: ") == composition.system.text.count("Output: out ")
+
+
+def saying_more_of_less(size: Size) -> WrapPrompt:
+    template = "{% if wrapped_str | length > 60 %}all{% elif wrapped_str %}" + WORDS + "{% endif %}"
+    return WrapPrompt(template, wrapped_prompts=[TextPrompt("x " * 40, size=Size(cut="head"))], size=size)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_wrapper_that_says_more_of_less_keeps_its_max_at_every_limit(nested: bool) -> None:
+    shared = Size(cut="head", target=0, flex=1.0)
+    prompts = [saying_more_of_less(Size(max=5, target=0, flex=0.01)), TextPrompt("y " * 300, size=shared)]
+    layers = Layers([WrapPrompt("{{ wrapped_str }}", wrapped_prompts=prompts)] if nested else prompts)
+    uncut = compose(layers, ASK, tokenizer=COUNTERS[0])
+    assert uncut.system.text.startswith("all")
+    for limit in range(least(layers, ASK, COUNTERS[0]), uncut.tokens):
+        composition = compose(layers, ASK, budget=limit, tokenizer=COUNTERS[0])
+        assert composition.tokens <= limit
+        assert "one" not in composition.system.text
+
+
+def test_more_must_be_kept_where_less_of_it_is_over_the_max() -> None:
+    layers = Layers([saying_more_of_less(Size(min=1, max=5)), TextPrompt("y " * 300, size=Size(cut="head"))])
+    composition = compose(layers, ASK, budget=least(layers, ASK, COUNTERS[0]), tokenizer=COUNTERS[0])
+    assert composition.system.text == "all"
