@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["erase", "resume"]
 
 _SERVER = "the server keeps old versions of rows until it has cleaned its tables up (VACUUM), and backups for longer"
+_INDEX = "the server of the index keeps removed points, without their texts, until it has cleaned its segments up"
 
 
 def erase(database: Database, indexes: Indexes, subject: Scope) -> Erasure:
@@ -43,6 +44,10 @@ def _carry_out(database: Database, indexes: Indexes, request: Request) -> Erasur
     points: int | None
     try:
         points = sum(indexes.catch_up(space).count(numbers) for space in spaces)
+        left = indexes.sweep()
+        if left:
+            points = None
+            notes.append(f"another process still has the index of a former model open ({', '.join(left)})")
     except StoreError as error:  # busy, away or broken: its owner forgets the points, and is looked at again
         points = None
         notes.append(str(error))
@@ -53,12 +58,23 @@ def _carry_out(database: Database, indexes: Indexes, request: Request) -> Erasur
         notes.append("somebody still writes to the subject's scopes: erase it again once they have ended")
     elif points == 0 and not waiting:
         seal(database, request)
-        compacted = _compact(database, notes)
+        compacted = _compact(database, indexes, notes)
         finish(database, request)
     return Erasure(request.id, removed, found, points, waiting, compacted, "; ".join(dict.fromkeys(notes)))
 
 
-def _compact(database: Database, notes: list[str]) -> bool:
+def _compact(database: Database, indexes: Indexes, notes: list[str]) -> bool:
+    try:
+        rewritten = indexes.compact()
+        if not rewritten:
+            notes.append(_INDEX)
+    except StoreError as error:
+        rewritten = False
+        notes.append(f"{error}; removed points, without their texts, are still in its files: call compact() later")
+    return _compact_database(database, notes) and rewritten
+
+
+def _compact_database(database: Database, notes: list[str]) -> bool:
     if not database.is_sqlite:
         notes.append(_SERVER)
         return False

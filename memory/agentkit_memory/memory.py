@@ -343,12 +343,14 @@ class Memory:
         return erase(self._store.database, self._store.indexes, subject)
 
     def compact(self) -> bool:
-        """Rewrite a SQLite file without what was deleted, and empty its log; say whether that was possible just now.
+        """Rewrite a SQLite file and the index without what was deleted; say whether nothing of it is left in them.
 
         Raises:
             StoreLocked: Somebody else was writing all the time.
+            IndexBusy: Another process owns the index.
         """
-        return self._store.database.compact()
+        rewritten = self._store.database.compact()
+        return self._store.indexes.compact() and rewritten
 
     async def run(self, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function of this memory, or of a session of it, from async code: `await memory.run(memory.recall, q)`.

@@ -133,7 +133,8 @@ class Erasure:
     waiting: int
     """Points whose removal waits for whoever owns the index."""
     compacted: bool
-    """Whether the file was rewritten, so that deleted bytes are gone from it and its log. Never so on a server."""
+    """Whether the files of SQLite and of the index were rewritten, so that deleted bytes are gone from them and from
+    the log. Never so on a server."""
     note: str = ""
     """What is still to be done, and how."""
 

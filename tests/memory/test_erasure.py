@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
 import threading
+import uuid
 from contextlib import closing
 from pathlib import Path
 
@@ -17,6 +20,7 @@ from agentkit_memory import Memory, NotFound, Pool, Question, RecallLog, RecallP
 from agentkit_memory.index.lock import FolderLock
 from agentkit_memory.store.turns import itemise
 from agentkit_prompts.messages import Message, ToolCall
+from tests.memory.embedding import Words
 
 MARKER = "Xanadu-4929"
 TABLES = (
@@ -61,6 +65,11 @@ def everything(memory: Memory) -> str:
 def holding(home: Path, marker: str = MARKER) -> list[str]:
     """Return the files that hold a text."""
     return [file.name for file in sorted(home.rglob("*")) if file.is_file() and marker.encode() in file.read_bytes()]
+
+
+def written(home: Path, data: bytes) -> list[str]:
+    """Return the files of the index that hold some bytes."""
+    return [file.name for file in sorted((home / "index").rglob("*")) if file.is_file() and data in file.read_bytes()]
 
 
 ADA, BOB = Scope("local", user=f"ada {MARKER}"), Scope("local", user="bob")
@@ -111,6 +120,30 @@ def test_redacted_bytes_go_when_the_file_is_compacted(home: Path) -> None:
         session.append(Message("user", MARKER * 100))
         session.redact(1)
         assert memory.compact() and holding(home) == []
+
+
+def numbers(text: str) -> bytes:
+    """Return the vector of a text as an index writes it to a file."""
+    vector = Words().vector(text)
+    return struct.pack(f"<{len(vector)}f", *(each / math.hypot(*vector) for each in vector))
+
+
+def test_no_vector_of_the_subject_is_left_in_the_files_of_the_index(home: Path) -> None:
+    with Memory.open(home, embedder=Words()) as memory:
+        others = [memory.facts.add(f"other {number}").id for number in range(30)]
+        gone = memory.within(ADA).facts.add("a pavilion in Oslo").id
+        memory.recall("pavilion")
+        assert written(home, numbers("a pavilion in Oslo")) and written(home, uuid.UUID(gone).bytes)
+        proof = memory.erase(ADA)
+        assert proof.complete and proof.compacted and proof.note == ""
+        for _ in range(2):
+            assert not written(home, numbers("a pavilion in Oslo")) and not written(home, uuid.UUID(gone).bytes)
+            assert written(home, numbers("other 7"))
+            assert sorted(name for name, _ in memory._store.index().versions()) == sorted(others)
+            memory.facts.add("other 7")
+            memory.recall("other")
+        assert memory.facts.remove(others[7]) and memory.compact() and not written(home, numbers("other 7"))
+        assert memory.verify().ok and memory.recall("other 9").knowledge[0].text == "other 9"
 
 
 def test_a_reader_who_keeps_the_log_from_being_emptied_is_told_of(home: Path, docs: Path) -> None:
@@ -298,6 +331,46 @@ def test_points_that_another_process_owns_wait_for_it_and_the_proof_says_so(home
     with Memory.open(home) as memory:
         assert memory.erase(ADA).complete
         assert memory._store.index().count() == 0
+
+
+def test_what_is_written_after_an_erasure_that_waits_for_the_index_stays(home: Path) -> None:
+    with Memory.open(home, scope=ADA) as owner:
+        owner.facts.add(f"{MARKER} likes tea.")
+        owner.recall("tea")
+        with Memory.open(home) as other:
+            assert not other.erase(ADA).complete  # the index is the owner's
+        owner.session("back").append(Message("user", "I am here again"))
+        owner.facts.add("Ada wants new shoes.")
+    with Memory.open(home, scope=ADA) as memory:
+        assert [message.text for message in memory.session("back").conversation] == ["I am here again"]
+        assert [fact.text for fact in memory.facts.list()] == ["Ada wants new shoes."]
+        with memory._store.database.read() as connection:
+            open_ones = "SELECT count(*) FROM erasures WHERE finished_at IS NULL"
+            assert connection.exec_driver_sql(open_ones).scalar_one() == 0
+        assert memory.erase(ADA).complete and memory.facts.list() == ()  # asked for again, all of it goes
+
+
+def test_an_erasure_that_is_asked_for_again_before_it_is_done_takes_what_was_written_since(home: Path) -> None:
+    with Memory.open(home, scope=ADA) as owner:
+        owner.facts.add(f"{MARKER} likes tea.")
+        owner.recall("tea")
+        with Memory.open(home) as other:
+            other.erase(ADA)
+            owner.facts.add("Ada wants new shoes.")
+            proof = other.erase(ADA)
+            assert not any(proof.found.values()) and not proof.complete
+            assert owner.facts.list() == ()
+
+
+def test_points_in_an_index_that_is_no_longer_read_are_no_proof(home: Path) -> None:
+    with Memory.open(home, scope=ADA) as reader, Memory.open(home) as other:
+        reader.facts.add(f"{MARKER} likes tea.")
+        reader.recall("tea")
+        assert other.reembed(Words(), gate=None).left == ("bm25-1",)  # which the reader holds
+        proof = other.erase(ADA)
+        assert not proof.complete and proof.points is None and "bm25-1" in proof.note
+        reader.recall("tea")  # and lets it go
+        assert other.erase(ADA).complete
 
 
 def test_a_store_without_an_index_can_erase(home: Path) -> None:

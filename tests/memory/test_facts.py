@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agentkit_memory import FactError, Memory, NotFound, Scope
+from agentkit_memory.index.outbox import enqueue
 from agentkit_memory.store.items import find_item, read_items
+from agentkit_memory.store.redaction import scrub_logs
 from agentkit_memory.store.scopes import readable_ids
 from agentkit_memory.store.turns import itemise
 from agentkit_prompts.messages import Message
@@ -215,3 +220,43 @@ def test_of_two_writers_that_replace_one_fact_the_last_stands(either: Memory) ->
     lost = either.facts.get(other)
     assert lost is not None and lost.superseded_by == current.id
     assert [fact.text for fact in either.recall("Where does Ann live?").knowledge] == [current.text]
+
+
+@pytest.mark.parametrize("replacement", ["[redacted]", "something else"])
+@pytest.mark.parametrize("first", ["the fact", "the redaction"])
+def test_a_fact_never_outlives_a_source_that_is_redacted_while_it_is_taken_from_it(
+    either: Memory, monkeypatch: pytest.MonkeyPatch, first: str, replacement: str
+) -> None:
+    session = either.session("s")
+    session.append(Message("user", "my pin is 4929"))
+    (turn,) = either.recall("pin")
+    halfway = threading.Event()
+
+    def slow(act: Callable[..., None]) -> Callable[..., None]:
+        def acting(*given: object, **named: object) -> None:
+            act(*given, **named)
+            halfway.set()
+            time.sleep(0.3)  # the other one begins, and has to wait
+
+        return acting
+
+    def take() -> None:
+        with suppress(NotFound):  # of a turn that is gone already, or now says something else
+            either.facts.add("The pin is 4929.", sources=str(turn.id))
+
+    def redact() -> None:
+        session.redact(1, replacement)
+
+    if first == "the fact":
+        monkeypatch.setattr("agentkit_memory.store.facts.enqueue", slow(enqueue))
+    else:
+        monkeypatch.setattr("agentkit_memory.store.redaction.scrub_logs", slow(scrub_logs))
+    one, other = (take, redact) if first == "the fact" else (redact, take)
+    thread = threading.Thread(target=one)
+    thread.start()
+    assert halfway.wait(10)
+    other()
+    thread.join()
+    if first == "the fact" or replacement == "[redacted]":
+        assert either.facts.list() == ()
+    assert either.verify().ok

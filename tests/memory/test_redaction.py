@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentkit_memory import HeadMoved, Memory, NotFound, RecallLog, Scope, ScopeError, Session
+from agentkit_memory import (
+    ExtractionError,
+    Fact,
+    FactDraft,
+    HeadMoved,
+    Memory,
+    NotFound,
+    RecallLog,
+    Scope,
+    ScopeError,
+    Session,
+    Turn,
+)
 from agentkit_memory.store.items import StoredItem, read_items
 from agentkit_memory.store.scopes import readable_ids
 from agentkit_memory.store.turns import itemise
@@ -326,3 +339,31 @@ def test_a_session_object_of_a_conversation_made_again_is_not_confused_with_it(e
         with pytest.raises(NotFound):
             old.append(*user("c"))
     assert [message.text for message in either.session("s").conversation] == ["b"]
+
+
+def test_what_went_wrong_with_a_text_does_not_quote_it_when_it_is_gone(either: Memory) -> None:
+    def useless(turns: Sequence[Turn], known: Sequence[Fact]) -> list[FactDraft]:
+        raise ExtractionError(f"no facts in {turns[-1].text!r}")
+
+    session = either.session("s")
+    session.append(Message("user", SECRET), Message("user", f"again: {SECRET}"))
+    worker = either.worker(useless)
+    for _ in range(6):  # turn by turn, three times, then it is given up
+        worker.drain()
+    assert "no facts in" in everything(either)
+    session.redact(1)  # nothing is left to recall
+    session.redact(2, "something else")
+    assert SECRET not in everything(either)
+
+
+def test_a_log_of_a_question_that_failed_does_not_quote_it_in_what_went_wrong(either: Memory) -> None:
+    session = either.session("s")
+    session.append(Message("user", SECRET))
+    row = RecallLog(SECRET, {}, (), 1, "s", (f"searched by words only: cannot read {SECRET!r}",))
+    other = RecallLog("tea?", {}, (), 1, "s", ("busy",))
+    for each in (row, other):
+        either._store.logs.write(either._own_scope(), each)
+    session.redact(1)
+    assert SECRET not in everything(either)
+    assert "is not told any more" in either.recall_logs()[0].degraded[0]
+    assert either.recall_logs()[1].degraded == ("busy",)

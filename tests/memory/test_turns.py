@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from agentkit_memory import Memory, Scope, ScopeError
 from agentkit_memory.store.items import find_item, read_around, read_items
@@ -152,3 +153,20 @@ def test_the_same_message_has_the_same_item_in_every_store(
             each.session("s").append(Message("user", "hello"))
             all_of(each)
         assert set(rows(memory, "id")) < set(rows(other, "id"))
+
+
+def test_a_turn_that_becomes_an_item_as_its_conversation_is_given_an_end_ends_with_it(
+    either: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = either._store.database
+    write = database.write
+    either.session("s").append(Message("user", "the code word is Xanadu"))
+
+    def late(*, wait: bool = True) -> AbstractContextManager[Connection]:
+        monkeypatch.setattr(database, "write", write)
+        either.session("s", expires_at=2000.0)  # by somebody else, after it was seen that there is something to do
+        return write(wait=wait)
+
+    monkeypatch.setattr(database, "write", late)
+    assert all_of(either) == 1
+    assert rows(either, "valid_to") == [2000.0]

@@ -29,6 +29,7 @@ SOURCES = """
 {{ messages[0].n + 1 }} {{ 1 + messages[0].n * 2 - 4 // 3 + 7 % 4 + 2 ** 3 + 1 / 4 }} {{ -messages[0].n }} {{ +3 }}
 {{ 'x' * 3 }}{{ 3 * 'x' }}{{ [1] * 2 }}{{ (1, 2) + (3,) }}{{ [1] + [2] }}
 {{ 'a' + (messages[0].content | safe) + '<' }}{{ ('<' | safe) + '>' + '<' }}{{ '<' ~ ('<' | safe) }}
+{{ messages[0].content + (messages[0].content + ('<' | safe)) }}
 {{ 'sum: ' + 1 }}
 {{ none | selectattr('type', 'equalto', 'x') | list }}{{ none | rejectattr('x') | list }}{{ 0 | map('upper') | list }}
 {{ none | select | list | length }}{{ missing | reject | list }}{{ '' | map(attribute='x') | list }}{{ none | list }}

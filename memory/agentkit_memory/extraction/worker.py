@@ -129,16 +129,18 @@ class FactWorker:
 
     def _failed(self, window: Window, error: Exception) -> None:
         problem = f"{type(error).__name__}: {error}"
+        # What is kept may quote the turn that it is kept with, and goes with it, but no other.
+        kept = problem if len(window.turns) == 1 else f"{type(error).__name__}, on {len(window.turns)} turns"
         useless = isinstance(error, ExtractionError)
         first, *others = window.tasks
         with self._database.write() as connection:
             still, _ = self._queue.settle(connection, window)
             if useless and others:
-                self._queue.again(connection, still, problem, 0)  # one by one
+                self._queue.again(connection, still, kept, 0)  # one by one
             elif useless and first.attempts + 1 >= _TRIES:
-                self._queue.done(connection, still, problem)
+                self._queue.done(connection, still, kept)
                 _LOG.warning("%s: turn %s gives no facts: %s", self._database.where, first.turn.id, problem)
             else:
                 tries = max(task.attempts for task in window.tasks)
-                self._queue.again(connection, still, problem, min(2.0 ** min(tries, 20), _SLOWEST_RETRY))
+                self._queue.again(connection, still, kept, min(2.0 ** min(tries, 20), _SLOWEST_RETRY))
                 _LOG.info("%s: facts are tried again later: %s", self._database.where, problem)

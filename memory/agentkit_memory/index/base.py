@@ -89,6 +89,10 @@ class VectorIndex(Protocol):
         """Make everything written so far durable."""
         ...
 
+    def compact(self) -> bool:
+        """Rewrite its files without the points that were removed; return whether nothing of these is left in them."""
+        ...
+
     def clear(self) -> None:
         """Forget every point and take a new name."""
         ...

@@ -46,6 +46,8 @@ _SEGMENTS = 100
 """Segments from which on the smallest are merged."""
 _FEW = 64
 """Scopes up to which an index knows by itself whose points it holds."""
+_ANY = 1e-9
+"""A share of points that are deleted, from which on a segment is written anew: with any at all."""
 _ROOM = 64 << 20
 """Bytes that must be free to write. Edge maps files with holes, and on a full disk filling one kills the process."""
 
@@ -190,6 +192,18 @@ class EdgeIndex:
             if self._free() > _ROOM + 4 * self._segment:  # of which writing one out takes about two
                 shard.optimize()  # mostly finds nothing to do
 
+    def compact(self) -> bool:
+        with self._using() as shard:
+            self._check_room(2 * sum(file.stat().st_blocks * 512 for file in self._shard_folder.rglob("*")))
+            shard.flush()
+            self._shard = None
+            shard.close()
+            once = edge.EdgeShard.load(str(self._shard_folder), self._config(vacuum=True))
+            once.optimize()
+            once.close()
+            self._shard = self._load()
+        return self._shard is not None
+
     def clear(self) -> None:
         with self._mutex, self._reporting():
             self._name.unlink(missing_ok=True)
@@ -221,7 +235,7 @@ class EdgeIndex:
             finally:
                 self._lock.release()
 
-    def _config(self) -> edge.EdgeConfig:
+    def _config(self, *, vacuum: bool = False) -> edge.EdgeConfig:
         dense = None
         if self.dimensions:
             # Two bits stand for a number; of those that are best by them, four times as many as are wanted are scored
@@ -241,7 +255,10 @@ class EdgeIndex:
             vectors=None if dense is None else {_DENSE: dense},
             sparse_vectors={_SPARSE: sparse},
             optimizers=edge.EdgeOptimizersConfig(
-                indexing_threshold=self._segment >> 10, default_segment_number=_SEGMENTS
+                deleted_threshold=_ANY if vacuum else None,
+                vacuum_min_vector_number=1 if vacuum else None,
+                indexing_threshold=self._segment >> 10,
+                default_segment_number=_SEGMENTS,
             ),
             max_search_threads=1,  # a query takes a millisecond or two: a pool of threads costs more than it saves
             id_tracker_memory=edge.Memory.Cold,
@@ -264,12 +281,12 @@ class EdgeIndex:
                 self._report(error)
                 raise
 
-    def _check_room(self) -> None:
-        free = self._free()
-        if free < _ROOM:
+    def _check_room(self, more: int = 0) -> None:
+        free, needed = self._free(), _ROOM + more
+        if free < needed:
             raise StoreFull(
                 f"{self.folder}: {free >> 20} MB are free on its disk, an index is written while there are "
-                f"{_ROOM >> 20}; what is stored is intact, what is to be indexed is queued in the database: free some "
+                f"{needed >> 20}; what is stored is intact, what is to be indexed is queued in the database: free some "
                 "space, or give the index a folder on another disk"
             )
 

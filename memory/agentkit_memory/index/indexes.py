@@ -114,6 +114,12 @@ class Indexes:
             self.catch_up(found)
             return Repair(before, verify(self.database, index, found.name, self._clock()))
 
+    def compact(self) -> bool:
+        """Rewrite the files of the indexes without what was removed; say whether nothing of that is left in them."""
+        left = self.sweep()
+        rewritten = [self.catch_up(space).compact() for space in self.written()]
+        return all(rewritten) and not left
+
     def ask(self, act: Callable[[Space], T]) -> T:
         """Let `act` ask the space that is read; again if another came to be read and this one was dropped meanwhile."""
         while True:

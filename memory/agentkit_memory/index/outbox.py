@@ -54,14 +54,15 @@ _WRITTEN = (
     .order_by(vector_spaces.c.space)
 )
 _READ_FOR_FACTS = select(vector_spaces.c.space).where(vector_spaces.c.state == FACTS)
-_NEXT = {"want": func.abs(_state.want) + 1}
+_ANEW = {"attempts": 0, "problem": None}  # why it failed was said of another text, and may quote it
+_NEXT = {"want": func.abs(_state.want) + 1, **_ANEW}
 _ADD = {
     "sqlite": sqlite.insert(vector_state).on_conflict_do_update(index_elements=["item_id", "space"], set_=_NEXT),
     "postgresql": postgresql.insert(vector_state).on_conflict_do_update(
         index_elements=["item_id", "space"], set_=_NEXT
     ),
 }
-_WITHDRAW = update(vector_state).where(_state.want > 0).values(want=-(_state.want + 1))
+_WITHDRAW = update(vector_state).where(_state.want > 0).values(want=-(_state.want + 1), **_ANEW)
 _WITHDRAW_ONE = _WITHDRAW.where(_state.item_id == bindparam("item"))
 _this_space = _state.space == bindparam("this")
 _PENDING = select(func.count()).select_from(vector_state).where(_this_space, _state.want != _state.have)

@@ -149,6 +149,9 @@ class QdrantIndex:
     def flush(self) -> None:
         """Nothing: a write that was answered is in the server's log."""
 
+    def compact(self) -> bool:
+        return False  # a server does it in its own time
+
     def clear(self) -> None:
         with self._using() as server:
             server.delete_collection(self.collection)

@@ -201,8 +201,8 @@ class Worker:
         for task in waiting:  # one by one, unless it is the model itself that fails; a keeper knows what did not
             if failures < 3 or isinstance(self._embed, Keeper):
                 failures = failures + 1 if self._embed_all([task]) else 0
-            else:
-                task.problem = problem
+            else:  # what is said of all of them may quote another
+                task.problem = f"the model failed on {len(waiting)} texts, and on {failures} of them one by one"
 
     def _embed_all(self, tasks: Sequence[_Task]) -> str:
         """Give the tasks their dense vectors, or a problem, which is returned."""
@@ -248,6 +248,8 @@ class Worker:
                 row = {"item": task.item, "this": self._space, "done": task.want, "said": None}
                 if task.item not in held:
                     lost.append(task)
+                elif task.problem and held[task.item] != task.want:  # what failed is not what is wanted any more
+                    failed.append(row | {"again": None, "times": 0})
                 elif task.problem:
                     again = now + min(2.0**task.attempts, _SLOWEST_RETRY)
                     failed.append(

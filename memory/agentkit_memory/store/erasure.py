@@ -65,6 +65,8 @@ class Request:
 
     id: str
     subject: Scope
+    cleared: bool = False
+    """Whether its rows had gone before: what is there of these scopes now was stored since, and stays."""
     sealed: bool = False
     """Whether the names of the subject are digests already: nothing of it was left when they were made."""
 
@@ -72,10 +74,11 @@ class Request:
 def begin(database: Database, subject: Scope) -> Request:
     """Write down that a subject is to be erased, unless that is written down already."""
     known = next((each for each in open_requests(database) if each.subject == subject), None)
-    if known is not None:
-        return known
-    request = Request(str(uuid.uuid4()), subject)
+    request = Request(str(uuid.uuid4()) if known is None else known.id, subject)
     with database.write() as connection:
+        if known is not None:  # what was stored since is meant, too
+            _note(connection, request, cleared=False)
+            return request
         names = {name: getattr(subject, name) for name in _FIELDS}
         row = {"id": request.id, "requested_at": database.clock(), "counts": "{}", **names}
         connection.execute(insert(erasures), row)
@@ -87,22 +90,29 @@ def open_requests(database: Database) -> list[Request]:
     """Return the erasures that are not finished, oldest first."""
     with database.read() as connection:
         rows = connection.execute(_OPEN).all()
+    noted = [json.loads(row.counts) for row in rows]
     return [
-        Request(row.id, Scope(*(getattr(row, name) for name in _FIELDS)), json.loads(row.counts).get("sealed", False))
-        for row in rows
+        Request(
+            row.id,
+            Scope(*(getattr(row, name) for name in _FIELDS)),
+            cleared=counts.get("cleared", False),
+            sealed=counts.get("sealed", False),
+        )
+        for row, counts in zip(rows, noted, strict=True)
     ]
 
 
 def clear(database: Database, request: Request) -> dict[str, int]:
     """Remove the subject's rows, in transactions that each do a little; return how many went by now, per table.
 
-    What the index holds is asked to be forgotten in the same transactions.
+    What the index holds is asked to be forgotten in the same transactions. If they had gone before, nothing is done.
     """
-    for _ in range(_PASSES):
-        with database.read() as connection:
+    for _ in range(0 if request.cleared else _PASSES):
+        with database.write() as connection:
             numbers = covered_ids(connection, request.subject)
-        if not numbers:
-            break
+            if not numbers:
+                _note(connection, request, cleared=True)
+                break
         for number in numbers:
             while _step(database, request, number):
                 failpoint("erasure.step")
@@ -144,13 +154,21 @@ def _count(connection: Connection, request: Request, scope: int, went: dict[str,
     for table, count in went.items():
         if count:
             removed[table] = removed.get(table, 0) + count
-    stored = json.dumps({"removed": removed, "scopes": sorted({*numbers, scope})})
-    connection.execute(_COUNTED, {"erasure": request.id, "removed": stored})
+    _note(connection, request, removed=removed, scopes=sorted({*numbers, scope}))
+
+
+def _note(connection: Connection, request: Request, **noted: object) -> None:
+    stored = json.loads(connection.scalar(_COUNTS, {"erasure": request.id}) or "{}")
+    connection.execute(_COUNTED, {"erasure": request.id, "removed": json.dumps(stored | noted)})
 
 
 def rescan(connection: Connection, request: Request) -> tuple[dict[str, int], list[int]]:
-    """Count what every table holds of the subject now, and what belongs to nobody; return the scopes' numbers, too."""
-    numbers = sorted({*_counts(connection, request)[1], *covered_ids(connection, request.subject)})
+    """Count what every table holds of the subject now, and what belongs to nobody; return the scopes' numbers, too.
+
+    A scope that was written to since its rows had gone has its number again, and is not meant.
+    """
+    erased, now = set(_counts(connection, request)[1]), covered_ids(connection, request.subject)
+    numbers = sorted(erased.difference(now) if request.cleared else erased.union(now))
     found = {"scopes": _number(connection, scopes, scopes.c.id.in_(numbers))}
     for table in (conversations, documents, items, recall_logs):
         found[table.name] = _number(connection, table, table.c.scope_id.in_(numbers))

@@ -61,8 +61,12 @@ _ENDS = (
     .group_by(item_sources.c.item_id)
 )
 _END = select(func.min(items.c.valid_to)).where(items.c.id.in_(bindparam("ids", expanding=True)))
-_KNOWN = select(items.c.id).where(
-    items.c.id.in_(bindparam("ids", expanding=True)), items.c.scope_id.in_(bindparam("scopes", expanding=True))
+# Held until the fact is there: who removes or redacts a source meanwhile waits, and then finds the fact.
+_KNOWN = (
+    select(items.c.id)
+    .where(items.c.id.in_(bindparam("ids", expanding=True)), items.c.scope_id.in_(bindparam("scopes", expanding=True)))
+    .order_by(items.c.id)
+    .with_for_update(read=True)
 )
 _LAST = select(func.coalesce(func.max(items.c.position), 0)).where(
     items.c.scope_id == bindparam("scope"), items.c.kind == FACT

@@ -246,10 +246,11 @@ def forget_items(connection: Connection, ids: Collection[str]) -> int:
     while ahead:
         derived: set[str] = set()
         for batch in in_batches(sorted(ahead)):
-            derived.update(connection.scalars(_DERIVED, {"ids": batch}))
             withdraw(connection, batch)
             forget_embeddings(connection, batch)
             total += connection.execute(_DELETE, {"ids": batch}).rowcount
+            # Last: by now, whoever was taking a fact from one of them has written it.
+            derived.update(connection.scalars(_DERIVED, {"ids": batch}))
         ahead = derived - ahead
     return total
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlalchemy import ColumnElement, Connection, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, case, func, select, update
 
 from agentkit_memory.errors import NotFound
 from agentkit_memory.index.outbox import enqueue, withdraw
@@ -19,6 +19,8 @@ __all__ = ["redact", "scrub_logs"]
 
 _SHORT = 8
 """Characters of a text that may stand in somebody's question by chance."""
+
+_NOT_TOLD = '["what did not work is not told any more: the question was redacted"]'
 
 _EDIT = (
     update(branches).where(branches.c.conversation_id == bindparam("conversation")).values(edits=branches.c.edits + 1)
@@ -104,16 +106,20 @@ def _redact_item(connection: Connection, item: str, new: Message) -> None:
     if fields is None:
         forget_items(connection, [item])
         return
-    derived = connection.scalars(select(item_sources.c.item_id).where(item_sources.c.source_id == item)).all()
-    forget_items(connection, derived)
     withdraw(connection, [item])  # first: a worker may be about to keep the vector of what it said
     forget_embeddings(connection, [item])
     connection.execute(update(items).where(items.c.id == item).values(**fields, version=items.c.version + 1))
+    # After that: by now, whoever was taking a fact from it has written it.
+    derived = connection.scalars(select(item_sources.c.item_id).where(item_sources.c.source_id == item)).all()
+    forget_items(connection, derived)
     enqueue(connection, [item], turns=True)
 
 
 def scrub_logs(connection: Connection, tenant: str, texts: list[str], replacement: str) -> None:
-    """Take texts out of the questions in a tenant's recall logs: all of a question, or a longer quote in it."""
+    """Take texts out of the questions in a tenant's recall logs: all of a question, or a longer quote in it.
+
+    What did not work in these recalls is not told any more either.
+    """
     find = func.instr if connection.dialect.name == "sqlite" else func.strpos
     theirs = recall_logs.c.scope_id.in_(select(scopes.c.id).where(scopes.c.tenant == tenant))
     for text in {storable(each).strip() for each in texts} - {"", "{}"}:
@@ -121,4 +127,6 @@ def scrub_logs(connection: Connection, tenant: str, texts: list[str], replacemen
         if len(text) >= _SHORT:
             quoted = find(recall_logs.c.query, text) > 0
         said = func.replace(recall_logs.c.query, text, storable(replacement))
-        connection.execute(update(recall_logs).where(theirs, quoted).values(query=said))
+        # What failed may have quoted the question, too.
+        failed = case((recall_logs.c.degraded == "[]", "[]"), else_=_NOT_TOLD)
+        connection.execute(update(recall_logs).where(theirs, quoted).values(query=said, degraded=failed))

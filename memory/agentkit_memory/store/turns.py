@@ -32,7 +32,7 @@ _BEHIND = (
         branches.c.itemised_seq,
         conversations.c.scope_id,
         conversations.c.name.label("conversation"),
-        conversations.c.expires_at,
+        conversations.c.id.label("conversation_id"),
         scopes.c.tenant,
         scopes.c.user,
         scopes.c.session,
@@ -49,6 +49,10 @@ _ADVANCE = (
     update(branches)
     .where(branches.c.id == bindparam("branch"), branches.c.itemised_seq == bindparam("seen"))
     .values(itemised_seq=bindparam("done"))
+)
+# Shared, so that a new time comes before the items are there, and then is theirs, or after, and then is set.
+_EXPIRES = (
+    select(conversations.c.expires_at).where(conversations.c.id == bindparam("conversation")).with_for_update(read=True)
 )
 _SAID = (
     select(messages.c.seq, messages.c.format, messages.c.body, messages.c.created_at, messages.c.said_at)
@@ -96,6 +100,7 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
         if connection.execute(_ADVANCE, {"branch": branch.id, "seen": after, "done": until}).rowcount != 1:
             return until - after  # somebody else makes them
         now = database.clock()
+        expires_at = connection.scalar(_EXPIRES, {"conversation": branch.conversation_id})
         for seq, version, body, stored, said in connection.execute(
             _SAID, {"branch": branch.id, "after": after, "until": until}
         ).all():
@@ -117,7 +122,7 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
                         "position": seq,
                         "created_at": now,
                         "said_at": stored if said is None else said,
-                        "valid_to": branch.expires_at,
+                        "valid_to": expires_at,
                     }
                 )
         if rows:

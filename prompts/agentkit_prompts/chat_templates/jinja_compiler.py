@@ -313,7 +313,8 @@ def _operands(node: nodes.BinExpr) -> list[nodes.Expr]:
 
 
 def _is_string(node: nodes.Node) -> bool:
-    return isinstance(node, nodes.Const) and isinstance(node.value, str)
+    """Tell whether a node is a plain string; one that is marked as safe escapes what it is added to."""
+    return isinstance(node, nodes.Const) and type(node.value) is str
 
 
 def _is_text(operands: list[nodes.Expr]) -> bool:
