@@ -105,7 +105,10 @@ class FactError(StoreError, ValueError):
 
 
 class ExtractionError(StoreError):
-    """An extractor is none, or said nothing about some turns that facts can be read from: it is asked again then."""
+    """An extractor is none, or said nothing about some turns that facts can be read from: it is asked again then.
+
+    Among the latter is an answer with drafts of wrong types: it says which fields those are, and what was expected.
+    """
 
 
 class MessageUnreadable(StoreError):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier, Event
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from agentkit_memory.failpoints import FAILPOINTS, VARIABLE
 from agentkit_prompts import Message
 
 HOME = re.compile(r"I live in (\w+)")
+UNTYPED: Any = FactDraft
 
 
 def homes(turns: Sequence[Turn], known: Sequence[Fact]) -> Iterator[FactDraft]:
@@ -252,15 +254,13 @@ def test_long_turns_are_read_by_themselves(either: Memory) -> None:
 def test_what_cannot_be_kept_is_left_out_and_told_and_the_rest_stays(
     either: Memory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def careless(turns: Sequence[Turn], known: Sequence[Fact]) -> list[object]:
+    def careless(turns: Sequence[Turn], known: Sequence[Fact]) -> list[FactDraft]:
         (turn,) = turns
         return [
             FactDraft("Good.", [turn.id]),
-            "no draft at all",
             FactDraft("", [turn.id]),
             FactDraft("No source.", []),
             FactDraft("Foreign source.", ["00000000-0000-5000-8000-000000000000"]),
-            FactDraft("A text as sources.", turn.id),
             FactDraft("Foreign fact.", [turn.id], supersedes=["7"]),
             FactDraft("x" * 2000, [turn.id]),
             FactDraft("NUL \0.", [turn.id]),
@@ -272,10 +272,9 @@ def test_what_cannot_be_kept_is_left_out_and_told_and_the_rest_stays(
 
     say(either, "hello")
     with caplog.at_level(logging.WARNING, "agentkit.memory"):
-        either.worker(careless).drain()  # type: ignore[arg-type]
+        either.worker(careless).drain()
     assert facts(either) == ["Good.", "Also good."]
-    assert len(caplog.records) == 11
-    assert "expected a FactDraft, got str" in caplog.text
+    assert len(caplog.records) == 9
     assert "'00000000-0000-5000-8000-000000000000' is the id of no turn that was shown" in caplog.text
     assert "2000 characters, at most 1000" in caplog.text
 
@@ -319,6 +318,53 @@ def test_a_useless_answer_is_asked_for_again_turn_by_turn_and_then_given_up(
         assert asked.count(["poison"]) == 2
         assert "gives no facts: ExtractionError: gibberish" in caplog.text
         now[0] += 10_000
+        assert worker.drain() == 0
+
+
+@pytest.mark.parametrize(
+    ("draft", "said"),
+    [
+        (lambda turn: "a text", "expected a FactDraft, got str"),
+        (lambda turn: None, "expected a FactDraft, got NoneType"),
+        (lambda turn: UNTYPED(None, [turn]), "text: expected text, got NoneType"),
+        (lambda turn: UNTYPED("Wrong.", turn), "sources: expected a sequence of ids, got str"),
+        (lambda turn: UNTYPED("Wrong.", [[turn]]), "sources: expected ids, which are text, got list"),
+        (lambda turn: UNTYPED("Wrong.", [turn], supersedes=[["a"]]), "supersedes: expected ids, which are text, got"),
+        (lambda turn: UNTYPED("Wrong.", [turn], valid_from=True), "valid_from: expected seconds since 1970, or None"),
+        (lambda turn: UNTYPED("Wrong.", [turn], valid_to="tomorrow"), "or None, got str"),
+        (lambda turn: UNTYPED("Wrong.", [turn], metadata=5), "metadata: expected a mapping, got int"),
+        (
+            lambda turn: UNTYPED(None, turn, metadata=()),
+            "draft 2: text: expected text, got NoneType; sources: expected a sequence of ids, got str; metadata: ",
+        ),
+    ],
+)
+def test_an_answer_of_wrong_types_is_of_no_use_and_nothing_else_is_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, draft: Callable[[str], object], said: str
+) -> None:
+    now = [1000.0]
+    asked: list[list[str]] = []
+
+    def careless(turns: Sequence[Turn], known: Sequence[Fact]) -> Iterator[FactDraft]:
+        asked.append([turn.text for turn in turns if turn.new])
+        for turn in turns:
+            if turn.new and turn.text == "poison":
+                yield FactDraft("Beside it.", [turn.id])
+                yield draft(turn.id)  # type: ignore[misc]
+            elif turn.new:
+                yield from homes([turn], known)
+
+    with Memory.open(tmp_path / "store", clock=lambda: now[0]) as memory:
+        say(memory, "poison", "I live in Rome")
+        worker = memory.worker(careless)
+        for _ in range(4):
+            worker.drain()
+            now[0] += 60
+        assert facts(memory) == ["Beside it.", "ada lives in Rome."]
+        assert asked == [["poison", "I live in Rome"], ["poison"], ["poison"], ["I live in Rome"]]
+        (told,) = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+        assert "gives no facts: ExtractionError: the extractor returned" in told
+        assert said in told
         assert worker.drain() == 0
 
 

@@ -13,8 +13,8 @@ from math import inf
 from sqlalchemy import Connection
 
 from agentkit_memory.errors import ExtractionError, FactError
-from agentkit_memory.extraction.drafts import Extract, FactDraft, checked
-from agentkit_memory.extraction.queue import Queue, Window, ask_for_facts
+from agentkit_memory.extraction.drafts import Extract, FactDraft, checked, misshapen, wrong_types
+from agentkit_memory.extraction.queue import Queue, Task, Window, ask_for_facts
 from agentkit_memory.failpoints import failpoint
 from agentkit_memory.records import Fact
 from agentkit_memory.store.engine import Database
@@ -54,8 +54,9 @@ class FactWorker:
         """Read the next turns of some conversation, store the facts in them, and return how many turns there were.
 
         Whatever the extractor raises, the turns stay in the queue, and are tried again later and later. An answer
-        that is of no use is asked for a few times, for each turn by itself; then the turn is left alone. That, and
-        each draft that cannot be kept, is logged.
+        that is of no use, as one with drafts of wrong types, is asked for a few times, for each turn by itself; then
+        the turn is left alone, with what could be kept of its last answer. That, and each draft that cannot be kept,
+        is logged.
         """
         if not self._asked:
             ask_for_facts(self._database)
@@ -71,9 +72,13 @@ class FactWorker:
             except Exception as error:
                 self._failed(window, error)
                 return len(window.tasks)
+            wrong = wrong_types(drafts)
+            if wrong is not None and not _is_last(window):
+                self._failed(window, wrong)
+                return len(window.tasks)
             failpoint("facts.asked")
             with self._database.write() as connection:
-                self._store(connection, window, known, drafts)
+                self._store(connection, window, known, [each for each in drafts if not misshapen(each)], wrong)
                 failpoint("facts.written")
             failpoint("facts.committed")
         except BaseException:
@@ -93,7 +98,12 @@ class FactWorker:
         return [newest[place] for place in sorted((*fitting, *others), reverse=True)]
 
     def _store(
-        self, connection: Connection, window: Window, known: Sequence[Fact], drafts: Sequence[FactDraft]
+        self,
+        connection: Connection,
+        window: Window,
+        known: Sequence[Fact],
+        drafts: Sequence[FactDraft],
+        wrong: ExtractionError | None,
     ) -> None:
         still, same = self._queue.settle(connection, window)
         facts = Facts(self._database, window.scope)
@@ -125,22 +135,39 @@ class FactWorker:
                 said[text] = end
             except FactError as error:
                 _LOG.warning("%s: %s", self._database.where, error)
-        self._queue.done(connection, still)
+        if wrong is None:
+            self._queue.done(connection, still)
+        else:
+            self._give_up(connection, window, still, wrong)
+
+    def _give_up(self, connection: Connection, window: Window, tasks: Sequence[Task], error: ExtractionError) -> None:
+        self._queue.done(connection, tasks, _kept(window, error))
+        for task in tasks:
+            _LOG.warning("%s: turn %s gives no facts: %s", self._database.where, task.turn.id, _told(error))
 
     def _failed(self, window: Window, error: Exception) -> None:
-        problem = f"{type(error).__name__}: {error}"
-        # What is kept may quote the turn that it is kept with, and goes with it, but no other.
-        kept = problem if len(window.turns) == 1 else f"{type(error).__name__}, on {len(window.turns)} turns"
-        useless = isinstance(error, ExtractionError)
-        first, *others = window.tasks
         with self._database.write() as connection:
             still, _ = self._queue.settle(connection, window)
-            if useless and others:
-                self._queue.again(connection, still, kept, 0)  # one by one
-            elif useless and first.attempts + 1 >= _TRIES:
-                self._queue.done(connection, still, kept)
-                _LOG.warning("%s: turn %s gives no facts: %s", self._database.where, first.turn.id, problem)
+            if isinstance(error, ExtractionError) and len(window.tasks) > 1:
+                self._queue.again(connection, still, _kept(window, error), 0)  # one by one
+            elif isinstance(error, ExtractionError) and _is_last(window):
+                self._give_up(connection, window, still, error)
             else:
                 tries = max(task.attempts for task in window.tasks)
-                self._queue.again(connection, still, kept, min(2.0 ** min(tries, 20), _SLOWEST_RETRY))
-                _LOG.info("%s: facts are tried again later: %s", self._database.where, problem)
+                self._queue.again(connection, still, _kept(window, error), min(2.0 ** min(tries, 20), _SLOWEST_RETRY))
+                _LOG.info("%s: facts are tried again later: %s", self._database.where, _told(error))
+
+
+def _is_last(window: Window) -> bool:
+    """Return whether an answer about this that is of no use is not asked for again."""
+    return len(window.tasks) == 1 and window.tasks[0].attempts + 1 >= _TRIES
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _kept(window: Window, error: Exception) -> str:
+    """Return what is kept of an error: it may quote the turn that it is kept with, and goes with it, but no other."""
+    read = len(window.turns)
+    return _told(error) if read == 1 else f"{type(error).__name__}, as {read} turns were read; the log says more"
