@@ -15,6 +15,7 @@ from sqlalchemy import text
 from agentkit_memory import IngestOptions, IngestProgress, Memory, Scope
 from agentkit_memory.ingest import files
 from agentkit_memory.ingest.reading import Reading
+from agentkit_memory.store.documents import DocumentStore
 
 
 def texts(memory: Memory) -> dict[str, list[str]]:
@@ -110,6 +111,95 @@ def test_a_file_that_is_gone_from_its_folder_is_forgotten(either: Memory, docs: 
     report = either.ingest(docs)
     assert [Path(name).name for name in report.removed] == ["b ü%.md"]
     assert {found.text for found in either.recall("zebra")} == {"zebra here", "zebra named", "zebra beside"}
+
+
+def test_what_became_a_folder_or_moved_to_where_nobody_looks_is_forgotten(either: Memory, docs: Path) -> None:
+    for name in ("a.md", "b.md", "c.md", "d.md"):
+        (docs / name).write_text(f"zebra {name}")
+    either.ingest(docs)
+    (docs / "a.md").unlink()
+    (docs / "a.md").mkdir()
+    (docs / "a.md" / "new.md").write_text("zebra inside")
+    for skipped, name in (("node_modules", "b.md"), (".git", "c.md")):
+        (docs / skipped).mkdir()
+        (docs / name).rename(docs / skipped / name)
+    report = either.ingest(docs)
+    assert [Path(name).name for name in report.removed] == ["a.md", "b.md", "c.md"]
+    assert {found.text for found in either.recall("zebra")} == {"zebra d.md", "zebra inside"}
+    (docs / "a.md" / "new.md").unlink()
+    (docs / "a.md").rmdir()
+    (docs / "a.md").write_text("zebra again")
+    report = either.ingest(docs)
+    assert [str(Path(name).relative_to(docs)) for name in (*report.added, *report.removed)] == ["a.md", "a.md/new.md"]
+
+
+def test_a_link_is_a_file_of_its_folder_and_goes_with_it(memory: Memory, docs: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "x.md").write_text("zebra elsewhere")
+    (other / "y.md").write_text("violin elsewhere")
+    link = docs / "link.md"
+    link.symlink_to(other / "x.md")
+    assert memory.ingest(docs).added == (str(link),)
+    memory.ingest(other)
+    link.unlink()
+    assert memory.ingest(docs).removed == (str(link),)
+    assert [found.source for found in memory.recall("zebra")] == [str(other / "x.md")]
+
+    (other / "x.md").unlink()
+    link.symlink_to(other / "y.md")
+    memory.ingest([docs, other])
+    assert (memory.recall("zebra"), len(texts(memory)["link.md"])) == ((), 1)
+    link.unlink()
+    link.symlink_to(docs / "nothing.md")
+    report = memory.ingest(docs)
+    assert (report.removed, len(report.errors)) == ((str(link),), 1)  # it leads to nothing, which is told too
+    assert "link.md" not in texts(memory)
+
+
+def test_what_is_found_by_another_way_now_is_not_kept_under_its_old_one(
+    memory: Memory, docs: Path, tmp_path: Path
+) -> None:
+    (docs / "sub").mkdir()
+    (docs / "sub" / "a.md").write_text("zebra below")
+    (docs / "b.md").write_text("zebra above")
+    memory.ingest(docs)
+    (docs / "sub").rename(tmp_path / "apart")
+    (docs / "sub").symlink_to(tmp_path / "apart", target_is_directory=True)
+    assert memory.ingest(docs).removed == (str(docs / "sub" / "a.md"),)
+    docs.rename(tmp_path / "moved")
+    docs.symlink_to(tmp_path / "moved", target_is_directory=True)
+    report = memory.ingest(docs)
+    assert report.added == report.removed == (str(docs / "b.md"),)
+    assert texts(memory) == {"b.md": ["zebra above"]}
+
+
+def test_folders_whose_names_differ_in_case_are_two_where_the_disk_says_so(either: Memory, tmp_path: Path) -> None:
+    upper, lower = tmp_path / "X", tmp_path / "x"
+    upper.mkdir()
+    if lower.exists():
+        pytest.skip("case does not count in this file system")
+    lower.mkdir()
+    (upper / "a.md").write_text("zebra up")
+    (lower / "a.md").write_text("zebra down")
+    either.ingest([upper, lower])
+    (upper / "a.md").unlink()
+    (lower / "a.md").unlink()
+    assert either.ingest(upper).removed == (str(upper / "a.md"),)
+    assert [found.text for found in either.recall("zebra")] == ["zebra down"]
+
+
+def test_folders_whose_names_differ_in_case_are_one_where_the_disk_says_so(either: Memory, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    either.ingest(docs)
+    store = DocumentStore(either._store.database, either._own_scope(), either.scope.key)
+    shouted = docs.as_uri().removesuffix("docs") + "DOCS"
+    assert store.remove_below(shouted, lambda uri: True, lambda uri, other: False) == []
+    assert store.remove_below(shouted, lambda uri: True, lambda uri, other: True) == [str(docs / "a.md")]
+    (docs.parent / "also").symlink_to(docs, target_is_directory=True)
+    assert files.is_same_folder(docs.as_uri(), (docs.parent / "also").as_uri())
+    assert not files.is_same_folder(docs.as_uri(), docs.parent.as_uri())
+    assert not files.is_same_folder(docs.as_uri(), (docs / "nowhere").as_uri())
 
 
 def test_a_file_belongs_to_the_scope_it_was_ingested_in(memory: Memory, docs: Path) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from agentkit_memory.errors import IngestError
 from agentkit_memory.values import expanded
 
-__all__ = ["FORMATS", "Format", "SourceFile", "find_files", "given_paths", "is_gone", "reason"]
+__all__ = ["FORMATS", "Format", "SourceFile", "find_files", "given_paths", "is_gone", "is_same_folder", "reason"]
 
 Format: TypeAlias = Literal["text", "markdown", "html", "pdf", "records"]
 
@@ -32,11 +32,10 @@ _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file to ingest: where it is, what to call it, and the folder it was found through, if any."""
+    """A file to ingest: where it is, and what to call it."""
 
     path: Path
     source: str
-    folder: Path | None = None
 
     @property
     def uri(self) -> str:
@@ -69,7 +68,8 @@ def given_paths(paths: object) -> list[str | os.PathLike[str]]:
 def find_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[SourceFile | IngestError]:
     """Yield each file once: those named, whatever their ending, and the files of folders whose ending is known.
 
-    Hidden files and folders inside a folder, and links to folders, are passed over.
+    Hidden files and folders inside a folder, and links to folders, are passed over. A link that is named is the file
+    that it leads to. A link in a folder is a file of that folder, whatever it leads to: it goes when the link goes.
     """
     seen: set[bytes] = set()  # digests, which are smaller than paths
     for given in paths:
@@ -98,20 +98,37 @@ def _find(path: Path) -> Iterator[SourceFile | IngestError]:
         for name in sorted(names):
             file = Path(parent, name)
             if not name.startswith(".") and file.suffix.lower() in FORMATS:
-                yield SourceFile(Path(os.path.realpath(file)), _shown(file), real)
+                yield SourceFile(real / file.relative_to(path), _shown(file))
     for problem in problems:
         yield IngestError(_shown(Path(problem.filename)), f"the folder cannot be read ({reason(problem)})")
 
 
 def is_gone(uri: str) -> bool:
-    """Return whether the file at a `file:` address is certainly no longer there."""
+    """Return whether there is certainly no file any more that this is the `file:` address of.
+
+    Nothing may be there, or a folder; or the way there may lead through a link now, and what is found is another file.
+    """
+    path = _path(uri)
     try:
-        os.stat(os.fsdecode(unquote_to_bytes(urlsplit(uri).path)))  # noqa: PTH116 - a Path cannot be had from a URI yet
+        mode = os.stat(path).st_mode  # noqa: PTH116 - a Path cannot be had from a URI yet
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:  # such as a folder that may not be entered at the moment
         return False
-    return False
+    parent = os.path.dirname(path)  # noqa: PTH120
+    return stat.S_ISDIR(mode) or os.path.normcase(os.path.realpath(parent)) != os.path.normcase(parent)
+
+
+def is_same_folder(uri: str, other: str) -> bool:
+    """Return whether two `file:` addresses are of one folder, as they may be where case does not count."""
+    try:
+        return uri == other or Path(_path(uri)).samefile(_path(other))
+    except OSError:
+        return False
+
+
+def _path(uri: str) -> str:
+    return os.fsdecode(unquote_to_bytes(urlsplit(uri).path))
 
 
 def _shown(path: Path) -> str:

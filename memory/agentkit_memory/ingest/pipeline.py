@@ -10,7 +10,7 @@ from pathlib import Path
 from agentkit_memory.errors import IngestError
 from agentkit_memory.index.outbox import WORTH_INDEXING
 from agentkit_memory.ingest.chunks import CHUNKER, chunk_blocks
-from agentkit_memory.ingest.files import SourceFile, find_files, is_gone
+from agentkit_memory.ingest.files import SourceFile, find_files, is_gone, is_same_folder
 from agentkit_memory.ingest.formats import READERS
 from agentkit_memory.ingest.options import IngestOptions
 from agentkit_memory.ingest.reading import Reading
@@ -196,5 +196,6 @@ def _hash(parts: list[str]) -> str:
 
 
 def _remove_gone(store: DocumentStore, folder: Path) -> list[str]:
-    """Remove what was ingested from a folder before and is no longer on the disk."""
-    return store.remove_below(folder.resolve().as_uri(), is_gone)
+    """Remove what was ingested from a folder before and is no longer on the disk, nor where the folder was then."""
+    addresses = dict.fromkeys((folder.resolve().as_uri(), folder.absolute().as_uri()))
+    return [name for uri in addresses for name in store.remove_below(uri, is_gone, is_same_folder)]

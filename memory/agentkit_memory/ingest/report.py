@@ -40,7 +40,7 @@ class IngestReport:
     removed: tuple[str, ...] = ()
     """Files that are gone from an ingested folder, and so from the store."""
     errors: tuple[IngestError, ...] = ()
-    """Files that could not be read, and why. What was stored of them before is kept."""
+    """Files that could not be read, and why. What was stored of them before is kept, unless they are gone."""
     mended: tuple[IngestError, ...] = ()
     """Files that were stored without what is damaged of them, and what that is. Only with `IngestOptions.lenient`."""
     chunks: int = 0

@@ -121,10 +121,16 @@ class DocumentStore:
             raise
         return staging.publish(digest, stamp), count
 
-    def remove_below(self, folder_uri: str, is_gone: Callable[[str], bool]) -> list[str]:
-        """Remove the documents below a folder whose address `is_gone`; return their names."""
+    def remove_below(
+        self, folder_uri: str, is_gone: Callable[[str], bool], is_same_folder: Callable[[str, str], bool]
+    ) -> list[str]:
+        """Remove the documents below a folder whose address `is_gone`; return their names.
+
+        Folders whose addresses differ in case only are asked about: in some file systems they are one.
+        """
         below = folder_uri.rstrip("/") + "/"
-        here = documents.c.scope_id == self.scope_id, documents.c.uri.startswith(below, autoescape=True)
+        here = documents.c.scope_id == self.scope_id, documents.c.uri.istartswith(below, autoescape=True)
+        same: dict[str, bool] = {}
         page = select(documents.c.id, documents.c.uri, documents.c.source).where(*here).order_by(documents.c.uri)
         removed: list[str] = []
         last = ""
@@ -132,7 +138,10 @@ class DocumentStore:
             with self.database.read() as connection:
                 rows = connection.execute(page.where(documents.c.uri > last).limit(_PAGE)).all()
             for row in rows:
-                if is_gone(row.uri):
+                folder = row.uri[: len(below)]
+                if folder not in same:
+                    same[folder] = is_same_folder(folder, below)
+                if same[folder] and is_gone(row.uri):
                     forget_document(self.database, row.id)
                     removed.append(row.source)
             if len(rows) < _PAGE:
