@@ -58,6 +58,7 @@ class StoredCall:
     position: int
     """Its place among the calls of that message, from 0."""
     id: str
+    """The model's own; of one of more than 2,600 bytes, the beginning and a hash. The message has it as it was."""
     name: str
     arguments: str
     """JSON, as the model wrote it; `{}` once the message was redacted."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 
 from agentkit_memory.errors import ScopeError
+from agentkit_memory.values import MAX_BYTES
 
 __all__ = ["MAX_NAME", "Scope", "check_name"]
 
@@ -22,7 +23,8 @@ class Scope:
     another user's; a reader without a user reads no user's.
 
     Raises:
-        ScopeError: The tenant is missing, or a name is too long or holds NUL or an unpaired surrogate.
+        ScopeError: The tenant is missing, or a name is too long or holds NUL or an unpaired surrogate; or the names are
+            too long together.
     """
 
     tenant: str
@@ -35,6 +37,9 @@ class Scope:
             raise ScopeError("a scope needs a tenant: Scope('local') will do on one machine")
         for field in fields(self):
             check_name(f"Scope.{field.name}", getattr(self, field.name))
+        size = sum(len(name.encode()) for name in (self.tenant, self.user, self.session, self.agent))
+        if size > MAX_BYTES:  # four names of characters that take three bytes or four
+            raise ScopeError(f"Scope: its names take {size:,} bytes together, at most {MAX_BYTES:,} can be stored")
 
     @classmethod
     def of(cls, scope: Scope | str) -> Scope:

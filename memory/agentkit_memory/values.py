@@ -7,7 +7,10 @@ import os
 from pathlib import Path
 from typing import TypeGuard
 
-__all__ = ["expanded", "is_time", "is_whole"]
+__all__ = ["MAX_BYTES", "expanded", "is_time", "is_whole"]
+
+MAX_BYTES = 2600
+"""Bytes of names, in UTF-8, that may stand in one row of an index. PostgreSQL takes 2,704 with its own beside them."""
 
 _MOST = 2**63 - 1
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+import string
 import time
 from pathlib import Path
 from typing import Any
@@ -226,6 +228,19 @@ def test_tool_calls_are_told_with_the_message_that_answers_them(either: Memory) 
     assert told == [(2, 0, "a", "look", 3), (4, 0, "a", "again", 5), (6, 0, "b", "x", None), (6, 1, "c", "y", 7)]
     assert [each.seq for each in session.tool_calls(after=4)] == [6, 6]
     assert session.conversation[5] == two  # the message is as it was written
+
+
+def test_calls_whose_ids_no_index_takes_find_their_results(either: Memory) -> None:
+    begin = "".join(random.Random(1).choices(string.ascii_letters, k=9000))  # what can be compressed takes less
+    asked = Message("assistant", "", tool_calls=(ToolCall(f"{begin}1", "look"), ToolCall(f"{begin}2", "listen")))
+    session = either.session("s")
+    session.append(*user("hello"), asked)
+    session.append(result(f"{begin}2"), result(f"{begin}1"))
+    told = session.tool_calls()
+    assert [(each.name, each.result_seq) for each in told] == [("look", 4), ("listen", 3)]
+    assert told[0].id != told[1].id
+    assert all(each.id.startswith(begin[:64]) and len(each.id) < 200 for each in told)
+    assert either.session("s").conversation[1] == asked
 
 
 def test_a_result_that_answers_nothing_is_no_call(either: Memory) -> None:

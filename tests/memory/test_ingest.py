@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import string
 import subprocess
 import sys
 import time
@@ -16,6 +18,7 @@ from agentkit_memory import IngestOptions, IngestProgress, Memory, Scope
 from agentkit_memory.ingest import files
 from agentkit_memory.ingest.reading import Reading
 from agentkit_memory.store.documents import DocumentStore
+from agentkit_memory.values import MAX_BYTES
 
 
 def texts(memory: Memory) -> dict[str, list[str]]:
@@ -291,6 +294,32 @@ def test_a_file_name_that_is_no_text_can_be_stored(either: Memory, docs: Path) -
     assert either.recall("zebra")[0].source == f"{docs}/caf\\xe9.md"
     Path(os.fsdecode(name)).unlink()
     assert either.ingest(docs).removed == (f"{docs}/caf\\xe9.md",)
+
+
+def test_a_path_that_no_index_takes_is_one_error_and_the_longest_that_one_takes_is_stored(
+    either: Memory, docs: Path
+) -> None:
+    draw = random.Random(1)  # what can be compressed takes less
+
+    def named(length: int) -> Path:
+        folder = docs
+        while (left := length - len(folder.as_uri())) > 250:
+            folder /= "".join(draw.choices(string.ascii_letters, k=min(200, left - 50)))
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{'a' * (left - 4)}.md"
+
+    longest, longer = named(MAX_BYTES), named(MAX_BYTES + 1)
+    longest.write_text("zebra deep")
+    longer.write_text("zebra deeper")
+    (docs / "zz.md").write_text("zebra")
+    report = either.ingest(docs)
+    assert sorted(report.added) == sorted((str(longest), str(docs / "zz.md")))
+    (error,) = report.errors
+    assert error.source == str(longer)
+    assert "has an address of 2,601 bytes, at most 2,600 can be stored" in str(error)
+    assert {found.text for found in either.recall("zebra")} == {"zebra deep", "zebra"}
+    longest.unlink()
+    assert either.ingest(docs).removed == (str(longest),)
 
 
 def test_byte_order_marks_are_no_text(memory: Memory, docs: Path) -> None:

@@ -18,6 +18,7 @@ from agentkit_memory.index import edge
 from agentkit_memory.index.base import Point
 from agentkit_memory.index.bm25 import document_vector, query_vector
 from agentkit_memory.index.edge import EdgeIndex
+from agentkit_prompts import Message
 
 
 @pytest.mark.parametrize(
@@ -28,11 +29,25 @@ from agentkit_memory.index.edge import EdgeIndex
         ({"tenant": "a", "user": "\ud800"}, "surrogate"),
         ({"tenant": "a", "session": "s" * 256}, "256 characters"),
         ({"tenant": "a", "agent": 7}, "expected text, got int"),
+        (
+            dict.fromkeys(("tenant", "user", "session", "agent"), "\U00020000" * 200),
+            "3,200 bytes together, at most 2,600",
+        ),
     ],
 )
 def test_a_scope_that_no_store_can_hold_is_refused(names: dict[str, str], said: str) -> None:
     with pytest.raises(ScopeError, match=said):
         Scope(**names)
+
+
+def test_the_longest_names_of_a_scope_can_be_stored(either: Memory) -> None:
+    draw = random.Random(1)  # what can be compressed takes less
+    names = ["".join(chr(draw.randrange(0x20000, 0x2A6DF)) for _ in range(162)) for _ in range(4)]
+    theirs = either.within(Scope(names[0], names[1], names[2], f"{names[3]}abcdefgh"))
+    theirs.session("talk").append(Message("user", "I saw a zebra"))
+    assert [found.text for found in theirs.recall("zebra")] == ["I saw a zebra"]
+    with pytest.raises(ScopeError, match="2,601 bytes together"):
+        replace(theirs.scope, agent=f"{theirs.scope.agent}i")
 
 
 def test_memory_cannot_be_opened_without_a_tenant(home: Path) -> None:

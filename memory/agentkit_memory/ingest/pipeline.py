@@ -16,7 +16,7 @@ from agentkit_memory.ingest.options import IngestOptions
 from agentkit_memory.ingest.reading import Reading
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.store.documents import DocumentStore
-from agentkit_memory.values import expanded
+from agentkit_memory.values import MAX_BYTES, expanded
 
 __all__ = ["ingest_files"]
 
@@ -114,6 +114,12 @@ class _Run:
         )
 
     def _ingest(self, file: SourceFile) -> tuple[str, int]:
+        if len(file.uri) > MAX_BYTES:
+            raise IngestError(
+                file.source,
+                f"has an address of {len(file.uri):,} bytes, at most {MAX_BYTES:,} can be stored; shorten its path, in "
+                "which a character that is not ASCII counts as six bytes or more",
+            )
         known = self._store.find(file.uri)
         with Reading(file, self._options, self._on_bytes) as reading:
             stamp = self._stamp(reading)

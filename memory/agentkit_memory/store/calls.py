@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
@@ -9,6 +10,7 @@ from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 from agentkit_memory.records import StoredCall
 from agentkit_memory.store.items import storable
 from agentkit_memory.store.tables import tool_calls
+from agentkit_memory.values import MAX_BYTES
 from agentkit_prompts.messages import Message
 
 __all__ = ["has_calls", "read_calls", "record_calls"]
@@ -71,6 +73,17 @@ _READ = (
 )
 
 
+def _id(given: str) -> str:
+    """Return the id of a call as it is kept here: one that no index takes is known by its beginning and its hash.
+
+    Some servers put kilobytes of what a model thought into an id. The message has it as it was.
+    """
+    text = storable(given)
+    if len(text.encode()) <= MAX_BYTES:
+        return text
+    return f"{text[:64]}\N{HORIZONTAL ELLIPSIS}{hashlib.blake2b(text.encode(), digest_size=24).hexdigest()}"
+
+
 def has_calls(added: Sequence[Message]) -> bool:
     """Whether messages ask for tools or answer."""
     return any(message.tool_calls or message.role == "tool" for message in added)
@@ -87,10 +100,10 @@ def record_calls(
     answers: list[tuple[str, int]] = []
     for seq, message in enumerate(added, expected + 1):
         for position, call in enumerate(message.tool_calls):
-            said = {"call_id": storable(call.id), "name": storable(call.name), "arguments": storable(call.arguments)}
+            said = {"call_id": _id(call.id), "name": storable(call.name), "arguments": storable(call.arguments)}
             asked.append({"branch_id": branch, "seq": seq, "position": position, "result_seq": None, **said})
         if message.role == "tool":
-            answered = storable(message.tool_call_id or "")
+            answered = _id(message.tool_call_id or "")
             mine = next((row for row in reversed(asked) if row["call_id"] == answered), None)
             if mine is None:
                 answers.append((answered, seq))
