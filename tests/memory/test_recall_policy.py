@@ -76,6 +76,24 @@ def test_nearly_the_same_is_told_once_unless_a_number_or_a_not_differs(memory: M
     assert len(memory.recall("heron weir", limit=9, policy=keep_all)) == 5
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Alice lent Bob 50 euros", "Bob lent Alice 50 euros"),
+        ("Flight 12 leaves at 15", "Flight 15 leaves at 12"),
+        (
+            "On the morning of the market Alice lent Bob the cart to carry apples home from there",
+            "On the morning of the market Bob lent Alice the cart to carry apples home from there again",
+        ),
+    ],
+)
+def test_who_did_it_to_whom_is_told_apart_by_the_order_of_the_words(memory: Memory, one: str, other: str) -> None:
+    for fact in (one, other, f"{one.upper()}!"):
+        memory.facts.add(fact)
+    told = {fact.text for fact in memory.recall(f"{one}?", limit=10).knowledge}
+    assert other in told and len(told) == 2  # casing and punctuation are still one thing
+
+
 def test_a_budget_of_tokens_is_kept_and_what_is_too_long_is_passed_over(memory: Memory, docs: Path) -> None:
     write(docs, "The heron and the weir. " + " ".join(f"n{n}" for n in range(80)), "heron weir", "heron pond")
     memory.ingest(docs)

@@ -147,6 +147,11 @@ def test_the_question_itself_is_no_answer(memory: Memory, docs: Path) -> None:
     assert dropped.why == "says what is asked, and no more"
 
 
+def test_a_turn_that_says_the_words_of_the_question_in_another_order_answers_it(memory: Memory) -> None:
+    memory.session("a").append(Message("user", "did Alice pay Bob?"), Message("user", "Bob did pay Alice"))
+    assert said(memory, "Did Alice pay Bob?") == ["Bob did pay Alice"]
+
+
 def test_neighbours_of_long_texts_lend_little(memory: Memory) -> None:
     session = memory.session("a")
     session.append(Message("user", "I named my boat Halcyon. Which paint is best for it?"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from agentkit_memory.recall.candidates import Considered, Pool
 from agentkit_memory.recall.policy import RecallPolicy
@@ -39,7 +39,8 @@ def choose(question: Question, order: Sequence[Considered], policy: RecallPolicy
     left = {True: limit, False: limit}
     tokens = policy.tokens
     used: list[Considered] = []
-    said: list[tuple[frozenset[str], Considered]] = []
+    asked = _Wording(question.words)
+    said: list[tuple[_Wording, Considered]] = []
     for each in order:
         is_fact = each.slot == "knowledge"
         if not left[is_fact]:
@@ -48,12 +49,12 @@ def choose(question: Question, order: Sequence[Considered], policy: RecallPolicy
         if not each.arms and each.score <= 0.0:
             each.reason = "stands next to a hit, and says less than the average candidate"
             continue
-        its_words = frozenset(words(each.item.text)) if policy.collapse else frozenset()
+        wording = _Wording(words(each.item.text) if policy.collapse else ())
         if policy.collapse:
-            if each.item.kind == TURN and _alike(its_words, question.words):
+            if each.item.kind == TURN and _alike(wording, asked):
                 each.reason = "says what is asked, and no more"
                 continue
-            twin = next((other for there, other in said if _alike(its_words, there)), None)
+            twin = next((other for there, other in said if _alike(wording, there)), None)
             if twin is not None:
                 each.reason = f"says the same as {twin.id}"
                 continue
@@ -63,22 +64,37 @@ def choose(question: Question, order: Sequence[Considered], policy: RecallPolicy
             continue
         if tokens is not None:
             tokens -= size
-        said.append((its_words, each))
+        said.append((wording, each))
         left[is_fact] -= 1
         each.used, each.reason = True, each.why()
         used.append(each)
     return used
 
 
-def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    if one == other:
-        return True
-    if min(len(one), len(other)) < _ALIKE * max(len(one), len(other)):
+class _Wording:
+    """The words of a text: which, and in what order each stands first."""
+
+    __slots__ = ("ordered", "words")
+
+    def __init__(self, ordered: Iterable[str]) -> None:
+        self.ordered = tuple(dict.fromkeys(ordered))
+        self.words = frozenset(self.ordered)
+
+
+def _alike(one: _Wording, other: _Wording) -> bool:
+    """Whether two texts say the same: by the same words but for a few, in the same order."""
+    if one.words == other.words:
+        return one.ordered == other.ordered
+    if min(len(one.words), len(other.words)) < _ALIKE * max(len(one.words), len(other.words)):
         return False
-    apart = one ^ other
-    if len(one & other) < _ALIKE * len(one | other):
+    apart = one.words ^ other.words
+    shared = one.words & other.words
+    if len(shared) < _ALIKE * len(one.words | other.words):
         return False
-    return apart.isdisjoint(_TELLING) and not any(char.isdigit() for word in apart for char in word)
+    if not apart.isdisjoint(_TELLING) or any(char.isdigit() for word in apart for char in word):
+        return False
+    # Who lent whom is told by the order alone.
+    return [word for word in one.ordered if word in shared] == [word for word in other.ordered if word in shared]
 
 
 def _diverse(order: Sequence[Considered], diversity: float) -> list[Considered]:

@@ -42,7 +42,8 @@ class Question:
     """All its terms, and how often each occurs."""
     terms: Mapping[int, float]
     """Those that say what is looked for: without the names of speakers once these are known."""
-    words: frozenset[str]
+    words: tuple[str, ...]
+    """Each once, in the order in which they stand."""
     now: float
     """Seconds since 1970."""
     dates: tuple[When, ...] = ()
@@ -62,7 +63,7 @@ class Question:
             text,
             asked,
             asked,
-            frozenset(words(text)),
+            tuple(dict.fromkeys(words(text))),
             now,
             find_dates(text, now),
             bool(_ASKS_TIME.search(text)),
@@ -94,9 +95,9 @@ class Question:
     def _names(self, speaker: str) -> bool:
         pronouns = _ROLES.get(speaker)
         if pronouns is not None:
-            return not self.words.isdisjoint(pronouns)
+            return not pronouns.isdisjoint(self.words)
         name = words(speaker)
-        return bool(name) and self.words.issuperset(name)
+        return bool(name) and all(word in self.words for word in name)
 
 
 def answers_time(text: str) -> bool:
