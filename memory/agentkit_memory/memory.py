@@ -76,10 +76,10 @@ class _Store:
 
     def close(self) -> None:
         self.threads.close()
+        self.embedders.close()  # first: who waits for one may hold an index, which is waited for
         try:
             self.indexes.close()
         finally:
-            self.embedders.close()
             self.database.close()
 
     def read_by(self, embedder: Embedder | str) -> None:

@@ -7,12 +7,14 @@ import contextvars
 import sqlite3
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from agentkit_memory import HeadMoved, Memory, StoreClosed
+from agentkit_memory.embedders.waiting import LoopThread
 from agentkit_prompts.messages import Message
 
 
@@ -126,3 +128,70 @@ async def test_many_tasks_append_to_many_conversations(either: Memory) -> None:
     await asyncio.gather(*(talk(str(name)) for name in range(20)))
     for name in range(20):
         assert [each.text for each in either.session(str(name)).conversation] == [f"{name}{n}" for n in range(5)]
+
+
+class Waited:
+    """An embedder that takes for ever once it is told to, and may not want to stop."""
+
+    model = "waited-1"
+
+    def __init__(self, stubborn: bool = False) -> None:
+        self.stubborn = stubborn
+        self.slow = False
+        self.asked = threading.Event()
+        self.ended = threading.Event()
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        if self.slow:
+            self.asked.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                self.ended.set()
+                if self.stubborn:
+                    await asyncio.sleep(60)
+        return [[1.0, float(len(text))] for text in texts]
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+@pytest.mark.parametrize("waits_for", ["a question", "what is indexed"])
+def test_who_waits_for_an_async_embedder_is_told_that_the_memory_was_closed(
+    home: Path, waits_for: str, stubborn: bool
+) -> None:
+    embedder = Waited(stubborn)
+    memory = Memory.open(home, embedder=embedder)
+    memory.facts.add("zebra")
+    memory.recall("zebra")
+    embedder.slow = True
+    if waits_for == "what is indexed":
+        memory.facts.add("heron")
+    told: list[BaseException | None] = []
+
+    def recall() -> None:
+        try:
+            memory.recall("a zebra")
+        except BaseException as error:
+            told.append(error)
+
+    thread = threading.Thread(target=recall, daemon=True)
+    thread.start()
+    assert embedder.asked.wait(10)
+    began = time.monotonic()
+    memory.close()
+    thread.join(10)
+    assert not thread.is_alive() and time.monotonic() - began < 5
+    assert [type(error) for error in told] == [StoreClosed]
+    assert embedder.ended.wait(10)  # it was cancelled, and could put its things away
+    embedder = Waited()
+    with Memory.open(home, embedder=embedder) as memory:
+        assert memory.verify().failing == 0  # it is nobody's failure
+        assert not memory.recall("heron").degraded and memory.verify().ok
+
+
+def test_a_loop_that_was_closed_begins_no_other() -> None:
+    before = threading.active_count()
+    loop = LoopThread()
+    loop.close()
+    with pytest.raises(StoreClosed, match="open it again"):
+        loop.result(asyncio.sleep(0))
+    assert threading.active_count() == before

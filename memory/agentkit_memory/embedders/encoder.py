@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, func, select
 
 from agentkit_memory.embedders.base import QueryEmbedder, Vector, model_of, unit_vectors
 from agentkit_memory.embedders.waiting import LoopThread
-from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
+from agentkit_memory.errors import EmbedderError, EmbedderUnavailable, StoreClosed
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.items import content_hash, in_batches
 from agentkit_memory.store.tables import embeddings, vector_spaces
@@ -151,7 +151,7 @@ class Encoder:
         except EmbedderUnavailable as error:
             self._away(str(error))
             raise
-        except EmbedderError:
+        except (EmbedderError, StoreClosed):
             raise
         except (ConnectionError, TimeoutError) as error:
             said = self._away(f"model {self.model!r}: it is away ({type(error).__name__}: {error})")

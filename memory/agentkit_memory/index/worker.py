@@ -17,7 +17,7 @@ from threading import Event
 from sqlalchemy import Connection, bindparam, case, delete, or_, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from agentkit_memory.errors import EmbedderUnavailable, IndexBusy, IndexUnavailable, StoreLocked
+from agentkit_memory.errors import EmbedderUnavailable, IndexBusy, IndexUnavailable, StoreClosed, StoreLocked
 from agentkit_memory.failpoints import failpoint
 from agentkit_memory.index.base import Point, VectorIndex
 from agentkit_memory.index.bm25 import document_vector, indexed_text
@@ -215,6 +215,8 @@ class Worker:
                 if not problem:
                     for task, vector in zip(tasks, vectors, strict=True):
                         task.dense = vector
+        except StoreClosed:
+            raise
         except Exception as error:
             self._away = isinstance(error, EmbedderUnavailable)
             problem = f"{type(error).__name__}: {error}"
