@@ -32,6 +32,8 @@ class Server:
         self.version = "1.19.2"
         self.status = 200
         """What every request but the first of an opening is answered with."""
+        self.empty = False
+        """Whether it answers everything with 200 and no result, as what is no Qdrant server may."""
         self.delay = 0.0
         self.asked: list[dict[str, Any]] = []
         self.lock = threading.Lock()
@@ -67,6 +69,8 @@ class Server:
         self.asked.append(body)
         if self.status != 200:
             return self.status, None
+        if self.empty:
+            return 200, None
         _, _, name, *rest = [*path.split("/"), "", ""]
         what = method, "/".join(part for part in rest if part)
         local = self.local
@@ -258,6 +262,24 @@ def test_a_server_that_fails_leaves_everything_stored_and_queued(
         server.status = 200
         memory.ingest(docs)
         assert [found.text for found in memory.recall("zebra")] == ["zebra"]
+
+
+def test_an_answer_without_a_result_is_that_of_a_server_that_fails(home: Path, docs: Path, server: Server) -> None:
+    for opened_before in (True, False):
+        (docs / f"{opened_before}.txt").write_text("zebra")
+        with Memory.open(home, index=server.address) as memory:
+            if opened_before:
+                memory.recall("zebra")
+            server.empty = True
+            memory.facts.add("zebra fact")
+            assert memory.ingest(docs).pending == 2
+            recall = memory.recall("zebra")
+            assert recall.knowledge and "what it answers is no answer of Qdrant" in recall.degraded[0]
+            for act in (memory.verify, memory.repair, memory.worker().drain):
+                with pytest.raises(IndexUnavailable, match="what is written is queued"):
+                    act()
+            server.empty = False
+            assert not memory.recall("zebra").degraded and memory.verify().ok
 
 
 def test_a_server_that_is_slow_or_gone_is_not_waited_for_long(home: Path, docs: Path, server: Server) -> None:

@@ -238,6 +238,8 @@ class QdrantIndex:
             if status >= 500 or status in (408, 429):
                 raise self._away(f"it answered {status} {error.reason_phrase}") from error
             raise self._broken(f"it answered {status}: {error.content[:200].decode('utf-8', 'replace')}") from error
+        except AssertionError as error:  # of its client, where an answer holds no result
+            raise self._away(f"what it answers is no answer of Qdrant: {error}") from error
         except (ApiException, ValueError, KeyError) as error:
             raise self._broken(f"{type(error).__name__}: {error}") from error
 
