@@ -163,6 +163,50 @@ def test_a_damaged_page_is_reported_when_it_is_read(home: Path) -> None:
         memory.session("s")
 
 
+def damage(home: Path, *statements: str) -> None:
+    """Do what damage does: no rule of the schema is kept."""
+    with closing(sqlite3.connect(home / "memory.db", isolation_level=None)) as database:
+        database.execute("PRAGMA writable_schema=ON")
+        for statement in statements:
+            database.execute(statement)
+
+
+def test_text_that_is_no_text_any_more_is_reported_and_not_quoted(home: Path) -> None:
+    with Memory.open(home) as memory:
+        memory.session("s").append(Message("user", "my secret " * 500))
+        damage(home, "UPDATE messages SET body = CAST(CAST(body AS BLOB) || x'ff' AS TEXT)")
+        with pytest.raises(StoreCorrupt, match=r"memory\.db: .*UTF-8.*restore a backup") as raised:
+            memory.session("s")
+    assert "secret" not in str(raised.value) and len(str(raised.value)) < 500 + len(str(home))
+
+
+def test_a_schema_that_is_no_text_any_more_is_reported_at_the_opening(home: Path) -> None:
+    with Memory.open(home) as memory:
+        memory.facts.add("zebra")
+    damage(home, "UPDATE sqlite_schema SET name = CAST(x'66ff66' AS TEXT), sql = 'CREATE' WHERE name = 'items'")
+    with pytest.raises(StoreCorrupt, match=r"memory\.db.*restore a backup"):
+        Memory.open(home)
+
+
+def test_a_table_and_its_index_that_disagree_are_reported(home: Path, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    (docs / "b.md").write_text("heron")
+    with Memory.open(home) as memory:
+        damage(home, "CREATE UNIQUE INDEX damaged ON documents (0)")  # finds what is not there
+        with pytest.raises(StoreCorrupt, match=r"memory\.db: .*constraint.*does not fit together.*restore a backup"):
+            memory.ingest(docs)
+
+
+def test_an_id_that_is_none_any_more_is_reported(home: Path) -> None:
+    with Memory.open(home) as memory:
+        memory.facts.add("zebra")
+        memory.recall("zebra")
+        damage(home, "PRAGMA foreign_keys=OFF", "UPDATE vector_state SET item_id = 'zeb\"a', want = -2")
+        with pytest.raises(StoreError, match="what is stored is intact"):
+            memory.repair()
+        assert "the vector index failed" in memory.recall("zebra").degraded[0]
+
+
 def test_a_database_of_a_newer_version_is_not_touched(home: Path) -> None:
     Memory.open(home).close()
     with closing(sqlite3.connect(home / "memory.db")) as database, database:

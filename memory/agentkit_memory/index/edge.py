@@ -114,7 +114,8 @@ class EdgeIndex:
                 for point in some:
                     if newest.get(point.id, point.version) <= point.version:
                         newest[point.id] = point.version
-                        made[point.id] = self._made(point)
+                        with self._reporting():
+                            made[point.id] = self._made(point)
                 if made:
                     if len(self._scopes) <= _FEW:
                         self._scopes.update(point.scope_id for point in some)
@@ -137,7 +138,9 @@ class EdgeIndex:
 
     def delete(self, ids: Sequence[str]) -> None:
         if ids:
-            self._update(edge.UpdateOperation.delete_points(list(ids)))
+            with self._reporting():  # an id may be none, where the database is damaged
+                operation = edge.UpdateOperation.delete_points(list(ids))
+            self._update(operation)
 
     def query_sparse(self, vector: SparseVector, scope_ids: Sequence[int], limit: int) -> list[Hit]:
         if not vector.indices or not scope_ids:

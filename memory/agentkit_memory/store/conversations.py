@@ -279,7 +279,7 @@ class Branch:
         swap = {"branch": self.id, "expected": expected, "seen": edits, "head": expected + len(rows)}
         calls = has_calls(added)
         try:
-            with self.database.write(wait=wait) as connection:
+            with self.database.write(wait=wait, may_clash=True) as connection:
                 if self.shared and key is not None and self._seq_of(connection, key, self.shared) is not None:
                     return False
                 if connection.execute(_SWAP, swap).rowcount != 1:

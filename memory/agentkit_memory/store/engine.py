@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from sqlite3 import Error as SQLiteError
 from sqlite3 import OperationalError
 from threading import RLock
 from typing import Any
@@ -121,15 +122,15 @@ class Database:
         try:
             with self.engine.connect() as connection:
                 yield connection
-        except DBAPIError as error:
+        except (DBAPIError, UnicodeDecodeError) as error:
             raise translate(error, self.where) from error
 
     @contextlib.contextmanager
-    def write(self, *, wait: bool = True) -> Iterator[Connection]:
+    def write(self, *, wait: bool = True, may_clash: bool = False) -> Iterator[Connection]:
         """Lend a connection in a transaction: committed at the end, rolled back if anything is raised.
 
-        An `IntegrityError` passes through: it means something only to who wrote the statement. Without `wait` a
-        small write takes well below a millisecond, so that it needs no thread, or raises `WouldWait`.
+        Without `wait` a small write takes well below a millisecond, so that it needs no thread, or raises `WouldWait`.
+        With `may_clash` an `IntegrityError` passes through: it means something only to who wrote the statement.
 
         Raises:
             NotFound: What the rows belong to was deleted meanwhile.
@@ -171,10 +172,10 @@ class Database:
                     f"{self.where}: what this belongs to was deleted or erased meanwhile; nothing was written: "
                     "open it again"
                 ) from error
-            raise
-        except DBAPIError as error:
+            if may_clash:
+                raise
             raise translate(error, self.where) from error
-        except _driver_error(self.engine) as error:
+        except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
             raise translate(error, self.where) from error
 
     def compact(self) -> bool:
@@ -200,7 +201,7 @@ class Database:
                         busy, _, _ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
                     finally:
                         driver.execute("PRAGMA temp_store=MEMORY").close()
-            except (DBAPIError, _driver_error(self.engine)) as error:
+            except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
                 raise translate(error, self.where) from error
             return not busy
 
@@ -297,6 +298,11 @@ def _closed(where: str) -> StoreClosed:
     return StoreClosed(f"{where}: this memory was closed; open it again")
 
 
+_MEND = "the file is left as it is: restore a backup, or `sqlite3 FILE .recover`"
+_LONGEST = 200
+"""Characters of what a database says that are told: of a damaged file it may quote a great deal."""
+_UNDECODABLE = "Could not decode to UTF-8"  # the driver's own error, without a code: it goes on with what is stored
+
 _SQLITE: tuple[tuple[str, type[StoreError], str], ...] = (
     ("SQLITE_BUSY", StoreLocked, "another process is writing; nothing was written: try again, or end that process"),
     ("SQLITE_LOCKED", StoreLocked, "another connection holds a lock; nothing was written: try again"),
@@ -307,7 +313,8 @@ _SQLITE: tuple[tuple[str, type[StoreError], str], ...] = (
     ),
     ("SQLITE_FULL", StoreFull, "nothing was written, what was stored is intact: free some space and try again"),
     ("SQLITE_IOERR", StoreFull, "nothing was written: check the disk"),
-    ("SQLITE_CORRUPT", StoreCorrupt, "the file is left as it is: restore a backup, or `sqlite3 FILE .recover`"),
+    ("SQLITE_CORRUPT", StoreCorrupt, _MEND),
+    ("SQLITE_CONSTRAINT", StoreCorrupt, f"what is stored does not fit together; {_MEND}"),
     ("SQLITE_NOTADB", StoreCorrupt, "the file is left as it is: move it away, or give another path"),
     ("SQLITE_CANTOPEN", StoreUnavailable, "check that the folder exists and may be read and written"),
     ("SQLITE_PERM", StoreUnavailable, "check that the file may be read and written"),
@@ -317,6 +324,7 @@ _POSTGRES: tuple[tuple[str, type[StoreError], str], ...] = (
     ("25006", StoreReadOnly, "nothing was written: connect to the primary, or make the transaction writable"),
     ("42501", StoreReadOnly, "nothing was written: grant this user the right to write"),
     ("55P03", StoreLocked, "another transaction holds the lock; nothing was written: try again"),
+    ("23505", StoreLocked, "it collided with what another transaction wrote; nothing was written: try again"),
     ("40", StoreLocked, "it collided with another transaction; nothing was written: try again"),
     ("53", StoreFull, "nothing was written, what was stored is intact: the server is out of a resource"),
     ("XX", StoreCorrupt, "the server reports damaged data: restore a backup"),
@@ -325,13 +333,20 @@ _POSTGRES: tuple[tuple[str, type[StoreError], str], ...] = (
 
 def translate(error: Exception, where: str) -> StoreError:
     """Return our error for one of the driver's or SQLAlchemy's."""
+    if isinstance(error, UnicodeDecodeError):  # of a damaged schema, SQLite's message quotes what is no text
+        return StoreCorrupt(f"{where}: it holds text that is no UTF-8; {_MEND}")
     cause: Any = error.orig if isinstance(error, DBAPIError) else error
     code = _code(cause)
-    said = str(cause).strip().split("\n")[0] or type(cause).__name__
+    said = (str(cause).strip().split("\n")[0] or type(cause).__name__)[:_LONGEST]
+    if isinstance(cause, SQLiteError) and said.startswith(_UNDECODABLE):
+        return StoreCorrupt(f"{where}: {said.split(' with text')[0]}; {_MEND}")
     table = _SQLITE if code.startswith("SQLITE") else _POSTGRES
     for prefix, kind, advice in table:
         if code.startswith(prefix):
             return kind(f"{where}: {said}; {advice}")
     if isinstance(error, DBAPIError) and (error.connection_invalidated or not code):
-        return StoreUnavailable(f"{where}: {said}; check that the server runs and the address is right")
+        advice = (
+            "open it again" if isinstance(cause, SQLiteError) else "check that the server runs and the address is right"
+        )
+        return StoreUnavailable(f"{where}: {said}; {advice}")
     return StoreError(f"{where}: {said} ({code or type(cause).__name__})")
