@@ -271,7 +271,7 @@ def test_an_answer_without_a_result_is_that_of_a_server_that_fails(home: Path, d
             if opened_before:
                 memory.recall("zebra")
             server.empty = True
-            memory.facts.add("zebra fact")
+            memory.facts.add(f"zebra fact {opened_before}")
             assert memory.ingest(docs).pending == 2
             recall = memory.recall("zebra")
             assert recall.knowledge and "what it answers is no answer of Qdrant" in recall.degraded[0]
