@@ -18,8 +18,11 @@ from agentkit_memory.ingest import pdf
 pypdf = pytest.importorskip("pypdf", reason="needs the extra `ingest`")
 
 
-def make(pages: Sequence[bytes | str], *, title: str = "", packed: Sequence[int] = ()) -> bytes:
-    """A PDF whose pages show one line of text each, or have the given content; those in `packed` are compressed."""
+def make(pages: Sequence[bytes | str], *, title: str = "", packed: Sequence[int] = (), shared: bool = False) -> bytes:
+    """A PDF whose pages show one line of text each, or have the given content; those in `packed` are compressed.
+
+    If it is `shared`, all show the content of the first.
+    """
     count = len(pages)
     kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(count))
     objects: list[bytes] = [
@@ -30,7 +33,7 @@ def make(pages: Sequence[bytes | str], *, title: str = "", packed: Sequence[int]
     for number, page in enumerate(pages):
         content = f"BT /F1 12 Tf 72 720 Td ({page}) Tj ET".encode() if isinstance(page, str) else page
         objects.append(
-            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 + 2 * number} 0 R "
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 if shared else 5 + 2 * number} 0 R "
             f"/Resources << /Font << /F1 3 0 R >> >> >>".encode()
         )
         extra = b""
@@ -157,6 +160,49 @@ def test_a_reader_that_hangs_or_dies_is_one_file_less(
     assert time.monotonic() - start < 20
 
 
+def test_pages_that_share_what_they_show_have_a_limit_together(
+    memory: Memory, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = b"BT /F1 12 Tf 10 700 Td " + b"".join(b"(Zebra %d) Tj 0 -14 Td\n" % line for line in range(500)) + b" ET"
+    bomb = make([lines, *[""] * 59], packed=[0], shared=True)
+    monkeypatch.setattr(pdf, "FILE_TEXT", 20_000)
+    monkeypatch.setattr(pdf, "BYTE_TEXT", 1)
+    most = f"{20_000 + len(bomb):,}"
+    said = f"has more than {most} characters of text, too many for its {len(bomb):,} bytes: it may be a bomb"
+    assert refused(memory, docs, bomb) == said
+    assert memory.recall("zebra") == ()
+    monkeypatch.setattr(pdf, "BYTE_TEXT", 32)  # a file that is as large as this may have as much
+    assert memory.ingest(docs).errors == ()
+    assert memory.recall("zebra")
+
+
+PAGES = """if True:
+    import json, time
+    print(json.dumps(["title", ""]), flush=True)
+    for number in range(1, 1001):
+        time.sleep(0.05)
+        print(json.dumps(["page", number, "zebra"]), flush=True)
+    print(json.dumps(["end"]), flush=True)
+"""
+
+
+def test_pages_each_of_which_is_quick_have_a_time_together(
+    memory: Memory, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = tmp_path / "worker.py"
+    worker.write_text(PAGES)
+    monkeypatch.setattr(pdf, "_WORKER", worker)
+    monkeypatch.setattr(pdf, "FILE_SECONDS", 0.4)
+    monkeypatch.setattr(pdf, "MB_SECONDS", 1000.0)
+    content = make(["zebra"])
+    seconds = 0.4 + len(content) / 1000
+    start = time.monotonic()
+    said = f"takes more than {seconds:.0f} seconds to read, too many for its {len(content):,} bytes; split it"
+    assert refused(memory, docs, content) == said
+    assert seconds < time.monotonic() - start < 20  # of the fifty that all pages would take
+    assert memory.recall("zebra") == ()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="address space is limited on Linux")
 def test_the_reader_has_a_limit_of_memory(tmp_path: Path) -> None:
     from agentkit_memory.ingest import pdf_worker
@@ -192,6 +238,7 @@ def test_what_the_reader_says(capsys: pytest.CaptureFixture[str]) -> None:
         ["page", 2, ""],
         ["end"],
     ]
+    assert said(capsys, make(["zebra"], title="Nature" * 100_000))[0] == ["title", ("Nature" * 100_000)[:65536]]
     assert said(capsys, locked("secret")) == [["no", "is encrypted; decrypt it first"]]
     title, page, end = said(capsys, make([b" " * 100_000_000], packed=[0]))
     assert (title, end) == (["title", ""], ["end"])

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Timer
@@ -18,6 +19,11 @@ __all__ = ["pdf_blocks"]
 
 MOST_SECONDS = 60.0
 """Time that one page may take."""
+FILE_SECONDS, MB_SECONDS = 120.0, 60.0
+"""Time that all pages may take: some, and more for every megabyte of the file."""
+FILE_TEXT, BYTE_TEXT = 2_000_000, 32
+"""Characters that all pages may have: some, and more for every byte. Pages can share what they show, so that a small
+file has as much text as it likes; text that is compressed once is some five times as long."""
 
 _WORKER = Path(__file__).with_name("pdf_worker.py")
 
@@ -26,7 +32,8 @@ def pdf_blocks(reading: Reading) -> Iterator[Block | Part]:
     """Yield every page as a part. Those that cannot be read are noted as problems of the file.
 
     Raises:
-        IngestError: The file is encrypted, damaged as a whole, or has no text.
+        IngestError: The file is encrypted, damaged as a whole, has no text, or more of it than its size explains; or
+            takes too long.
     """
     for _ in reading.pieces():  # for the hash; the process reads it for itself, here and there
         pass
@@ -52,9 +59,15 @@ def pdf_blocks(reading: Reading) -> Iterator[Block | Part]:
 
 
 def _rows(reading: Reading) -> Iterator[list[object]]:
-    """Yield what the process says, ending it if it says nothing for too long."""
+    """Yield what the process says, ending it if it says nothing for too long, or too much.
+
+    Time is what is waited for it: storing what it said takes none of that.
+    """
+    size = os.fstat(reading.stream.fileno()).st_size
+    most_seconds, most_text = FILE_SECONDS + MB_SECONDS * size / 1e6, FILE_TEXT + BYTE_TEXT * size
     command = [sys.executable, "-P", "-X", "utf8", str(_WORKER)]
     late = False
+    waited, told = 0.0, 0
 
     def stop() -> None:
         nonlocal late
@@ -68,20 +81,35 @@ def _rows(reading: Reading) -> Iterator[list[object]]:
         complete = False
         try:
             while True:
-                timer = Timer(MOST_SECONDS, stop)
+                timer = Timer(min(MOST_SECONDS, most_seconds - waited), stop)
                 timer.daemon = True
+                began = time.monotonic()
                 timer.start()
                 try:
                     line = process.stdout.readline()
                 finally:
                     timer.cancel()
+                    waited += time.monotonic() - began
                 if not line.endswith("\n"):
                     break
                 row = json.loads(line)
+                told += len(row[-1]) if row[0] == "page" else 0
+                if told > most_text or waited >= most_seconds:
+                    break
                 complete = complete or row[0] in ("end", "no")
                 yield row
         finally:
             process.kill()
+    if told > most_text:
+        raise IngestError(
+            reading.file.source,
+            f"has more than {most_text:,} characters of text, too many for its {size:,} bytes: it may be a bomb",
+        )
+    if waited >= most_seconds:
+        raise IngestError(
+            reading.file.source,
+            f"takes more than {most_seconds:,.0f} seconds to read, too many for its {size:,} bytes; split it",
+        )
     if late:
         raise IngestError(reading.file.source, f"has a page that takes more than {MOST_SECONDS:g} seconds to read")
     if not complete:

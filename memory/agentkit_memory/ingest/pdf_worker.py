@@ -53,7 +53,8 @@ def _read(stream: BinaryIO) -> None:
         _write("no", f"is encrypted in a way that needs another library ({_said(error)})")
         return
     count = len(reader.pages)
-    _write("title", _clean(str((reader.metadata and reader.metadata.title) or "")))
+    # Of whatever length it was made: the other process holds a line as a whole.
+    _write("title", _clean(str((reader.metadata and reader.metadata.title) or "")[:_PIECE]))
     for number in range(1, count + 1):
         try:
             text = _clean(reader.pages[number - 1].extract_text())
