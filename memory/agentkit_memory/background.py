@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from agentkit_memory.errors import ExtractionError, IndexBusy, StoreClosed
+from agentkit_memory.forks import track
 
 if TYPE_CHECKING:
     from agentkit_memory.extraction.drafts import Extract
@@ -43,6 +44,7 @@ class BackgroundWorker:
         self._index: tuple[str, Worker] | None = None
         self._stop = Event()
         self._threads: list[Thread] = []
+        track(self)
         self._facts: Callable[[], int] | None = None
         self.problems: dict[str, str] = {}
         """What each part of the work last failed with, if it was not done since: by `turns`, `index`, `facts`."""
@@ -94,6 +96,11 @@ class BackgroundWorker:
         self._stop.set()
         while self._threads:
             self._threads.pop().join()
+
+    def disown(self, why: str) -> None:
+        """Leave the threads to the parent of this process: here are none."""
+        self._stop = Event()
+        self._threads = []
 
     def __enter__(self) -> Self:
         self.start()

@@ -10,6 +10,8 @@ from functools import partial
 from threading import Lock
 from typing import ParamSpec, TypeVar
 
+from agentkit_memory.forks import track
+
 __all__ = ["Threads"]
 
 P = ParamSpec("P")
@@ -25,6 +27,7 @@ class Threads:
     def __init__(self) -> None:
         self._lock = Lock()
         self._pool: ThreadPoolExecutor | None = None
+        track(self)
 
     async def run(self, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function in a thread and return what it returns, or raise what it raises.
@@ -51,3 +54,8 @@ class Threads:
             pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(wait=False)
+
+    def disown(self, why: str) -> None:
+        """Leave the threads to the parent of this process: here are none."""
+        self._lock = Lock()
+        self._pool = None

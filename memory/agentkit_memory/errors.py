@@ -64,7 +64,7 @@ class StoreVersion(StoreError):
 
 
 class StoreClosed(StoreError):
-    """The memory was closed."""
+    """The memory was closed, or opened by a process that forked this one since."""
 
 
 class ScopeError(StoreError, ValueError):

@@ -7,6 +7,7 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from agentkit_memory.errors import HeadMoved, KeyReused, MessageUnreadable, RecallError, ScopeError, WouldWait
+from agentkit_memory.forks import track
 from agentkit_memory.records import BranchInfo, StoredCall, StoredMessage
 from agentkit_memory.scope import check_name
 from agentkit_memory.values import is_time, is_whole
@@ -42,6 +43,7 @@ class Session:
         """Fragments rendered for earlier turns; they belong to this session alone."""
         self._edits = branch.edits
         self._view: Conversation | None = None
+        track(self)
         if load:
             self._load()
 
@@ -59,6 +61,10 @@ class Session:
     def conversation(self) -> Conversation:
         """The messages, as of the last `append`, `redact` or `refresh`; read now if they were not yet."""
         return self._view if self._view is not None else self._load()
+
+    def disown(self, why: str) -> None:
+        """Free what threads of the parent of this process held; the memory says the rest."""
+        self._lock = RLock()
 
     def is_of(self, database: Database) -> bool:
         """Whether its messages are stored in that database."""

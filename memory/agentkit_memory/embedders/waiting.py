@@ -9,6 +9,7 @@ from threading import Lock, Thread
 from typing import Any, TypeVar
 
 from agentkit_memory.errors import StoreClosed
+from agentkit_memory.forks import keep, track
 
 __all__ = ["LoopThread"]
 
@@ -26,6 +27,7 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: set[Future[Any]] = set()
         self._closed = False
+        track(self)
 
     def result(self, awaitable: Awaitable[T]) -> T:
         """Wait for something in the loop and return its result, or raise what it raises.
@@ -62,6 +64,11 @@ class LoopThread:
                 future.cancel()
         if loop is not None:
             loop.call_soon_threadsafe(loop.stop)
+
+    def disown(self, why: str) -> None:
+        """Leave the loop to the parent of this process: what it waits for is the parent's."""
+        keep(self._loop, self._waiting)
+        self._lock, self._loop, self._waiting, self._closed = Lock(), None, set(), True
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

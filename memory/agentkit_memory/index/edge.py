@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from agentkit_memory.errors import IndexBroken, StoreClosed, StoreFull, StoreUnavailable
 from agentkit_memory.failpoints import failpoint
+from agentkit_memory.forks import keep, track
 from agentkit_memory.index.base import Hit, Point, SparseVector
 from agentkit_memory.index.lock import FolderLock
 
@@ -81,6 +82,7 @@ class EdgeIndex:
         self._shard_folder = folder / "shard"
         self._name = folder / "id"  # written last: without it the shard is not finished
         self._mutex = RLock()
+        self._inherited = ""
         self._lock = FolderLock(folder)
         self._shard: edge.EdgeShard | None = None
         self._scopes: set[int] = set()
@@ -93,6 +95,8 @@ class EdgeIndex:
         except BaseException:
             self._lock.release()
             raise
+        finally:
+            track(self)
 
     def _load(self) -> edge.EdgeShard | None:
         try:
@@ -208,6 +212,8 @@ class EdgeIndex:
         return self._shard is not None
 
     def clear(self) -> None:
+        if self._inherited:
+            raise self._closed()
         with self._mutex, self._reporting():
             self._name.unlink(missing_ok=True)
             if self._shard is not None:
@@ -237,6 +243,13 @@ class EdgeIndex:
                     shard.close()
             finally:
                 self._lock.release()
+
+    def disown(self, why: str) -> None:
+        """Leave the shard to the parent of this process: closing it writes files."""
+        keep(self._shard)
+        self._shard = None
+        self._mutex = RLock()
+        self._inherited = why
 
     def _config(self, *, vacuum: bool = False) -> edge.EdgeConfig:
         dense = None
@@ -297,7 +310,7 @@ class EdgeIndex:
         return shutil.disk_usage(self.folder).free
 
     def _closed(self) -> StoreClosed:
-        return StoreClosed(f"{self.folder}: this index was closed; open the memory again")
+        return StoreClosed(f"{self.folder}: this index {self._inherited or 'was closed; open the memory again'}")
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ from sqlalchemy import bindparam, func, select, update
 
 from agentkit_memory.errors import IndexBroken, IndexBusy, IndexUnavailable, StoreClosed, StoreError
 from agentkit_memory.failpoints import failpoint
+from agentkit_memory.forks import keep, track
 from agentkit_memory.index.base import IndexOpener, VectorIndex
 from agentkit_memory.index.outbox import WORTH_INDEXING, hold_spaces, reset
 from agentkit_memory.index.spaces import Embed, Space, active_space, claim_space, find_space, known_spaces
@@ -60,7 +61,8 @@ class Indexes:
         self._clock = clock
         self._lock = RLock()
         self._open: dict[str, tuple[Space, VectorIndex, Worker]] = {}
-        self._closed = False
+        self._closed = ""
+        track(self)
 
     def active(self) -> Space:
         """Return the space that is read."""
@@ -136,7 +138,7 @@ class Indexes:
     @property
     def closed(self) -> bool:
         """Whether `close` was called. An index alone is closed when the model was changed."""
-        return self._closed
+        return bool(self._closed)
 
     def sweep(self) -> list[str]:
         """Drop the spaces that are no longer read; return the names of those that another process still holds."""
@@ -163,15 +165,22 @@ class Indexes:
     def close(self) -> None:
         """Close every index. Closing twice is fine."""
         with self._lock:
-            self._closed = True
+            self._closed = self._closed or "was closed; open it again"
             while self._open:
                 _, (_, index, _) = self._open.popitem()
                 index.close()
 
+    def disown(self, why: str) -> None:
+        """Leave every index to the parent of this process."""
+        keep(self._open)
+        self._open = {}
+        self._lock = RLock()
+        self._closed = self._closed or why
+
     def _get(self, space: Space | None) -> tuple[Space, VectorIndex, Worker]:
         with self._lock:
             if self._closed:
-                raise StoreClosed(f"{self.database.where}: this memory was closed; open it again")
+                raise StoreClosed(f"{self.database.where}: this memory {self._closed}")
             if space is None:
                 space = self.active()
             found = self._open.get(space.name)

@@ -6,9 +6,11 @@ Taken before the index is loaded, because a second load that fails can damage th
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from agentkit_memory.errors import IndexBroken, IndexBusy
+from agentkit_memory.forks import track
 
 __all__ = ["FolderLock"]
 
@@ -23,6 +25,8 @@ class FolderLock:
 
     def __init__(self, folder: Path) -> None:
         path = folder / "lock"
+        self._file = -1
+        track(self)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -32,7 +36,7 @@ class FolderLock:
             _lock(self._file)
         except OSError as error:
             owner = os.pread(self._file, 20, 0).decode("ascii", "replace").strip() if os.name == "posix" else ""
-            os.close(self._file)
+            self.release()
             raise IndexBusy(
                 f"{folder}: the index is in use by {f'process {owner}' if owner else 'another process'}; what is "
                 "written is queued in the database and indexed by that process when it next recalls; to recall here, "
@@ -47,6 +51,11 @@ class FolderLock:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+    def disown(self, why: str) -> None:
+        """Leave the lock to the parent of this process: it is free once both have closed the file."""
+        with suppress(OSError):
+            self.release()  # and never unlock it, which would free it for everybody
 
 
 if os.name == "posix":

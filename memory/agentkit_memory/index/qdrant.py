@@ -10,6 +10,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, cast
 
 from agentkit_memory.errors import IndexBroken, IndexBusy, IndexUnavailable, StoreClosed, StoreUnavailable
+from agentkit_memory.forks import keep, track
 from agentkit_memory.index.base import Hit, Point, SparseVector
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ class QdrantIndex:
         self.shared = not self._is_local if shared is None else shared
         self._mutex = RLock() if self._is_local else nullcontext()  # local mode knows no threads
         self._client: QdrantClient | None = client
+        self._inherited = ""
+        track(self)
         try:
             with self._using() as server:
                 self._check_version(server.info().version)
@@ -162,6 +165,14 @@ class QdrantIndex:
         if client is not None:
             client.close()
 
+    def disown(self, why: str) -> None:
+        """Leave the client to the parent of this process: its connections carry the parent's answers."""
+        keep(self._client)
+        self._client = None
+        if self._is_local:
+            self._mutex = RLock()
+        self._inherited = why
+
     def _query(
         self,
         vector: models.SparseVector | list[float],
@@ -227,7 +238,8 @@ class QdrantIndex:
         """Lend the client, and turn what it raises into an error of ours."""
         client = self._client
         if client is None:
-            raise StoreClosed(f"collection {self.collection!r}: this index was closed; open the memory again")
+            why = self._inherited or "was closed; open the memory again"
+            raise StoreClosed(f"collection {self.collection!r}: this index {why}")
         try:
             with self._mutex:
                 yield client

@@ -6,14 +6,14 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from sqlite3 import Connection as SQLiteConnection
 from sqlite3 import Error as SQLiteError
-from sqlite3 import OperationalError
 from threading import RLock
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event, text
+from sqlalchemy import Connection, Engine, Table, create_engine, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
 
 from agentkit_memory.errors import (
@@ -27,7 +27,9 @@ from agentkit_memory.errors import (
     StoreUnavailable,
     WouldWait,
 )
+from agentkit_memory.forks import keep, track
 from agentkit_memory.store.migrate import REVISION, current_revision, migrate
+from agentkit_memory.store.sqlite import SQLiteFile
 from agentkit_memory.values import is_time
 
 __all__ = ["Database", "translate"]
@@ -45,15 +47,20 @@ class Database:
     is fair and cheap where SQLite's own waiting is neither. PostgreSQL writes take connections from the pool.
     """
 
-    def __init__(self, engine: Engine, where: str, timeout: float, clock: Callable[[], float] = time.time) -> None:
-        self.engine = engine
+    def __init__(
+        self, target: Engine | SQLiteFile, where: str, timeout: float, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._file = target if isinstance(target, SQLiteFile) else None
+        self.engine = target.engine if isinstance(target, SQLiteFile) else target
         self.where = where
         self._clock = clock
         self._lock = RLock()
         self._timeout = timeout
         self._writer: Connection | None = None
         self._hurried = 0  # writes without waiting since the last that may have waited
-        self._closed = False
+        self._closed = ""
+        self._inherited = False
+        track(self)
 
     @classmethod
     def open(cls, target: Path | str, *, timeout: float = 5.0, clock: Callable[[], float] = time.time) -> Database:
@@ -77,10 +84,10 @@ class Database:
                 target.parent.mkdir(parents=True, exist_ok=True)
             except (OSError, ValueError) as error:  # a path with a zero byte is none
                 raise StoreUnavailable(f"{where}: its folder cannot be made ({error}); choose another one") from error
-            engine = _sqlite(target, timeout)
+            database = cls(SQLiteFile(target, timeout), where, timeout, clock)
         else:
             engine, where = _server(target, timeout)
-        database = cls(engine, where, timeout, clock)
+            database = cls(engine, where, timeout, clock)
         try:
             with database.read() as connection:
                 current = current_revision(connection)
@@ -118,7 +125,7 @@ class Database:
     def read(self) -> Iterator[Connection]:
         """Lend a connection for reading."""
         if self._closed:
-            raise _closed(self.where)
+            raise self._refusal()
         try:
             with self.engine.connect() as connection:
                 yield connection
@@ -140,15 +147,16 @@ class Database:
                 if not wait:
                     raise WouldWait
                 if self._closed:
-                    raise _closed(self.where)
+                    raise self._refusal()
                 with self.engine.begin() as connection:
                     yield connection
                 return
-            if not self._lock.acquire(blocking=wait):
+            lock = self._lock
+            if not lock.acquire(blocking=wait):
                 raise WouldWait
             try:
                 if self._closed:
-                    raise _closed(self.where)
+                    raise self._refusal()
                 writer = self._writer
                 if writer is None:
                     if not wait:
@@ -165,7 +173,7 @@ class Database:
                         raise WouldWait from None
                     yield writer
             finally:
-                self._lock.release()
+                lock.release()
         except IntegrityError as error:
             if _code(error.orig) in ("SQLITE_CONSTRAINT_FOREIGNKEY", "23503"):
                 raise NotFound(
@@ -191,7 +199,7 @@ class Database:
             return False
         with self._lock:
             if self._closed:
-                raise _closed(self.where)
+                raise self._refusal()
             try:
                 with self.engine.connect() as connection:
                     driver: Any = connection.connection.driver_connection
@@ -215,53 +223,39 @@ class Database:
         self._hurried = self._hurried + 1 if hurried else 0
 
     def close(self) -> None:
-        """Close every connection. Closing twice is fine."""
+        """Close every connection. Closing twice is fine; in a process that was forked since, nothing is closed."""
         with self._lock:
-            self._closed = True
+            if self._inherited:
+                return
+            self._closed = "was closed; open it again"
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
             self.engine.dispose()
 
+    def disown(self, why: str) -> None:
+        """Leave it to the parent of this process, which was forked while it was open."""
+        free: SQLiteConnection | None = None
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            keep(writer)
+            lent: Any = writer.connection.driver_connection
+            if self._lock.acquire(blocking=False) and not lent.in_transaction:
+                free = lent
+        if self._file is not None:
+            self._file.disown(free)
+        keep(self.engine)
+        self._lock = RLock()  # who held the other is no more
+        self._inherited = True
+        self._closed = self._closed or why
+
+    def _refusal(self) -> StoreClosed:
+        return StoreClosed(f"{self.where}: this memory {self._closed}")
+
 
 def _driver_error(engine: Engine) -> type[Exception]:
     error: type[Exception] = engine.dialect.loaded_dbapi.Error
     return error
-
-
-def _sqlite(path: Path, timeout: float) -> Engine:
-    url = URL.create("sqlite", database=str(path))
-    engine = create_engine(url, connect_args={"timeout": timeout, "isolation_level": None, "check_same_thread": False})
-
-    @event.listens_for(engine, "connect")
-    def prepare(connection: Any, _: object) -> None:
-        _keep_a_log(connection, timeout)
-        for pragma in (
-            "synchronous=NORMAL",
-            "foreign_keys=ON",
-            "temp_store=MEMORY",
-            "cache_size=-16000",  # kB: what a recall reads lies all over a large file
-            "secure_delete=ON",
-        ):
-            connection.execute(f"PRAGMA {pragma}").close()
-
-    return engine
-
-
-def _keep_a_log(connection: Any, timeout: float) -> None:
-    """Switch a file to the mode of writing ahead, which it stays in.
-
-    SQLite asks for the lock as a reader who would write, so it gives up at once where two processes open a new file.
-    """
-    until = time.monotonic() + timeout
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL").close()
-            return
-        except OperationalError as error:
-            if not _code(error).startswith("SQLITE_BUSY") or time.monotonic() >= until:
-                raise
-        time.sleep(0.01)
 
 
 def _server(address: str, timeout: float) -> tuple[Engine, str]:
@@ -292,10 +286,6 @@ def _server(address: str, timeout: float) -> tuple[Engine, str]:
 
 def _code(cause: object) -> str:
     return getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or ""
-
-
-def _closed(where: str) -> StoreClosed:
-    return StoreClosed(f"{where}: this memory was closed; open it again")
 
 
 _MEND = "the file is left as it is: restore a backup, or `sqlite3 FILE .recover`"

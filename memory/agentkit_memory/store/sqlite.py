@@ -1,0 +1,112 @@
+"""Connections to a SQLite file: how each is prepared, and what becomes of them in a process that is forked."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from pathlib import Path
+from sqlite3 import Connection, OperationalError
+
+from sqlalchemy import create_engine, event
+from sqlalchemy.engine import URL
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from agentkit_memory.errors import StoreUnavailable
+from agentkit_memory.forks import keep
+
+__all__ = ["SQLiteFile"]
+
+_PRAGMAS = (
+    "synchronous=NORMAL",
+    "foreign_keys=ON",
+    "temp_store=MEMORY",
+    "cache_size=-16000",  # kB: what a recall reads lies all over a large file
+    "secure_delete=ON",
+)
+
+_idle: list[Connection] = []
+"""Connections of a parent that were not in use when it forked."""
+_busy: list[Path] = []
+"""Files that another thread of a parent was using when it forked."""
+
+
+class SQLiteFile:
+    """An engine of a file, and the connections that it has open.
+
+    Raises:
+        StoreUnavailable: This process was forked while its parent was using the file.
+    """
+
+    def __init__(self, path: Path, timeout: float) -> None:
+        _let_go(path)
+        self._path = path
+        self._timeout = timeout
+        self._open: dict[Connection, ConnectionPoolEntry | None] = {}
+        url = URL.create("sqlite", database=str(path))
+        options = {"timeout": timeout, "isolation_level": None, "check_same_thread": False}
+        self.engine = create_engine(url, connect_args=options)
+        event.listen(self.engine, "connect", self._prepare)
+        event.listen(self.engine, "close", self._forget)
+
+    def disown(self, free: Connection | None) -> None:
+        """Leave every connection to the parent.
+
+        Args:
+            free: One that is lent all the time, and was not in use.
+        """
+        keep(self.engine, *self._open)
+        for each, entry in self._open.items():
+            if each is free or (entry is not None and not entry.in_use):
+                _idle.append(each)
+            else:
+                _busy.append(self._path)
+
+    def _prepare(self, made: DBAPIConnection, entry: ConnectionPoolEntry) -> None:
+        assert isinstance(made, Connection)
+        self._open[made] = None  # in use until it is prepared
+        try:
+            _keep_a_log(made, self._timeout)
+            for pragma in _PRAGMAS:
+                made.execute(f"PRAGMA {pragma}").close()
+        except BaseException:
+            del self._open[made]  # nobody else knows of it
+            raise
+        self._open[made] = entry
+
+    def _forget(self, made: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+        assert isinstance(made, Connection)
+        self._open.pop(made, None)
+
+
+def _let_go(path: Path) -> None:
+    """Close what was inherited, before this process opens a file of its own.
+
+    SQLite keeps account of its locks by process: it would take those of the parent to be held here too, and once the
+    parent closes the file, what is written here would be lost. A connection that was in use cannot be closed.
+    """
+    while _idle:
+        _idle.pop().close()
+    for each in _busy:
+        with suppress(OSError):
+            if each.samefile(path):
+                raise StoreUnavailable(
+                    f"{path}: this process was forked while another thread was using this file, and SQLite cannot tell "
+                    "the two apart; fork while nobody uses the memory, or start processes by `spawn` or `forkserver`"
+                )
+
+
+def _keep_a_log(connection: Connection, timeout: float) -> None:
+    """Switch a file to the mode of writing ahead, which it stays in.
+
+    SQLite asks for the lock as a reader who would write, so it gives up at once where two processes open a new file.
+    """
+    until = time.monotonic() + timeout
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL").close()
+            return
+        except OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() >= until:
+                raise
+        time.sleep(0.01)
