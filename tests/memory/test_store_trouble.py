@@ -207,6 +207,15 @@ def test_an_id_that_is_none_any_more_is_reported(home: Path) -> None:
         assert "the vector index failed" in memory.recall("zebra").degraded[0]
 
 
+@pytest.mark.parametrize("stored", ["[", "[1]", '[{"shot": 1}]', "7"])
+def test_a_recall_log_that_is_none_any_more_is_reported(home: Path, stored: str) -> None:
+    with Memory.open(home) as memory:
+        memory.recall("zebra")
+        damage(home, f"UPDATE recall_logs SET candidates = '{stored}'")
+        with pytest.raises(StoreCorrupt, match="a recall log is damaged"):
+            memory.recall_logs()
+
+
 def test_a_database_of_a_newer_version_is_not_touched(home: Path) -> None:
     Memory.open(home).close()
     with closing(sqlite3.connect(home / "memory.db")) as database, database:

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pydantic_core import PydanticSerializationError, to_json
 from sqlalchemy import bindparam, delete, insert, select
 
-from agentkit_memory.errors import RecallError
+from agentkit_memory.errors import RecallError, StoreCorrupt
 from agentkit_memory.records import Candidate, RecallLog
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
@@ -110,6 +110,7 @@ class RecallLogs:
         """Return logs in order: the first after a number, the last before one, or with neither the newest.
 
         Raises:
+            StoreCorrupt: What is stored of one is none.
             ScopeError: No scope was given.
             RecallError: The limit is less than 1, or a number is none.
         """
@@ -126,19 +127,25 @@ class RecallLogs:
         }
         with self.database.read() as connection:
             rows = connection.execute(_NEWEST_FIRST if after is None else _OLDEST_FIRST, bound).all()
-        logs = [
-            RecallLog(
-                query,
-                json.loads(policy),
-                tuple(Candidate(**each) for each in json.loads(candidates)),
-                took_us,
-                conversation,
-                tuple(json.loads(degraded)),
-                number,
-                at,
-            )
-            for query, policy, candidates, took_us, conversation, degraded, number, at in rows
-        ]
+        try:
+            logs = [
+                RecallLog(
+                    query,
+                    json.loads(policy),
+                    tuple(Candidate(**each) for each in json.loads(candidates)),
+                    took_us,
+                    conversation,
+                    tuple(json.loads(degraded)),
+                    number,
+                    at,
+                )
+                for query, policy, candidates, took_us, conversation, degraded, number, at in rows
+            ]
+        except (TypeError, ValueError) as error:
+            raise StoreCorrupt(
+                f"{self.database.where}: a recall log is damaged ({type(error).__name__}); restore a backup, or read "
+                "others with `after` and `before`"
+            ) from error
         return tuple(logs if after is not None else reversed(logs))
 
 
