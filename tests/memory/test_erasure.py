@@ -16,7 +16,18 @@ from pathlib import Path
 
 import pytest
 
-from agentkit_memory import Memory, NotFound, Pool, Question, RecallLog, RecallPolicy, Scope, ScopeError, StoreError
+from agentkit_memory import (
+    Memory,
+    NotFound,
+    Pool,
+    Question,
+    RecallLog,
+    RecallPolicy,
+    Scope,
+    ScopeError,
+    StoreCorrupt,
+    StoreError,
+)
 from agentkit_memory.index.lock import FolderLock
 from agentkit_memory.store.turns import itemise
 from agentkit_prompts.messages import Message, ToolCall
@@ -371,6 +382,17 @@ def test_points_in_an_index_that_is_no_longer_read_are_no_proof(home: Path) -> N
         assert not proof.complete and proof.points is None and "bm25-1" in proof.note
         reader.recall("tea")  # and lets it go
         assert other.erase(ADA).complete
+
+
+def test_rows_that_cannot_be_removed_end_an_erasure_and_not_the_patience(home: Path) -> None:
+    with Memory.open(home, scope=ADA) as memory:
+        for number in range(3):
+            memory.facts.add(f"fact {number}")
+        memory.recall("fact")
+    with closing(sqlite3.connect(home / "memory.db")) as file:  # as where an index tells of rows that are not there
+        file.execute("CREATE TRIGGER damage BEFORE DELETE ON items BEGIN SELECT RAISE(IGNORE); END")
+    with Memory.open(home) as memory, pytest.raises(StoreCorrupt, match="rows that are found cannot be removed"):
+        memory.erase(ADA)
 
 
 def test_a_store_without_an_index_can_erase(home: Path) -> None:

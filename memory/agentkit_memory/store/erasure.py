@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
-from agentkit_memory.errors import NotFound
+from agentkit_memory.errors import NotFound, StoreCorrupt
 from agentkit_memory.failpoints import failpoint
 from agentkit_memory.scope import MAX_NAME, Scope
 from agentkit_memory.store.engine import Database
@@ -106,6 +106,9 @@ def clear(database: Database, request: Request) -> dict[str, int]:
     """Remove the subject's rows, in transactions that each do a little; return how many went by now, per table.
 
     What the index holds is asked to be forgotten in the same transactions. If they had gone before, nothing is done.
+
+    Raises:
+        StoreCorrupt: Rows that are found cannot be removed.
     """
     for _ in range(0 if request.cleared else _PASSES):
         with database.write() as connection:
@@ -138,8 +141,14 @@ def _step(database: Database, request: Request, scope: int) -> bool:
                 for name, table in _BY_SCOPE.items():
                     went[name] = connection.execute(delete(table).where(table.c.scope_id == scope)).rowcount
                 went["scopes"] = connection.execute(_SCOPE, this).rowcount
+            seen = bool(found) or conversation is not None
+            if seen and not any(went.values()) and database.is_sqlite:  # where nobody else can have removed them
+                raise StoreCorrupt(
+                    f"{database.where}: rows that are found cannot be removed, so an index of the file is damaged: "
+                    "restore a backup, or `sqlite3 FILE .recover`; what was erased by then stays erased"
+                )
             _count(connection, request, scope, went)
-            return bool(found) or conversation is not None
+            return seen
     except NotFound:  # somebody wrote to the scope as it went: look again
         return False
 
