@@ -26,6 +26,7 @@ from agentkit_memory.store.items import StoredItem, read_items
 from agentkit_memory.store.scopes import readable_ids
 from agentkit_memory.store.turns import itemise
 from agentkit_prompts.messages import Message, ToolCall
+from tests.memory.embedding import Words
 
 SECRET = "my card is 4929-1111"
 
@@ -367,3 +368,20 @@ def test_a_log_of_a_question_that_failed_does_not_quote_it_in_what_went_wrong(ei
     assert SECRET not in everything(either)
     assert "is not told any more" in either.recall_logs()[0].degraded[0]
     assert either.recall_logs()[1].degraded == ("busy",)
+
+
+def test_what_goes_wrong_with_a_text_while_it_is_redacted_is_not_kept(home: Path) -> None:
+    def spoil(text: str) -> Sequence[float] | None:
+        if SECRET in text:
+            session.redact(1, "something else")
+            raise RuntimeError(f"no vector for {text!r}")
+        return None
+
+    with Memory.open(home, embedder=Words(wrong=spoil)) as memory:
+        session = memory.session("s")
+        session.append(Message("user", SECRET))
+        memory.recall("else")
+        assert SECRET not in everything(memory)
+        memory.recall("else")
+        verified = memory.verify()
+        assert (verified.ok, verified.pending, verified.failing) == (True, 0, 0)

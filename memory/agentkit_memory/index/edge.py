@@ -205,11 +205,15 @@ class EdgeIndex:
             shard.flush()
             self._shard = None
             shard.close()
-            once = edge.EdgeShard.load(str(self._shard_folder), self._config(vacuum=True))
-            once.optimize()
-            once.close()
-            self._shard = self._load()
-        return self._shard is not None
+            try:
+                once = edge.EdgeShard.load(str(self._shard_folder), self._config(vacuum=True))
+                once.optimize()
+                once.close()
+            finally:
+                self._shard = self._load()
+            if self._shard is None:
+                raise OSError("it cannot be loaded after its segments were written anew")
+        return True
 
     def clear(self) -> None:
         if self._inherited:

@@ -110,25 +110,24 @@ def is_gone(uri: str) -> bool:
     """
     path = _path(uri)
     try:
-        mode = os.stat(path).st_mode  # noqa: PTH116 - a Path cannot be had from a URI yet
+        mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:  # such as a folder that may not be entered at the moment
         return False
-    parent = os.path.dirname(path)  # noqa: PTH120
-    return stat.S_ISDIR(mode) or os.path.normcase(os.path.realpath(parent)) != os.path.normcase(parent)
+    return stat.S_ISDIR(mode) or os.path.normcase(os.path.realpath(path.parent)) != os.path.normcase(path.parent)
 
 
 def is_same_folder(uri: str, other: str) -> bool:
     """Return whether two `file:` addresses are of one folder, as they may be where case does not count."""
     try:
-        return uri == other or Path(_path(uri)).samefile(_path(other))
+        return uri == other or _path(uri).samefile(_path(other))
     except OSError:
         return False
 
 
-def _path(uri: str) -> str:
-    return os.fsdecode(unquote_to_bytes(urlsplit(uri).path))
+def _path(uri: str) -> Path:
+    return Path(os.fsdecode(unquote_to_bytes(urlsplit(uri).path)))  # `Path.from_uri` is of Python 3.13
 
 
 def _shown(path: Path) -> str:
