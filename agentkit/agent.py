@@ -16,20 +16,20 @@ from agentkit.drivers.sync import run_blocking
 from agentkit.errors import AgentDefinitionError, LimitExceeded, SessionBusy
 from agentkit.limits import Limits
 from agentkit.loop import RunResult, remembering, run_loop, visible
-from agentkit.models.base import Model
+from agentkit.models.model import Model
 from agentkit.nesting import Nesting
-from agentkit.recalling import Recaller, recall
+from agentkit.recaller import Recaller, recall
 from agentkit.session import Session
-from agentkit_prompts.composer import Memo
-from agentkit_prompts.composition import Composition
-from agentkit_prompts.context import PromptContext, ToolSpec, UserInput
-from agentkit_prompts.conversation import Conversation
-from agentkit_prompts.layers import Layers
-from agentkit_prompts.parts import Part
-from agentkit_prompts.schema import JsonSchema
-from agentkit_prompts.text import TextPrompt
+from agentkit_prompts.composition.compose import Memo
+from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.parts import Part
+from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
+from agentkit_prompts.schemas.params import JsonSchema
+from agentkit_prompts.tree.layers import Layers
+from agentkit_prompts.tree.leaves import TextPrompt
 from agentkit_tools import Toolset, by_name
-from agentkit_tools.policy import PolicyOptions
+from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from agentkit.nesting import current_run
-from agentkit_prompts.context import UserInput
-from agentkit_tools.context import ToolContext
+from agentkit_prompts.context.prompt_context import UserInput
+from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.errors import ToolDefinitionError
-from agentkit_tools.policy import PolicyOptions
 from agentkit_tools.tool import Tool
+from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
     from agentkit.agent import Agent

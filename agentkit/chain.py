@@ -11,22 +11,22 @@ from pydantic.errors import PydanticUserError
 from typing_extensions import TypeVar
 
 from agentkit.errors import AgentDefinitionError, OutputError
-from agentkit.models.base import Model, Reply
-from agentkit_prompts.base import BasePrompt
-from agentkit_prompts.budget import Budget
-from agentkit_prompts.composer import Memo, compose
-from agentkit_prompts.composition import Composition
-from agentkit_prompts.context import PromptContext, UserInput
+from agentkit.models.model import Model, Reply
+from agentkit_prompts.composition.compose import Memo, compose
+from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.context.frozen import freeze
+from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.errors import PrompterError
-from agentkit_prompts.frozen import freeze
-from agentkit_prompts.layers import Layers
-from agentkit_prompts.schema import JsonSchema
-from agentkit_prompts.text import TextPrompt
-from agentkit_prompts.tokens import TokenCounter
+from agentkit_prompts.schemas.params import JsonSchema
+from agentkit_prompts.tokens.counter import TokenCounter
+from agentkit_prompts.tokens.size import Budget
+from agentkit_prompts.tree.layers import Layers
+from agentkit_prompts.tree.leaves import TextPrompt
+from agentkit_prompts.tree.prompt import BasePrompt
 
 if TYPE_CHECKING:
-    from agentkit_prompts.prompters.base import Prompter, SlotValues
-    from agentkit_prompts.prompters.turns import History, Tools
+    from agentkit_prompts.prompters.history import History, Tools
+    from agentkit_prompts.prompters.prompter import Prompter, SlotValues
 
 __all__ = ["Chain"]
 
@@ -176,12 +176,12 @@ class Chain(Generic[Output]):
     async def select_examples(self, ctx: PromptContext) -> PromptContext:
         """Let the example selectors that need to wait for something choose now, before the prompt is rendered."""
         if self._selects is None:
-            from agentkit_prompts.examples import selecting
+            from agentkit_prompts.tree.examples import selecting
 
             self._selects = bool(selecting(self.layers))
         if not self._selects:
             return ctx
-        from agentkit_prompts.examples import prepare
+        from agentkit_prompts.tree.examples import prepare
 
         return await prepare(self.layers, ctx)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from agentkit_prompts.composition import Composition
-from agentkit_prompts.messages import Message, ToolCall
+from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.context.messages import Message, ToolCall
 
 __all__ = ["Append", "AskApproval", "CallModel", "CallTools", "Effect", "Recall"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agentkit_prompts.messages import Message
+    from agentkit_prompts.context.messages import Message
 
 __all__ = ["AgentDefinitionError", "AgentError", "LimitExceeded", "OutputError", "SessionBusy"]
 

@@ -8,11 +8,11 @@ from typing import Any, Generic, TypeAlias
 from typing_extensions import TypeVar
 
 from agentkit.loop import RunResult
-from agentkit.models.base import Reply
-from agentkit_prompts.composition import Composition
-from agentkit_prompts.context import Document, Fact
-from agentkit_prompts.messages import ToolCall
-from agentkit_tools.result import ToolResult
+from agentkit.models.model import Reply
+from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.context.prompt_context import Document, Fact
+from agentkit_tools.calling.tool_result import ToolResult
 
 __all__ = [
     "Event",

@@ -14,14 +14,14 @@ from agentkit.chain import Chain, Output
 from agentkit.effects import Append, AskApproval, CallModel, CallTools, Effect, Recall
 from agentkit.errors import LimitExceeded, OutputError
 from agentkit.limits import Limits
-from agentkit.models.base import Reply, Usage
-from agentkit.recalling import Found
-from agentkit_prompts.composer import Memo
-from agentkit_prompts.composition import Composition
-from agentkit_prompts.context import PromptContext
-from agentkit_prompts.conversation import Conversation
-from agentkit_prompts.messages import Message, ToolCall
-from agentkit_tools.result import ToolResult
+from agentkit.models.model import Reply, Usage
+from agentkit.recaller import Found
+from agentkit_prompts.composition.compose import Memo
+from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
 
 __all__ = ["Interrupted", "RunResult", "remembering", "run_loop", "visible"]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from agentkit.errors import LimitExceeded
 from agentkit.limits import Limits
-from agentkit.models.base import Usage
-from agentkit_prompts.messages import ToolCall
+from agentkit.models.model import Usage
+from agentkit_prompts.context.messages import ToolCall
 
 if TYPE_CHECKING:
     from agentkit.events import Event

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from agentkit_prompts.composer import Memo
-from agentkit_prompts.conversation import Conversation
-from agentkit_prompts.messages import Message
+from agentkit_prompts.composition.compose import Memo
+from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.messages import Message
 
 __all__ = ["InMemorySession", "Session"]
 

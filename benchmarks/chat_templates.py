@@ -13,7 +13,8 @@ from typing import Any
 from harness import Figure, figures, interleave, main
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from agentkit.prompts import CHAT_TEMPLATES, JinjaChatTemplate, Message
+from agentkit.prompts import Message
+from agentkit.prompts.chat_templates import CHAT_TEMPLATES, JinjaChatTemplate
 
 TURNS = 1000
 

@@ -62,7 +62,7 @@ def work(order: dict[str, Any], say: Any) -> None:
         for step in order["steps"]:
             path = docs / step.get("file", "")
             if step["do"] == "say":
-                from agentkit_prompts.messages import Message
+                from agentkit_prompts.context.messages import Message
 
                 session.append(Message("user", step["text"]), key=step["text"])
             elif step["do"] == "write":

@@ -15,7 +15,8 @@ from typing import Any
 
 from harness import Figure, Work, figures, interleave, main
 
-from agentkit.prompts import DatasetReader, InContext, PromptList, PromptTemplate, StaticSelector
+from agentkit.prompts import StaticSelector
+from agentkit.prompts.evaluation import DatasetReader, InContext, PromptList, PromptTemplate
 
 ROWS = 10_000
 EXAMPLES = {

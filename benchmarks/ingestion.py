@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from agentkit_memory import IndexBusy, IngestProgress, Memory
-from agentkit_memory.index.base import VectorIndex
+from agentkit_memory.index.vector_index import VectorIndex
 from memory import sentence
 
 MB = 1_000_000

@@ -20,11 +20,11 @@ import sqlalchemy as sa
 from harness import Figure, figures, interleave, main
 
 from agentkit_memory import Memory
-from agentkit_memory.index.base import Point
-from agentkit_memory.index.bm25 import document_vector, query_vector
 from agentkit_memory.index.edge import EdgeIndex
+from agentkit_memory.index.sparse import document_vector, query_vector
+from agentkit_memory.index.vector_index import Point
 from agentkit_memory.store.tables import branches, messages
-from agentkit_prompts.messages import MESSAGES, Message
+from agentkit_prompts.context.messages import MESSAGES, Message
 
 WORDS = [f"{head}{tail}" for head in "bcdfghjklmnprstvwz" for tail in ("ato", "eril", "ingo", "osk", "ulma", "yrra")]
 APPENDS = 1000

@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit_memory import Memory
 from agentkit_memory.recall.arms import DENSE
-from agentkit_memory.recall.policy import POLICIES
-from agentkit_prompts.messages import Message
+from agentkit_memory.recall.recall_policy import POLICIES
+from agentkit_prompts.context.messages import Message
 
 if TYPE_CHECKING:
     from agentkit_memory.embedders.sentence_transformers import SentenceTransformersEmbedder

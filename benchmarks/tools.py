@@ -24,7 +24,7 @@ from harness import Figure, Work, figures, interleave, main
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from agentkit_prompts.messages import ToolCall
+from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools import Tool, ToolContext
 
 VARIANTS = 64

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from agentkit import Agent, Event, OfflineModel, Recalled, RunResult, ToolFinished, ToolStarted
-from agentkit.cli.agent import choose_model, default_agent
+from agentkit.cli.default_agent import choose_model, default_agent
 from agentkit.cli.errors import LIBRARY_ERRORS
 from agentkit.cli.screen import layer_table, plain, prepare
 from agentkit.memory import Memory

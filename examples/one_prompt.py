@@ -46,18 +46,9 @@ Prints:
 import asyncio
 
 from agentkit import Chain, ScriptedModel
-from agentkit.prompts import (
-    CHAT_TEMPLATES,
-    ChatTemplate,
-    Composition,
-    DatasetReader,
-    ExamplesPrompt,
-    JinjaChatTemplate,
-    KeywordSelector,
-    Layers,
-    PromptContext,
-    compose,
-)
+from agentkit.prompts import Composition, ExamplesPrompt, KeywordSelector, Layers, PromptContext, compose
+from agentkit.prompts.chat_templates import CHAT_TEMPLATES, ChatTemplate, JinjaChatTemplate
+from agentkit.prompts.evaluation import DatasetReader
 
 # The one definition. Worked examples are chosen for what the user asks.
 layers = Layers(

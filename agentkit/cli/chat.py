@@ -11,8 +11,8 @@ from agentkit.agent import Agent
 from agentkit.cli.errors import LIBRARY_ERRORS
 from agentkit.cli.screen import complain, layer_table, note, put
 from agentkit.events import Event, PromptComposed, Recalled, TextDelta, ToolFinished, ToolStarted
-from agentkit_memory import Session
-from agentkit_prompts.composition import Composition
+from agentkit_memory import StoredSession
+from agentkit_prompts.composition.composition import Composition
 
 __all__ = ["Chat"]
 
@@ -24,7 +24,7 @@ _LONGEST = 300
 class Chat:
     """One conversation with an agent. Answers go to stdout, what happens on the way to stderr."""
 
-    def __init__(self, agent: Agent, session: Session) -> None:
+    def __init__(self, agent: Agent, session: StoredSession) -> None:
         self.agent = agent
         self.session = session
         self._sent: Composition | None = None

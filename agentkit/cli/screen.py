@@ -12,7 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
-from agentkit_prompts import Composition, LayerRow
+from agentkit_prompts import Composition
+from agentkit_prompts.composition.explain import LayerRow
 
 __all__ = ["complain", "layer_table", "note", "plain", "prepare", "progress_bar", "put"]
 

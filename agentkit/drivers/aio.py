@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 
 from agentkit.effects import Append, AskApproval, CallModel, CallTools, Effect, Recall
 from agentkit.loop import Interrupted
-from agentkit.models.base import Model, Reply, Usage
+from agentkit.models.model import Model, Reply, Usage
 from agentkit.nesting import Approver, Nesting
-from agentkit.recalling import Found, Recaller, recall
+from agentkit.recaller import Found, Recaller, recall
 from agentkit.session import Session
-from agentkit_prompts.messages import Message, ToolCall
-from agentkit_tools.context import ToolContext
+from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.dispatch import call_tools
-from agentkit_tools.result import ToolResult
 from agentkit_tools.tool import Tool
+from agentkit_tools.tool_context import ToolContext
 
 __all__ = ["Approver", "AsyncDriver"]
 

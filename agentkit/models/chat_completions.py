@@ -10,8 +10,8 @@ import json
 from typing import TypeAlias
 from uuid import uuid4
 
-from agentkit.models.base import Reply, Usage
-from agentkit_prompts.messages import Message, ToolCall
+from agentkit.models.model import Reply, Usage
+from agentkit_prompts.context.messages import Message, ToolCall
 
 __all__ = ["ProtocolError", "ReplyReader", "mend"]
 

@@ -12,16 +12,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
-from agentkit.models.base import Reply
 from agentkit.models.chat_completions import ReplyReader
 from agentkit.models.errors import ModelAuthError, ModelError, ModelInterrupted, ModelRequestError
+from agentkit.models.model import Reply
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
     from openai import AsyncOpenAI, AsyncStream
 
-    from agentkit_prompts.composition import Composition
+    from agentkit_prompts.composition.composition import Composition
 
 __all__ = ["OFFICIAL", "EndpointModel", "host_of"]
 

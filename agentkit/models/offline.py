@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentkit.models.base import Reply
+from agentkit.models.model import Reply
 from agentkit.models.offline_tools import requested_calls
 from agentkit.models.scripted import speak
-from agentkit_prompts.context import Document
-from agentkit_prompts.messages import Message
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.prompt_context import Document
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition import Composition
+    from agentkit_prompts.composition.composition import Composition
 
 __all__ = ["OfflineModel"]
 

@@ -6,8 +6,8 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
-from agentkit_prompts.context import ToolSpec
-from agentkit_prompts.messages import ToolCall
+from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.context.prompt_context import ToolSpec
 
 __all__ = ["requested_calls"]
 

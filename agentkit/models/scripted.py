@@ -8,12 +8,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from agentkit.models.base import Reply
 from agentkit.models.errors import ScriptExhausted
-from agentkit_prompts.messages import Message
+from agentkit.models.model import Reply
+from agentkit_prompts.context.messages import Message
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition import Composition
+    from agentkit_prompts.composition.composition import Composition
 
 __all__ = ["Scripted", "ScriptedModel", "speak"]
 

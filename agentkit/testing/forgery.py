@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agentkit_prompts.composer import compose
-from agentkit_prompts.composition import Composition
-from agentkit_prompts.context import Document, PromptContext, UserInput
-from agentkit_prompts.conversation import Conversation
+from agentkit_prompts.composition.compose import compose
+from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.parts import MARKER, Text
+from agentkit_prompts.context.prompt_context import Document, PromptContext, UserInput
 from agentkit_prompts.errors import KwargsError
-from agentkit_prompts.layers import Layers
-from agentkit_prompts.messages import Message
-from agentkit_prompts.parts import MARKER, Text
+from agentkit_prompts.tree.layers import Layers
 
 __all__ = ["ATTACKS", "CANARY", "assert_no_forged_roles"]
 
@@ -145,8 +145,8 @@ def _longer(message: Message, attack: str) -> Message:
 
 
 def _sample() -> PromptContext:
-    from agentkit_prompts.context import Fact
-    from agentkit_prompts.messages import ToolCall
+    from agentkit_prompts.context.messages import ToolCall
+    from agentkit_prompts.context.prompt_context import Fact
 
     return PromptContext(
         user_input="What is the weather?",

@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from agentkit_prompts.composition import Composition
+from agentkit_prompts.composition.composition import Composition
 
 __all__ = ["UPDATE", "assert_golden", "golden_text"]
 

@@ -7,19 +7,25 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from agentkit_prompts.additional_info import AdditionalInfoPrompt
-from agentkit_prompts.base import BasePrompt, Volatility
-from agentkit_prompts.budget import Cut, Size
-from agentkit_prompts.context import Document, Example, Fact, PromptContext, ToolSpec, Trust, UserInput
-from agentkit_prompts.conversation import Conversation
-from agentkit_prompts.examples import ExamplesPrompt, StaticSelector
-from agentkit_prompts.layers import Layers
-from agentkit_prompts.leaves import ConversationPrompt, KnowledgePrompt, MemoPrompt, ToolPrompt
-from agentkit_prompts.messages import Message, ToolCall
-from agentkit_prompts.parts import Audio, File, Image, Part, Text, Video
-from agentkit_prompts.template import Template
-from agentkit_prompts.text import TextPrompt, UserInputPrompt
-from agentkit_prompts.wrap import WrapPrompt
+from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.parts import Audio, File, Image, Part, Text, Video
+from agentkit_prompts.context.prompt_context import Document, Example, Fact, PromptContext, ToolSpec, Trust, UserInput
+from agentkit_prompts.templates.template import Template
+from agentkit_prompts.tokens.size import Cut, Size
+from agentkit_prompts.tree.additional_info import AdditionalInfoPrompt
+from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
+from agentkit_prompts.tree.layers import Layers
+from agentkit_prompts.tree.leaves import (
+    ConversationPrompt,
+    KnowledgePrompt,
+    MemoPrompt,
+    TextPrompt,
+    ToolPrompt,
+    UserInputPrompt,
+)
+from agentkit_prompts.tree.prompt import BasePrompt, Volatility
+from agentkit_prompts.tree.wrap import WrapPrompt
 
 try:
     from hypothesis import strategies as st

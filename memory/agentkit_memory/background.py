@@ -16,9 +16,9 @@ from agentkit_memory.errors import ExtractionError, IndexBusy, StoreClosed
 from agentkit_memory.forks import track
 
 if TYPE_CHECKING:
-    from agentkit_memory.extraction.drafts import Extract
+    from agentkit_memory.facts.drafts import Extract
+    from agentkit_memory.index.index_worker import Worker
     from agentkit_memory.index.indexes import Indexes
-    from agentkit_memory.index.worker import Worker
     from agentkit_memory.store.engine import Database
 
 __all__ = ["BackgroundWorker"]
@@ -54,7 +54,7 @@ class BackgroundWorker:
                     "worker: expected an extractor, a function of turns and known facts that returns drafts of facts, "
                     f"got {extract!r}"
                 )
-            from agentkit_memory.extraction.worker import FactWorker
+            from agentkit_memory.facts.fact_worker import FactWorker
 
             self._facts = FactWorker(database, extract).run_once
 

@@ -13,30 +13,29 @@ from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from agentkit_memory.bridge import Threads
 from agentkit_memory.errors import IndexBusy, IndexUnavailable, ScopeError, StoreError, StoreFull, StoreUnavailable
-from agentkit_memory.ingest.options import IngestOptions, given_options
+from agentkit_memory.ingest.ingest_options import IngestOptions, given_options
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.records import Erasure, RecallLog, Repair, Verification
 from agentkit_memory.reembedding import Gate, Reembedding, ReembedProgress
 from agentkit_memory.scope import Scope, check_name
-from agentkit_memory.session import Session, shown
+from agentkit_memory.stored_session import StoredSession, shown
 from agentkit_memory.values import expanded
-from agentkit_prompts.embedder import Embedder
+from agentkit_prompts.ranking.embedder import Embedder
 
 if TYPE_CHECKING:
     from agentkit_memory.background import BackgroundWorker
-    from agentkit_memory.extraction.drafts import Extract
-    from agentkit_memory.index.base import IndexOpener, VectorIndex
-    from agentkit_memory.index.reading import Reading
-    from agentkit_memory.recall.policy import RecallPolicy
-    from agentkit_memory.recall.result import Recall
+    from agentkit_memory.facts.drafts import Extract
+    from agentkit_memory.index.read_view import Reading
+    from agentkit_memory.index.vector_index import IndexOpener, VectorIndex
+    from agentkit_memory.recall.recall import Recall
+    from agentkit_memory.recall.recall_policy import RecallPolicy
     from agentkit_memory.store.engine import Database
-    from agentkit_memory.store.facts import Facts
+    from agentkit_memory.store.fact_rows import Facts
 
 __all__ = ["Memory"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
 _GATE = Gate()
 
 
@@ -44,7 +43,7 @@ class _Store:
     """What the memories of one `open` share: the database, and its indexes once they are needed."""
 
     def __init__(self, database: Database, opener: IndexOpener, keep_recalls: int | None) -> None:
-        from agentkit_memory.embedders.registry import Embedders
+        from agentkit_memory.embedders.store_embedders import Embedders
         from agentkit_memory.index.indexes import Indexes
         from agentkit_memory.store.recall_logs import RecallLogs
 
@@ -68,7 +67,7 @@ class _Store:
 
     def read(self, act: Callable[[Reading], T]) -> T:
         """Let `act` read the space that is read, all of it from this one."""
-        from agentkit_memory.index.reading import Reading
+        from agentkit_memory.index.read_view import Reading
 
         return self.indexes.ask(
             lambda space: act(Reading(self.database, self.logs, self.indexes, self.embedders, space))
@@ -189,7 +188,7 @@ class Memory:
             StoreError: The database cannot be written.
         """
         from agentkit_memory.index.outbox import pending
-        from agentkit_memory.ingest.files import given_paths
+        from agentkit_memory.ingest.find_files import given_paths
         from agentkit_memory.ingest.pipeline import ingest_files
         from agentkit_memory.store.documents import DocumentStore
 
@@ -206,7 +205,7 @@ class Memory:
         *,
         limit: int = 5,
         policy: RecallPolicy | str | None = None,
-        session: Session | None = None,
+        session: StoredSession | None = None,
         visible: int | None = None,
         now: datetime | float | None = None,
     ) -> Recall:
@@ -226,7 +225,7 @@ class Memory:
             RecallError: The query is no text, a number is out of range, or there is no such policy or session.
             StoreError: The database cannot be read.
         """
-        from agentkit_memory.recall.policy import named_policy
+        from agentkit_memory.recall.recall_policy import named_policy
         from agentkit_memory.recall.search import check_question, search, seconds
 
         check_question(query, limit, visible, now)
@@ -247,7 +246,7 @@ class Memory:
 
     def session(
         self, session_id: str, *, branch: str = "main", expires_at: float | None = None, load: bool = True
-    ) -> Session:
+    ) -> StoredSession:
         """Open a conversation of this scope, making it if there is none. One that has expired begins anew.
 
         Args:
@@ -268,7 +267,8 @@ class Memory:
         check_name("branch", branch)
         if not session_id:
             raise ScopeError("a session id cannot be empty: name the conversation")
-        return Session(open_branch(self._store.database, self._own_scope(), session_id, branch, expires_at), load=load)
+        row = open_branch(self._store.database, self._own_scope(), session_id, branch, expires_at)
+        return StoredSession(row, load=load)
 
     def delete_session(self, session_id: str) -> bool:
         """Delete a conversation of this scope, its forks and everything made of it; say whether there was one.
@@ -304,7 +304,7 @@ class Memory:
     @property
     def facts(self) -> Facts:
         """The facts of this scope: `add`, `get`, `list` and `remove` them."""
-        from agentkit_memory.store.facts import Facts
+        from agentkit_memory.store.fact_rows import Facts
 
         return Facts(self._store.database, self.scope)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agentkit_prompts.messages import Message
+from agentkit_prompts.context.messages import Message
 
 __all__ = [
     "CHUNK",
@@ -14,9 +14,9 @@ __all__ = [
     "BranchInfo",
     "Candidate",
     "Erasure",
-    "Fact",
     "RecallLog",
     "StoredCall",
+    "StoredFact",
     "StoredMessage",
 ]
 
@@ -67,7 +67,7 @@ class StoredCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class StoredFact:
     """Something that is held to be true. Times are seconds since 1970."""
 
     id: str

@@ -21,7 +21,11 @@ __all__ = [
     "PrompterError",
     "SchemaConflict",
     "TemplateError",
+    "nearest",
 ]
+
+_MAX_NAME = 64
+_MAX_NAMES = 100
 
 
 class PromptError(Exception):
@@ -140,3 +144,15 @@ class InContextError(PromptError, ValueError):
 
 class InContextWarning(UserWarning):
     """Something of an evaluation prompt is left out, as the format it is written in demands; says what."""
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return the end of a message that says what there is instead of `name`."""
+    known = list(names)[:_MAX_NAMES]
+    if not known:
+        return ""
+    from difflib import get_close_matches  # only errors need it
+
+    close = get_close_matches(name[:_MAX_NAME], known, 1)
+    listed = ", ".join(sorted(known)[:12]) + (", ..." if len(known) > 12 else "")
+    return f"; did you mean {close[0]!r}? There is: {listed}" if close else f"; there is: {listed}"

@@ -1,28 +1,37 @@
-"""Packages that export many names and import a module only when a name of it is asked for."""
+"""Packages that export many names, and import a module only when a name of it is asked for."""
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 
-__all__ = ["lazy_exports"]
+__all__ = ["exports_of_stub"]
+
+_EXPORT = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
 
 
-def lazy_exports(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
-    """Return a `__getattr__` for `package`; `homes` maps each module to the names, in one string, that it defines."""
-    home_of = {name: module for module, names in homes.items() for name in _words(names)}
+def exports_of_stub(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of `package`, as the stub `__init__.pyi` beside its `file` lists.
+
+    The stub is the one list of what is public: type checkers and editors read it too.
+    """
+    homes = {name: module for module, name in _EXPORT.findall(Path(file).with_suffix(".pyi").read_text("utf-8"))}
+    public = sorted(homes)
 
     def get(name: str) -> object:
-        module = home_of.get(name)
+        module = homes.get(name)
         if module is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            from agentkit_prompts.errors import nearest
+
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{nearest(name, public)}")
         value = getattr(import_module(module), name)
         setattr(sys.modules[package], name, value)
         return value
 
-    return get
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *public})
 
-
-def _words(names: str) -> Iterable[str]:
-    return names.split()
+    return get, names, public

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from starlette.responses import Response
 
+from tests.paths import ROOT
 from tests.servers import Asked, ChatServer, says
 
-ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.name != "demo.py")
 LABEL = re.compile(r"\[(?:README|docs/[\w-]+)\.md#[0-9a-f-]{36}\]")
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from agentkit import Composition, ModelError, ScriptedModel
-from agentkit.cli.agent import default_agent
 from agentkit.cli.chat import Chat
+from agentkit.cli.default_agent import default_agent
 from agentkit.memory import Memory
 from tests.cli.conftest import MAIN
 from tests.servers import ChatServer, chunk, in_turn, says, sends, streams

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from conformance import opencompass
-from conformance.icl_cases import decoded, difference, parser_of, without_markers
-
 from agentkit_prompts.errors import InContextWarning
-from agentkit_prompts.icl.meta_api import CHAT_META
-from agentkit_prompts.icl.meta_wire import chat_messages
-from agentkit_prompts.icl.multi_turn import MultiTurnPromptTemplate
-from agentkit_prompts.icl.prompt_list import PromptList
+from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META
+from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
+from agentkit_prompts.evaluation.multi_turn import MultiTurnPromptTemplate
+from agentkit_prompts.evaluation.prompt_list import PromptList
+from tests.conformance import opencompass
+from tests.conformance.icl_cases import decoded, difference, parser_of, without_markers
 
 
 def check(case: dict[str, Any], folder: Path) -> Iterator[tuple[str, str | None]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agentkit.prompts import AlpacaPrompter, ChatPrompter, EmptyPrompter, Prompter
+from agentkit.prompts.prompters import AlpacaPrompter, ChatPrompter, EmptyPrompter, Prompter
 
 _CLASSES: dict[str, type[Prompter]] = {
     "AlpacaPrompter": AlpacaPrompter,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agentkit.prompts import CHAT_TEMPLATES, BaseTemplate, ChatTemplateConfig, ChatTemplateRegistry
+from agentkit.prompts.chat_templates import CHAT_TEMPLATES, BaseTemplate, ChatTemplateConfig, ChatTemplateRegistry
 
 DOCUMENT = ChatTemplateRegistry()
 """The models that the document writes out, as classes that derive from `BaseTemplate` the way it does."""

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from conformance.icl_cases import decoded, difference, parser_of, read_case, without_markers
-
 from agentkit_prompts.errors import InContextWarning
-from agentkit_prompts.icl.columns import safe_format
-from agentkit_prompts.icl.prompt_list import PromptList
-from agentkit_prompts.icl.raw_template import RawPromptTemplate
-from agentkit_prompts.icl.template import PromptTemplate
+from agentkit_prompts.evaluation.columns import safe_format
+from agentkit_prompts.evaluation.prompt_list import PromptList
+from agentkit_prompts.evaluation.prompt_template import PromptTemplate
+from agentkit_prompts.evaluation.raw_template import RawPromptTemplate
+from tests.conformance.icl_cases import decoded, difference, parser_of, read_case, without_markers
 
 
 def check(case: dict[str, Any], folder: Path) -> Iterator[tuple[str, str | None]]:

@@ -9,10 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from conformance.icl_cases import decoded, difference, parser_of, without_markers
-
 from agentkit_prompts.errors import InContextWarning
-from agentkit_prompts.icl.in_context import InContext
+from agentkit_prompts.evaluation.in_context import InContext
+from tests.conformance.icl_cases import decoded, difference, parser_of, without_markers
 
 _GIVEN = Path(__file__).resolve().parents[2].parent / "shared" / "conformance"
 

@@ -19,7 +19,7 @@ _SHOWN = 20
 
 def check(system: str, files: Iterable[Path]) -> Iterator[tuple[str, str | None]]:
     """Yield the id of every required result, with what is wrong with it or None."""
-    module = importlib.import_module(f"conformance.{system}")
+    module = importlib.import_module(f"tests.conformance.{system}")
     for file in files:
         with file.open(encoding="utf-8") as lines:
             for line in lines:
@@ -46,5 +46,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     sys.exit(main(sys.argv[1:]))

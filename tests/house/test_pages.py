@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import tomllib
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 INDEX = (ROOT / "docs/index.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 PACKAGES = {
     "agentkit": "agentkit",
     "agentkit_prompts": "prompts/agentkit_prompts",

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from agentkit_memory import HeadMoved, Memory, StoreClosed
-from agentkit_memory.embedders.waiting import LoopThread
-from agentkit_prompts.messages import Message
+from agentkit_memory.embedders.async_bridge import LoopThread
+from agentkit_prompts.context.messages import Message
 
 
 async def test_everything_that_a_memory_does_can_be_awaited(either: Memory, docs: Path) -> None:

@@ -9,13 +9,13 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from agentkit_memory.failpoints import FAILPOINTS
+from tests.paths import ROOT
 
-CRASHES = Path(__file__).parents[2] / "benchmarks" / "crashes.py"
+CRASHES = ROOT / "benchmarks" / "crashes.py"
 FAULTS = ("lost", "duplicate", "orphan", "stale", "missing", "pending")
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="processes are forked, and killed by signals")

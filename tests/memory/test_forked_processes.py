@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from agentkit_memory import IndexBusy, Memory, StoreClosed, StoreUnavailable
-from agentkit_memory.index.base import Point, VectorIndex
-from agentkit_memory.index.bm25 import document_vector
 from agentkit_memory.index.opening import edge_indexes
-from agentkit_prompts.messages import Message
+from agentkit_memory.index.sparse import document_vector
+from agentkit_memory.index.vector_index import Point, VectorIndex
+from agentkit_prompts.context.messages import Message
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),

@@ -24,8 +24,8 @@ from agentkit_memory import (
     StoreError,
     StoreUnavailable,
 )
-from agentkit_prompts.messages import Message
-from tests.memory.embedding import Words
+from agentkit_prompts.context.messages import Message
+from tests.memory.embedders.word_embedder import Words
 
 HUGE = 10**30
 """A whole number that no database holds."""

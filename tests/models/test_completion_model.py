@@ -15,7 +15,8 @@ from agentkit.models import (
     Reply,
     Usage,
 )
-from agentkit.prompts import ChatTemplateError, ControlTokenError, Conversation, Message, ToolCall, compose
+from agentkit.prompts import Conversation, Message, ToolCall, compose
+from agentkit.prompts.chat_templates import ChatTemplateError, ControlTokenError
 from agentkit_prompts import Layers, PromptContext
 from tests.models.asking import ADD, KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure
 from tests.models.raw import ChatML, raw_model

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from agentkit import Agent, InMemorySession, tool
-from agentkit.prompts import JinjaChatTemplate
+from agentkit.prompts.chat_templates import JinjaChatTemplate
 from tests.models.raw import raw_model
 from tests.servers import ChatServer, completes, in_turn
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit.models.spoken_calls import FORMS, SpokenCalls
+from agentkit.models.text_tool_calls import FORMS, SpokenCalls
 
 ADD = {"name": "add", "arguments": {"a": 2, "b": "{}</tool_call>"}}
 ARGUMENTS = json.dumps(ADD["arguments"])

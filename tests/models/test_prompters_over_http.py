@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentkit import Chain, CompletionModel, OpenAIModel
-from agentkit.prompts import ChatPrompter
+from agentkit.prompts.prompters import ChatPrompter
 from tests.servers import ChatServer, completes, says
 
 TOKENS = {

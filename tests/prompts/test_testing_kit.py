@@ -36,9 +36,9 @@ from agentkit.prompts import (
 )
 from agentkit.testing import ATTACKS, CANARY, UPDATE, assert_golden, assert_no_forged_roles, golden_text
 from agentkit.testing import strategies as some
-from agentkit_prompts.origins import Plain
+from agentkit_prompts.templates.origins import Plain
 
-pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.layers.VolatilityWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
 
 LAYERS = Layers("Be brief.", before_input=MemoPrompt())
 CTX = PromptContext(

@@ -30,7 +30,7 @@ from agentkit import (
 )
 from agentkit.prompts import AdditionalInfoPrompt, Template, TextPrompt
 from agentkit.tools import Tool, ToolDefinitionError, Toolset
-from scripts import Never, calling, roles, valid
+from tests.runtime.scripts import Never, calling, roles, valid
 
 
 def spent(text: str | Message, tokens: int) -> Reply:

@@ -9,17 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit import Agent, AgentDefinitionError, Chain, InMemorySession, PromptContext, ScriptedModel, UserInput, tool
-from agentkit.prompts import (
-    AlpacaPrompter,
-    BudgetError,
-    ChatPrompter,
-    EmptyPrompter,
-    KwargsError,
-    Prompter,
-    PrompterError,
-    TextPrompt,
-    compose,
-)
+from agentkit.prompts import BudgetError, KwargsError, TextPrompt, compose
+from agentkit.prompts.prompters import AlpacaPrompter, ChatPrompter, EmptyPrompter, Prompter, PrompterError
 from agentkit_prompts.errors import ControlTokenError
 from tests.runtime.scripts import calling
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from agentkit_prompts.context import PromptContext
-from agentkit_prompts.messages import ToolCall
+from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_tools import (
     Proceed,
     Tool,

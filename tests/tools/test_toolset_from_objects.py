@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from agentkit.tools import Tool, ToolContext, ToolDefinitionError, Toolset, calculate, tool
-from agentkit_prompts.messages import ToolCall
+from agentkit_prompts.context.messages import ToolCall
 
 
 class Base:

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from agentkit_prompts.messages import ToolCall
-from agentkit_tools.context import ToolContext
-from agentkit_tools.result import ToolResult
+from agentkit_prompts.context.messages import ToolCall
+from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool, unknown_tool
+from agentkit_tools.tool_context import ToolContext
 
 __all__ = ["call_tools"]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from agentkit_prompts.context import ToolSpec
+from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_tools.tool import Tool
 
 __all__ = ["to_anthropic", "to_mcp", "to_openai", "to_text"]

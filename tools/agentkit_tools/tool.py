@@ -11,13 +11,10 @@ from typing import Any, Generic, Unpack, cast, overload
 from pydantic import ValidationError
 from typing_extensions import ParamSpec, TypeVar  # with defaults: a bare `Tool` is a tool of any function
 
-from agentkit_prompts.context import ToolSpec
-from agentkit_prompts.messages import ToolCall
-from agentkit_tools.context import ToolContext
-from agentkit_tools.deadline import with_deadline
-from agentkit_tools.docstring import read_docstring
-from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, ToolDefinitionError, ToolFailure
-from agentkit_tools.functions import (
+from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.context.prompt_context import ToolSpec
+from agentkit_tools.calling.argument_problems import find_problems
+from agentkit_tools.calling.callables import (
     Collected,
     Mode,
     as_coroutine,
@@ -29,13 +26,16 @@ from agentkit_tools.functions import (
     name_of,
     raw,
 )
-from agentkit_tools.guard import Gates, guarded, needs_approval
-from agentkit_tools.names import wire_name
-from agentkit_tools.policy import PolicyOptions, ToolPolicy
-from agentkit_tools.problems import find_problems
-from agentkit_tools.result import ToolResult, cut, describe_error, failed_with, shortened, to_content
-from agentkit_tools.signature import Arguments, add_contexts, context_parameters, read_signature
-from agentkit_tools.threads import DeadlineError, run_in_thread
+from agentkit_tools.calling.deadline import with_deadline
+from agentkit_tools.calling.enforcement import Gates, guarded, needs_approval
+from agentkit_tools.calling.threads import DeadlineError, run_in_thread
+from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy
+from agentkit_tools.calling.tool_result import ToolResult, cut, describe_error, failed_with, shortened, to_content
+from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, ToolDefinitionError, ToolFailure
+from agentkit_tools.schemas.docstring import read_docstring
+from agentkit_tools.schemas.signature import Arguments, add_contexts, context_parameters, read_signature
+from agentkit_tools.schemas.tool_names import wire_name
+from agentkit_tools.tool_context import ToolContext
 
 __all__ = ["Tool", "tool", "unknown_tool"]
 
@@ -161,8 +161,11 @@ class Tool(Generic[P, R]):
         Raises:
             ToolDefinitionError: The schema is none, describes something else than an object, or is nested too deeply.
         """
-        from agentkit_tools.foreign import SchemaError, normalise  # imported by those who need it: it is half the
-        from agentkit_tools.json_schema import LateValidator  # cost of importing this package
+        from agentkit_tools.schemas.json_schema import LateValidator  # cost of importing this package
+        from agentkit_tools.schemas.lenient_schema import (  # imported by those who need it: it is half the
+            SchemaError,
+            normalise,
+        )
 
         try:
             schema = normalise({"type": "object", "properties": {}} if parameters is None else parameters)
@@ -240,7 +243,7 @@ class Tool(Generic[P, R]):
         Raises:
             ToolDefinitionError: The parameters cannot be said in that subset; every place at fault is named.
         """
-        from agentkit_tools.strict import strict_parameters
+        from agentkit_tools.schemas.strict import strict_parameters
 
         if self.spec.strict:
             return self
@@ -284,7 +287,7 @@ class Tool(Generic[P, R]):
         """What the model may have meant by arguments that are not valid."""
         if self._loose is None and not self.policy.repair:
             return
-        from agentkit_tools.repair import mended, without_nulls
+        from agentkit_tools.calling.argument_repair import mended, without_nulls
 
         parameters = self._loose or self.spec.parameters
         if self._loose is not None and (bare := without_nulls(text, parameters)) is not None:

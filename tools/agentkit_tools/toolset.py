@@ -10,14 +10,14 @@ from typing import Any, TypeAlias, Unpack, overload
 
 from pydantic_core import from_json, to_json
 
-from agentkit_prompts.context import PromptContext
-from agentkit_prompts.messages import ToolCall
-from agentkit_tools.context import ToolContext
+from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_tools.calling.tool_policy import Approval, PolicyOptions, checked
+from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.errors import ToolDefinitionError
-from agentkit_tools.policy import Approval, PolicyOptions, checked
-from agentkit_tools.result import ToolResult
 from agentkit_tools.tool import Tool
-from agentkit_tools.wrapped import Around, Proceed, WrappedTool
+from agentkit_tools.tool_context import ToolContext
+from agentkit_tools.wrapped_tool import Around, Proceed, WrappedTool
 
 __all__ = ["Toolset", "TurnTools", "by_name"]
 
@@ -180,7 +180,7 @@ class Toolset(Sequence[Tool]):
         Raises:
             ToolDefinitionError: There is a tool named `read_result` already.
         """
-        from agentkit_tools.kept import Newest, keeper, reader
+        from agentkit_tools.cut_results import Newest, keeper, reader
 
         store = Newest() if store is None else store
         return Toolset([*self.wrapped(keeper(store)), reader(store)])

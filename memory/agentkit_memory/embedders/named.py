@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
-from agentkit_memory.embedders.base import ModelEmbedder
+from agentkit_memory.embedders.contract import ModelEmbedder
 from agentkit_memory.embedders.fastembed import FastembedEmbedder
-from agentkit_memory.embedders.openai import OpenAIEmbedder
+from agentkit_memory.embedders.openai_embedder import OpenAIEmbedder
 from agentkit_memory.embedders.sentence_transformers import SentenceTransformersEmbedder
 from agentkit_memory.errors import EmbedderError
 

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 from sqlalchemy import bindparam, select
 
-from agentkit_memory.embedders.base import Vector
-from agentkit_memory.embedders.registry import Embedders
-from agentkit_memory.index.base import Hit, VectorIndex
-from agentkit_memory.index.bm25 import indexed_text, query_vector
+from agentkit_memory.embedders.contract import Vector
+from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.spaces import Space
+from agentkit_memory.index.sparse import indexed_text, query_vector
+from agentkit_memory.index.vector_index import Hit, VectorIndex
 from agentkit_memory.reembedding import Gate, GateCheck
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.items import wanted
+from agentkit_memory.store.item_rows import wanted
 from agentkit_memory.store.scopes import readable_ids
 from agentkit_memory.store.tables import items, recall_logs, scopes, vector_state
 

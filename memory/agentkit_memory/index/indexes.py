@@ -13,12 +13,12 @@ from sqlalchemy import bindparam, func, select, update
 from agentkit_memory.errors import IndexBroken, IndexBusy, IndexUnavailable, StoreClosed, StoreError
 from agentkit_memory.failpoints import failpoint
 from agentkit_memory.forks import keep, track
-from agentkit_memory.index.base import IndexOpener, VectorIndex
+from agentkit_memory.index.index_worker import Worker
 from agentkit_memory.index.outbox import WORTH_INDEXING, hold_spaces, reset
 from agentkit_memory.index.spaces import Embed, Space, active_space, claim_space, find_space, known_spaces
 from agentkit_memory.index.switching import forget_space, unused_spaces
+from agentkit_memory.index.vector_index import IndexOpener, VectorIndex
 from agentkit_memory.index.verify import repair, verify
-from agentkit_memory.index.worker import Worker
 from agentkit_memory.records import Repair, Verification
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import vector_state

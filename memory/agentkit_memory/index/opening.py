@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from agentkit_memory.errors import StoreUnavailable
-from agentkit_memory.index.base import IndexOpener, VectorIndex
+from agentkit_memory.index.vector_index import IndexOpener, VectorIndex
 from agentkit_memory.values import expanded
 
 __all__ = ["edge_indexes", "index_opener", "indexes_in", "qdrant_indexes"]

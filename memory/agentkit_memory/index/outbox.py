@@ -25,8 +25,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from agentkit_memory.index.bm25 import SPACE
 from agentkit_memory.index.spaces import FACTS, active_space
+from agentkit_memory.index.sparse import SPACE
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import documents, items, vector_spaces, vector_state
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sqlalchemy import bindparam, func, select
 
 from agentkit_memory.embedders.encoder import Encoder
-from agentkit_memory.embedders.registry import Embedders
+from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.errors import ReembedError
 from agentkit_memory.failpoints import failpoint
 from agentkit_memory.index.gate import check

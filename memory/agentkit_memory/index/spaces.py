@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from agentkit_memory.index.bm25 import SPACE
+from agentkit_memory.index.sparse import SPACE
 from agentkit_memory.store.tables import vector_spaces
 
 __all__ = [

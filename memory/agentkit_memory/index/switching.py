@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, bindparam, delete, insert, select, tuple_, update
 
 from agentkit_memory.errors import EmbedderMismatch, ReembedError
-from agentkit_memory.index.bm25 import SPACE
 from agentkit_memory.index.outbox import hold_spaces
 from agentkit_memory.index.spaces import Space, active_space, find_space, known_spaces, space_name
+from agentkit_memory.index.sparse import SPACE
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import embeddings, items, vector_spaces, vector_state
 

@@ -14,8 +14,8 @@ from sqlalchemy import Connection, bindparam, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from agentkit_memory.failpoints import failpoint
-from agentkit_memory.index.base import VectorIndex
 from agentkit_memory.index.outbox import MISSING, backfill, hold_spaces
+from agentkit_memory.index.vector_index import VectorIndex
 from agentkit_memory.records import Verification
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import items, vector_state

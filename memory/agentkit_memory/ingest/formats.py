@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from agentkit_memory.ingest.blocks import Block, Part, text_blocks
-from agentkit_memory.ingest.files import Format
+from agentkit_memory.ingest.file_stream import Reading
+from agentkit_memory.ingest.find_files import Format
 from agentkit_memory.ingest.html import html_blocks
+from agentkit_memory.ingest.json_lines import record_blocks
 from agentkit_memory.ingest.pdf import pdf_blocks
-from agentkit_memory.ingest.reading import Reading
-from agentkit_memory.ingest.records import record_blocks
 
 __all__ = ["READERS", "Reader"]
 

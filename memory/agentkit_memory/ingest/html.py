@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.blocks import MOST_TITLE, PART, Block, Kind
-from agentkit_memory.ingest.reading import Reading
+from agentkit_memory.ingest.file_stream import Reading
 
 __all__ = ["html_blocks"]
 

@@ -13,7 +13,7 @@ from threading import Timer
 
 from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.blocks import MOST_TITLE, Block, Part, text_blocks
-from agentkit_memory.ingest.reading import Reading
+from agentkit_memory.ingest.file_stream import Reading
 
 __all__ = ["pdf_blocks"]
 

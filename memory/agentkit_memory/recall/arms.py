@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import ClassVar, Protocol, TypeAlias
 
 from agentkit_memory.errors import RecallError
-from agentkit_memory.index.bm25 import held_terms, indexed_text
+from agentkit_memory.index.sparse import held_terms, indexed_text
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import Question
 

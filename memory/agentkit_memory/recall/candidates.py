@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from agentkit_memory.records import TURN
 
 if TYPE_CHECKING:
-    from agentkit_memory.store.items import StoredItem
+    from agentkit_memory.store.item_rows import StoredItem
 
 __all__ = ["Considered", "Pool", "Slot"]
 

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 
 from agentkit_memory.recall.candidates import Considered, Pool
-from agentkit_memory.recall.policy import RecallPolicy
 from agentkit_memory.recall.question import Question
+from agentkit_memory.recall.recall_policy import RecallPolicy
 from agentkit_memory.records import TURN
-from agentkit_prompts.bm25 import words
-from agentkit_prompts.diversity import mmr
-from agentkit_prompts.tokens import ESTIMATE
+from agentkit_prompts.ranking.bm25 import words
+from agentkit_prompts.ranking.mmr import mmr
+from agentkit_prompts.tokens.counter import ESTIMATE
 
 __all__ = ["choose", "ranked", "relevance"]
 

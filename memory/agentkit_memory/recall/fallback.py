@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from agentkit_memory.index.base import Hit, SparseVector
-from agentkit_memory.index.bm25 import held_terms, indexed_text
-from agentkit_memory.store.items import recallable
+from agentkit_memory.index.sparse import held_terms, indexed_text
+from agentkit_memory.index.vector_index import Hit, SparseVector
+from agentkit_memory.store.item_rows import recallable
 from agentkit_memory.store.scopes import required
 from agentkit_memory.store.tables import items
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from agentkit_memory.index.analysis import count_terms
 from agentkit_memory.recall.dates import When, find_dates
-from agentkit_prompts.bm25 import words
+from agentkit_prompts.ranking.bm25 import words
 
 __all__ = ["MOST_CHARACTERS", "Question", "answers_number", "answers_time"]
 

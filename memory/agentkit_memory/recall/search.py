@@ -20,18 +20,18 @@ from agentkit_memory.errors import (
     StoreError,
     StoreUnavailable,
 )
-from agentkit_memory.index.base import Hit, SparseVector, VectorIndex
+from agentkit_memory.index.vector_index import Hit, SparseVector, VectorIndex
 from agentkit_memory.recall.arms import DENSE, SPARSE
 from agentkit_memory.recall.candidates import Considered, Pool
 from agentkit_memory.recall.choice import choose, ranked
 from agentkit_memory.recall.fallback import NEWEST, search_rows
-from agentkit_memory.recall.policy import MOST, RecallPolicy
 from agentkit_memory.recall.question import MOST_CHARACTERS, Question
-from agentkit_memory.recall.result import Recall, build
+from agentkit_memory.recall.recall import Recall, build
+from agentkit_memory.recall.recall_policy import MOST, RecallPolicy
 from agentkit_memory.records import RecallLog
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.items import TURN, StoredItem, read_around, read_items
+from agentkit_memory.store.item_rows import TURN, StoredItem, read_around, read_items
 from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_memory.store.scopes import own_and_readable, scope_id
 from agentkit_memory.store.turns import itemise

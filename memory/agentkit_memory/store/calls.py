@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
 from agentkit_memory.records import StoredCall
-from agentkit_memory.store.items import storable
+from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.tables import tool_calls
 from agentkit_memory.values import MAX_BYTES
-from agentkit_prompts.messages import Message
+from agentkit_prompts.context.messages import Message
 
 __all__ = ["has_calls", "read_calls", "record_calls"]
 

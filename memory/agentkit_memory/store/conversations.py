@@ -14,8 +14,8 @@ from agentkit_memory.records import BranchInfo, StoredCall, StoredMessage
 from agentkit_memory.store.calls import has_calls, read_calls, record_calls
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import branches, conversations, messages
-from agentkit_prompts.engine.values import nearest
-from agentkit_prompts.messages import MESSAGE_FORMAT, MESSAGES, Message
+from agentkit_prompts.context.messages import MESSAGE_FORMAT, MESSAGES, Message
+from agentkit_prompts.errors import nearest
 
 __all__ = ["MAIN", "Branch", "dump", "load", "shared"]
 

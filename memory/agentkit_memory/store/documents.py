@@ -15,7 +15,7 @@ from agentkit_memory.failpoints import failpoint
 from agentkit_memory.index.outbox import enqueue
 from agentkit_memory.ingest.chunks import Chunk
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.items import NAMESPACE, forget_items
+from agentkit_memory.store.item_rows import NAMESPACE, forget_items
 from agentkit_memory.store.scopes import hold_scope
 from agentkit_memory.store.staging import BATCH, DocumentRow, Staging, finish_removals, forget_document, item_row
 from agentkit_memory.store.tables import documents, items

@@ -14,7 +14,7 @@ from agentkit_memory.errors import NotFound, StoreCorrupt
 from agentkit_memory.failpoints import failpoint
 from agentkit_memory.scope import MAX_NAME, Scope
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.items import forget_items
+from agentkit_memory.store.item_rows import forget_items
 from agentkit_memory.store.removal import delete_conversation
 from agentkit_memory.store.scopes import covered_ids
 from agentkit_memory.store.tables import (

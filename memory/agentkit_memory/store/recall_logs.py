@@ -13,7 +13,7 @@ from agentkit_memory.errors import RecallError, StoreCorrupt
 from agentkit_memory.records import Candidate, RecallLog
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.items import storable
+from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.scopes import known_ids, required
 from agentkit_memory.store.tables import recall_logs
 from agentkit_memory.values import is_whole

@@ -9,11 +9,11 @@ from sqlalchemy import ColumnElement, Connection, bindparam, case, func, select,
 from agentkit_memory.errors import NotFound
 from agentkit_memory.index.outbox import enqueue, withdraw
 from agentkit_memory.store.conversations import Branch, dump, load, shared
-from agentkit_memory.store.items import TURN, forget_embeddings, forget_items, storable
+from agentkit_memory.store.item_rows import TURN, forget_embeddings, forget_items, storable
 from agentkit_memory.store.tables import branches, conversations, item_sources, items, messages, recall_logs, scopes
 from agentkit_memory.store.tables import tool_calls as calls
 from agentkit_memory.store.turns import turn_fields
-from agentkit_prompts.messages import MESSAGE_FORMAT, Message
+from agentkit_prompts.context.messages import MESSAGE_FORMAT, Message
 
 __all__ = ["redact", "scrub_logs"]
 

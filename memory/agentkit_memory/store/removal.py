@@ -11,7 +11,7 @@ from agentkit_memory.errors import ScopeError
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.conversations import MAIN, Branch
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.items import forget_items, in_batches
+from agentkit_memory.store.item_rows import forget_items, in_batches
 from agentkit_memory.store.scopes import known_ids
 from agentkit_memory.store.tables import branches, conversations, items, messages, recall_logs, tool_calls
 from agentkit_memory.values import is_time

@@ -17,7 +17,7 @@ from agentkit_memory.failpoints import failpoint
 from agentkit_memory.index.outbox import WORTH_INDEXING, enqueue
 from agentkit_memory.ingest.chunks import Chunk
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.items import CHUNK, content_hash, forget_items
+from agentkit_memory.store.item_rows import CHUNK, content_hash, forget_items
 from agentkit_memory.store.tables import documents, items, vector_state
 
 __all__ = ["BATCH", "DocumentRow", "Staging", "finish_removals", "forget_document", "item_row"]

@@ -12,10 +12,10 @@ from agentkit_memory.errors import MessageUnreadable, StoreVersion
 from agentkit_memory.index.outbox import enqueue
 from agentkit_memory.store.conversations import MAIN, load
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.items import NAMESPACE, TURN, content_hash, storable
+from agentkit_memory.store.item_rows import NAMESPACE, TURN, content_hash, storable
 from agentkit_memory.store.scopes import required
 from agentkit_memory.store.tables import branches, conversations, items, messages, scopes
-from agentkit_prompts.messages import Message
+from agentkit_prompts.context.messages import Message
 
 __all__ = ["REDACTED", "itemise", "turn_fields", "turn_id"]
 

@@ -1,1 +1,5 @@
-"""Chat templates: how one model wants to hear a conversation."""
+"""Chat templates: how one local model wants to hear a conversation. Import it as `agentkit.prompts.chat_templates`."""
+
+from agentkit_prompts.lazy import exports_of_stub
+
+__getattr__, __dir__, __all__ = exports_of_stub(__name__, __file__)

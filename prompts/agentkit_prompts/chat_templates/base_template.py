@@ -6,11 +6,10 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from agentkit_prompts.chat_templates.base import Capability
-from agentkit_prompts.chat_templates.markers import control_tokens
-from agentkit_prompts.chat_templates.turns import Messages, Tools, read_prompt, read_tools, read_turns
-from agentkit_prompts.engine.values import nearest
-from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.chat_templates.chat_turns import Messages, Tools, read_prompt, read_tools, read_turns
+from agentkit_prompts.chat_templates.guard.control_tokens import control_tokens
+from agentkit_prompts.chat_templates.protocol import Capability
+from agentkit_prompts.errors import ChatTemplateError, nearest
 
 __all__ = ["BaseTemplate"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from agentkit_prompts.errors import ChatTemplateError
 
 if TYPE_CHECKING:
-    from agentkit_prompts.chat_templates.base import ChatTemplate
+    from agentkit_prompts.chat_templates.protocol import ChatTemplate
 
 __all__ = ["Spans", "has_generation", "marked_spans", "reply_spans", "shifted", "spans_of"]
 

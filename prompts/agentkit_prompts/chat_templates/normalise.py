@@ -10,10 +10,10 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, TypeVar
 
+from agentkit_prompts.context.items import ToolSpec
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.parts import Part, Text
 from agentkit_prompts.errors import ChatTemplateError
-from agentkit_prompts.items import ToolSpec
-from agentkit_prompts.messages import Message
-from agentkit_prompts.parts import Part, Text
 
 __all__ = ["REASONING", "Form", "as_mappings", "as_tools", "flat", "normalised", "plain", "simple", "with_reasoning"]
 

@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias, TypeVar
 
-from agentkit_prompts.chat_templates.base import ChatTemplate
-from agentkit_prompts.engine.values import nearest
-from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.chat_templates.protocol import ChatTemplate
+from agentkit_prompts.errors import ChatTemplateError, nearest
 
 __all__ = ["CHAT_TEMPLATES", "ChatTemplateRegistry", "TemplateMaker"]
 
@@ -134,7 +133,7 @@ def _whose(maker: object) -> str:
 
 
 def _builtin() -> tuple[Mapping[str, TemplateMaker], Mapping[str, re.Pattern[str]]]:
-    from agentkit_prompts.chat_templates.builtin import builtin_matches, builtin_templates
+    from agentkit_prompts.chat_templates.models.builtin import builtin_matches, builtin_templates
 
     return builtin_templates(), builtin_matches()
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from agentkit_prompts.chat_templates.base_template import BaseTemplate
-from agentkit_prompts.chat_templates.markers import control_tokens
-from agentkit_prompts.chat_templates.turns import (
+from agentkit_prompts.chat_templates.chat_turns import (
     Messages,
     Tools,
     Turn,
@@ -20,6 +19,7 @@ from agentkit_prompts.chat_templates.turns import (
     read_tools,
     read_turns,
 )
+from agentkit_prompts.chat_templates.guard.control_tokens import control_tokens
 from agentkit_prompts.errors import ChatTemplateError
 
 __all__ = ["RoleMarkerTemplate", "Task"]
@@ -259,6 +259,6 @@ def _set_apart(pieces: list[str], said_first: str, end: str) -> None:
 
 
 def _sayers() -> str:
-    from agentkit_prompts.chat_templates.builtin import builtin_templates
+    from agentkit_prompts.chat_templates.models.builtin import builtin_templates
 
     return ", ".join(name for name, template in builtin_templates().items() if template.says_tools)

@@ -8,11 +8,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from agentkit_prompts.chat_templates.base import Capability, ChatTemplate
+from agentkit_prompts.chat_templates.protocol import Capability, ChatTemplate
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
-from agentkit_prompts.engine.values import nearest
-from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.errors import ChatTemplateError, nearest
 
 __all__ = ["ChatTemplateConfig"]
 

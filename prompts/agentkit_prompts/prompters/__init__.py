@@ -1,1 +1,5 @@
-"""Prompters: quick prompts from an instruction with slots, for hosted and for local models."""
+"""Prompters: prompts from an instruction with slots. Import it as `agentkit.prompts.prompters`."""
+
+from agentkit_prompts.lazy import exports_of_stub
+
+__getattr__, __dir__, __all__ = exports_of_stub(__name__, __file__)

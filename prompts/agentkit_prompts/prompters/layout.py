@@ -11,13 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentkit_prompts.chat_templates.base import Capability
-from agentkit_prompts.context import ToolSpec
-from agentkit_prompts.engine.values import nearest
-from agentkit_prompts.errors import ChatTemplateError, PrompterError, PromptError
-from agentkit_prompts.messages import Message, ToolCall
-from agentkit_prompts.prompters.turns import GivenTool, read_message
-from agentkit_prompts.targets.openai import openai_tool
+from agentkit_prompts.chat_templates.protocol import Capability
+from agentkit_prompts.composition.targets.openai import openai_tool
+from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.prompt_context import ToolSpec
+from agentkit_prompts.errors import ChatTemplateError, PrompterError, PromptError, nearest
+from agentkit_prompts.prompters.history import GivenTool, read_message
 
 __all__ = ["TOKENS", "PrompterLayout", "check_layout"]
 

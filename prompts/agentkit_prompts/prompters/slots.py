@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from agentkit_prompts.base import BasePrompt
-from agentkit_prompts.context import CONTEXT_NAMES, PromptContext
-from agentkit_prompts.engine.objects import GLOBALS
+from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext
 from agentkit_prompts.errors import PrompterError
-from agentkit_prompts.rendered import Rendered
-from agentkit_prompts.schema import JsonSchema
-from agentkit_prompts.template import Template
+from agentkit_prompts.schemas.params import JsonSchema
+from agentkit_prompts.templates.engine.objects import GLOBALS
+from agentkit_prompts.templates.rendered import Rendered
+from agentkit_prompts.templates.template import Template
+from agentkit_prompts.tree.prompt import BasePrompt
 
 __all__ = ["SlotPrompt", "slots_of"]
 

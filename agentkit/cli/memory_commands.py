@@ -1,0 +1,270 @@
+"""`agentkit recall` and `agentkit memory ...`: look into a memory, check it, mend it, and take things out of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agentkit.cli.options import HOME, TENANT, AsJson, Home, TenantName, UserName, open_memory, utf8
+from agentkit.cli.screen import complain, note, plain, progress_bar, put
+from agentkit_memory import Erasure, Memory, Reembedding, ReembedProgress, Scope, Verification
+from agentkit_prompts.context.prompt_context import Document
+
+if TYPE_CHECKING:
+    from agentkit_memory.recall.recall import Recall
+
+__all__ = ["memory_app", "recall"]
+
+memory_app = typer.Typer(no_args_is_help=True, help="Check a memory, mend it, and take things out of it.")
+
+_KINDS = ("missing", "stale", "orphans")
+
+
+def _open(home: Path, scope: Scope | None = None) -> Memory:
+    """Open a memory that exists: to look into one that does not is a slip of the pen, and makes none."""
+    if not (home / "memory.db").exists():
+        complain(f"{home}: there is no memory; `agentkit ingest` makes one, --home DIR names another folder")
+        raise typer.Exit(1)
+    return open_memory(home, scope)
+
+
+def recall(
+    query: Annotated[str, typer.Argument(metavar="QUESTION", help="In any words.")],
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Most passages to show.")] = 5,
+    why: Annotated[bool, typer.Option("--why", help="Every candidate, with what its score is made of.")] = False,
+    policy: Annotated[str | None, typer.Option(metavar="NAME", help="How to find and to score.")] = None,
+    as_json: AsJson = False,
+    user: UserName = None,
+    tenant: TenantName = TENANT,
+    home: Home = HOME,
+) -> None:
+    """Show what memory finds for QUESTION, best first, with scores.
+
+    The exit code is 1 when nothing is found.
+    """
+    with _open(home, Scope(utf8(tenant), user=utf8(user or ""))) as memory:
+        found = memory.recall(utf8(query), limit=limit, policy=policy)
+    if as_json:
+        put(_recall_json(found, why))
+    else:
+        for fact in found.knowledge:
+            _show(fact.score, "fact", "", fact.text)
+        for document in found:
+            _show(document.score, _place(document), document.title, document.text)
+        for row in found.explain() if why else ():
+            put(str(row))
+    for trouble in found.degraded:
+        note(trouble)
+    if not found and not found.knowledge:
+        note("nothing was found")
+        raise typer.Exit(1)
+
+
+def _recall_json(found: Recall, why: bool) -> str:
+    names = ("id", "source", "title", "score", "text")
+    data: dict[str, object] = {
+        "documents": [
+            {name: getattr(document, name) for name in names} | {"metadata": dict(document.metadata)}
+            for document in found
+        ],
+        "knowledge": [{"id": fact.id, "score": fact.score, "text": fact.text} for fact in found.knowledge],
+        "degraded": found.degraded,
+    }
+    if why:
+        data["candidates"] = [asdict(row) for row in found.explain()]
+    return json.dumps(data, ensure_ascii=False, indent=2)
+
+
+def _place(document: Document) -> str:
+    line = document.metadata.get("line", document.metadata.get("message"))
+    return document.source if line is None else f"{document.source}:{line}"
+
+
+def _show(score: float | None, place: str, title: str, text: str) -> None:
+    head = Text.assemble((f"{score or 0:.2f}", "green"), " ", (plain(place), "cyan"), " ", (plain(title), "bold"))
+    head.rstrip()
+    console = Console(highlight=False)
+    console.print(head, soft_wrap=True)
+    lines = (f"  {line}".rstrip() for line in plain(text).strip().splitlines())
+    console.print(Text("\n".join(lines)), soft_wrap=not console.is_terminal)
+
+
+@memory_app.command()
+def verify(as_json: AsJson = False, home: Home = HOME) -> None:
+    """Compare the index with the database, point by point, changing nothing.
+
+    The exit code is 1 when something is missing, stale or left over; `agentkit memory repair` mends it.
+    """
+    with _open(home) as memory:
+        found = memory.verify()
+    if as_json:
+        put(json.dumps(asdict(found), ensure_ascii=False, indent=2))
+    else:
+        _compare({"now": found})
+    if not found.ok:
+        note("`agentkit memory repair` mends it")
+        raise typer.Exit(1)
+
+
+@memory_app.command()
+def repair(as_json: AsJson = False, home: Home = HOME) -> None:
+    """Index what is missing or stale, and remove what is left over.
+
+    The exit code is 1 when something is still wrong afterwards.
+    """
+    with _open(home) as memory:
+        done = memory.repair()
+    if as_json:
+        put(json.dumps(asdict(done), ensure_ascii=False, indent=2))
+    else:
+        _compare({"before": done.before, "after": done.after})
+    if not done.after.ok:
+        raise typer.Exit(1)
+
+
+@memory_app.command()
+def expire(as_json: AsJson = False, home: Home = HOME) -> None:
+    """Delete the conversations that have expired, with all that was made of them."""
+    with _open(home) as memory:
+        _removed(memory.expire(), as_json, "nothing has expired")
+
+
+@memory_app.command()
+def erase(
+    user: Annotated[str | None, typer.Option(metavar="NAME", help="A user, with all sessions and agents.")] = None,
+    session: Annotated[str | None, typer.Option(metavar="NAME", help="A session of a scope.")] = None,
+    agent: Annotated[str | None, typer.Option(metavar="NAME", help="An agent.")] = None,
+    conversation: Annotated[str | None, typer.Option(metavar="NAME", help="One conversation of `chat`.")] = None,
+    everything: Annotated[bool, typer.Option("--everything", help="All that is stored of the tenant.")] = False,
+    tenant: TenantName = TENANT,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+    home: Home = HOME,
+) -> None:
+    """Remove what belongs to somebody from the database and the index, and prove that nothing is left.
+
+    The exit code is 1 when something is left: it says what, and the next opening of the memory goes on.
+    """
+    names = {"user": user, "session": session, "agent": agent}
+    scope = {name: utf8(value) for name, value in names.items() if value}
+    if sum((bool(scope), conversation is not None, everything)) != 1:
+        raise typer.BadParameter("say whom: --user, --session or --agent; or --conversation; or --everything")
+    whom = ", ".join(f"{name} {value}" for name, value in scope.items())
+    owner = Scope(utf8(tenant))
+    if conversation is not None:
+        whom = f"conversation {utf8(conversation)}"
+    with _open(home, owner) as memory:
+        if not yes:
+            typer.confirm(plain(f"Erase {whom or f'everything of {owner.tenant}'} from {home}?"), abort=True, err=True)
+        if conversation is None:
+            _proof(memory.erase(owner.narrow(**scope)), as_json)
+        else:
+            found = memory.delete_session(utf8(conversation))
+            _removed({"conversations": int(found)}, as_json, f"there is no {whom}")
+            if not found:
+                raise typer.Exit(1)
+
+
+def _proof(done: Erasure, as_json: bool) -> None:
+    if as_json:
+        put(json.dumps(asdict(done) | {"complete": done.complete}, indent=2))
+    else:
+        _removed(done.removed, as_json, "nothing was stored of that")
+        left = sum(done.found.values())
+        points = "the index could not be asked" if done.points is None else f"{done.points} points in the index"
+        put(f"a new scan finds {left} rows, {points}" + (f", {done.waiting} to be removed" if done.waiting else ""))
+        if done.compacted:
+            put("the database file was rewritten without them")
+    if done.note:
+        note(done.note)
+    if not done.complete:
+        raise typer.Exit(1)
+
+
+@memory_app.command()
+def reembed(
+    model: Annotated[
+        str | None, typer.Argument(metavar="[MODEL]", help="Such as fastembed:BAAI/bge-small-en-v1.5.")
+    ] = None,
+    words: Annotated[bool, typer.Option("--words", help="Find by words alone from now on.")] = False,
+    abandon: Annotated[bool, typer.Option("--abandon", help="Drop a change that was begun.")] = False,
+    gate: Annotated[bool, typer.Option(help="Check what the new index finds before it is read.")] = True,
+    as_json: AsJson = False,
+    home: Home = HOME,
+) -> None:
+    """Find by another MODEL: build its index beside the one that is read, check it, and read it instead.
+
+    It may be stopped and started again. The exit code is 1 when the new index did not show enough to be read.
+    """
+    if sum((model is not None, words, abandon)) != 1:
+        raise typer.BadParameter("give a MODEL, --words or --abandon")
+    with _open(home) as memory:
+        if abandon:
+            put("dropped" if memory.abandon_reembed() else "no change was begun")
+            return
+        with progress_bar() as bar:
+            task = bar.add_task("embedding", total=None)
+
+            def progress(now: ReembedProgress) -> None:
+                bar.update(task, completed=now.done, total=now.total)
+
+            name = None if model is None else utf8(model)
+            if gate:
+                done = memory.reembed(name, on_progress=progress)
+            else:
+                done = memory.reembed(name, gate=None, on_progress=progress)
+    _tell_reembedding(done, as_json)
+
+
+def _tell_reembedding(done: Reembedding, as_json: bool) -> None:
+    if as_json:
+        put(json.dumps(asdict(done), indent=2))
+    else:
+        for check in done.checks:
+            put(f"{check.name}: {check.found} of {check.tried} found, {check.least:.0%} needed")
+        by = done.model or "words alone"
+        told = f"{done.items} items are found by {by}"
+        put(told if done.flipped else f"{by} is built and not read: {done.why}")
+        if done.failing:
+            put(f"{done.failing} items have no vector yet and are found by their words")
+    for space in done.left:
+        note(f"another process still holds {space}; it is dropped when that process lets go")
+    if not done.flipped:
+        note("run it again to go on, with --no-gate to read it nevertheless, or with --abandon to drop it")
+        raise typer.Exit(1)
+
+
+def _compare(found: Mapping[str, Verification]) -> None:
+    """Print verifications side by side, with what they name."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("")
+    for name in found:
+        table.add_column(name, justify="right")
+    for name in ("items", "points", "pending", "failing", *_KINDS):
+        counts = [getattr(each, name) for each in found.values()]
+        wrong = name in _KINDS and counts[-1]
+        table.add_row(Text(name), *(Text(f"{count:,}") for count in counts), style="red" if wrong else "")
+    Console(highlight=False).print(table)
+    last = [*found.values()][-1]
+    for kind, ids in last.examples.items():
+        note(f"{kind}: {', '.join(ids)}")
+    for item, problem in last.problems.items():
+        note(f"failing: {item}: {problem}")
+
+
+def _removed(counts: Mapping[str, int], as_json: bool, nothing: str) -> None:
+    """Print how many rows went, per table."""
+    if as_json:
+        put(json.dumps(dict(counts), indent=2))
+    elif not any(counts.values()):
+        note(nothing)
+    else:
+        put("removed " + ", ".join(f"{count} {table}" for table, count in counts.items() if count))

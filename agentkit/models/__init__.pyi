@@ -1,0 +1,17 @@
+from agentkit.models.completion_model import CompletionModel as CompletionModel
+from agentkit.models.errors import ModelAuthError as ModelAuthError
+from agentkit.models.errors import ModelError as ModelError
+from agentkit.models.errors import ModelInterrupted as ModelInterrupted
+from agentkit.models.errors import ModelRateLimited as ModelRateLimited
+from agentkit.models.errors import ModelReplyError as ModelReplyError
+from agentkit.models.errors import ModelRequestError as ModelRequestError
+from agentkit.models.errors import ModelUnavailable as ModelUnavailable
+from agentkit.models.errors import ScriptExhausted as ScriptExhausted
+from agentkit.models.model import FinishReason as FinishReason
+from agentkit.models.model import Model as Model
+from agentkit.models.model import Reply as Reply
+from agentkit.models.model import Usage as Usage
+from agentkit.models.offline import OfflineModel as OfflineModel
+from agentkit.models.openai_chat import OpenAIModel as OpenAIModel
+from agentkit.models.scripted import Scripted as Scripted
+from agentkit.models.scripted import ScriptedModel as ScriptedModel

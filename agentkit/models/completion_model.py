@@ -1,0 +1,128 @@
+"""Models behind a raw-completion endpoint: any `/v1/completions`, with the chat template of the model in front."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from agentkit.models.chat_completions import ReplyReader
+from agentkit.models.endpoint import EndpointModel
+from agentkit.models.text_tool_calls import SpokenCalls
+from agentkit_prompts.composition.targets.chat_text import chat_template_of
+from agentkit_prompts.context.wire import clean
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+    from pydantic import JsonValue
+
+    from agentkit.models.model import Reply
+    from agentkit_prompts.chat_templates.guard.taint import Policy
+    from agentkit_prompts.chat_templates.protocol import ChatTemplate
+    from agentkit_prompts.composition.composition import Composition
+
+__all__ = ["CompletionModel"]
+
+_SAMPLING = ("temperature", "top_p", "top_k", "repetition_penalty")
+
+
+class CompletionModel(EndpointModel):
+    """Sends the text of a composition to a completions endpoint through the official `openai` SDK.
+
+    `chat_template` writes the text; a name is looked up among the registered templates. `control_tokens` says what
+    happens to untrusted text that would form one of its control tokens (see `Composition.to_text`), and
+    `template_kwargs` are what else the template reads, such as `enable_thinking`.
+
+    `temperature`, `top_p`, `top_k`, `repetition_penalty` and `stop` are those of the template where they are not
+    given, and are not sent where both are None. `max_tokens` is always sent: endpoints stop after 16 without it.
+    `extra` is merged over the request body last; a None in it takes a field out. The schema of an output type is sent
+    as `response_format`.
+
+    Tool calls that the model writes into its text, in one of the JSON forms that templates teach, become tool calls
+    of the reply; other forms stay text. `api_key`, `base_url`, `client`, `timeout` and `max_retries` are those of
+    `OpenAIModel`.
+
+    Raises:
+        ModelRequestError: `base_url` is not an http address.
+        ChatTemplateError: No chat template has this name.
+    """
+
+    path = "/completions"
+
+    def __init__(
+        self,
+        model: str,
+        chat_template: ChatTemplate | str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        client: AsyncOpenAI | None = None,
+        temperature: float | None = None,
+        max_tokens: int = 1024,
+        top_p: float | None = None,
+        top_k: int | None = None,
+        repetition_penalty: float | None = None,
+        seed: int | None = None,
+        stop: str | Sequence[str] | None = None,
+        control_tokens: Policy = "escape",
+        template_kwargs: Mapping[str, Any] | None = None,
+        extra: Mapping[str, JsonValue] | None = None,
+        timeout: float = 600.0,
+        max_retries: int = 2,
+    ) -> None:
+        super().__init__(
+            model, api_key=api_key, base_url=base_url, client=client, timeout=timeout, max_retries=max_retries
+        )
+        chat_template = chat_template_of(chat_template)
+        self.chat_template: ChatTemplate = chat_template
+        given = {
+            "temperature": temperature,
+            "top_p": top_p,
+            "top_k": top_k,
+            "repetition_penalty": repetition_penalty,
+        }
+        settings = {
+            "max_tokens": max_tokens,
+            **{name: getattr(chat_template, name) if given[name] is None else given[name] for name in _SAMPLING},
+            "seed": seed,
+            "stop": list(chat_template.stop_words or ()) or None if stop is None else stop,
+        }
+        self._settings = {name: value for name, value in settings.items() if value is not None}
+        self._control_tokens: Policy = control_tokens
+        self._template_kwargs = dict(template_kwargs or {})
+        self._extra = dict(extra or {})
+
+    def _body(self, composition: Composition) -> dict[str, object]:
+        text = composition.to_text(self.chat_template, control_tokens=self._control_tokens, **self._template_kwargs)
+        body: dict[str, object] = {"model": self.name, "prompt": clean(text), **self._settings}
+        if composition.output_schema is not None:
+            schema = {"name": "answer", "schema": composition.output_schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        body.update(self._extra)
+        return {name: value for name, value in body.items() if value is not None}
+
+    def _reader(self, composition: Composition) -> ReplyReader:
+        return _CompletionReader([tool.name for tool in composition.tools])
+
+
+class _CompletionReader(ReplyReader):
+    """Reads completions: text instead of messages, and the tool calls in it where there are tools."""
+
+    def __init__(self, tools: Sequence[str]) -> None:
+        super().__init__()
+        self._spoken_calls = SpokenCalls(frozenset(tools)) if tools else None
+
+    def _delta(self, choice: dict[str, object]) -> object:
+        return {"content": choice.get("text")}
+
+    def _spoken(self, text: str, *, last: bool) -> str:
+        spoken = self._spoken_calls
+        if spoken is None:
+            return text
+        text = spoken.hear(text)
+        return text + spoken.end() if last else text
+
+    def reply(self, model: str) -> Reply:
+        self.end()
+        for call in self._spoken_calls.calls if self._spoken_calls is not None else ():
+            self._add_call({"id": call.id, "function": {"name": call.name, "arguments": call.arguments}})
+        return super().reply(model)

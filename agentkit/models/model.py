@@ -1,0 +1,68 @@
+"""What every model is: one method that takes a composition and returns a reply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from agentkit_prompts.context.messages import Message
+
+if TYPE_CHECKING:
+    from agentkit_prompts.composition.composition import Composition
+
+__all__ = ["FinishReason", "Model", "Reply", "Usage"]
+
+FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the endpoint counted them; zero where it did not say."""
+
+    input_tokens: int = 0
+    """Tokens of the prompt, cached ones included."""
+    output_tokens: int = 0
+    """Tokens of the reply."""
+    cached_tokens: int = 0
+    """Tokens of the prompt that came from the endpoint's prompt cache."""
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a model answered."""
+
+    message: Message
+    """The assistant message: text, tool calls or both."""
+    usage: Usage = Usage()
+    finish_reason: FinishReason | str = "stop"
+    """Why the reply ended. `tool_calls` whenever there are any and it was not cut; other words are the endpoint's."""
+    model: str = ""
+    """The model that answered, as it names itself."""
+
+
+class Model(Protocol):
+    """A language model, or something that plays one."""
+
+    @property
+    def name(self) -> str:
+        """The name to show and to log."""
+        ...
+
+    async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
+        """Send the composition and return the whole reply.
+
+        With `on_text` the reply is streamed: each piece of text is passed to it as it arrives, and the pieces joined
+        are the text of the reply.
+
+        Raises:
+            ModelError: There is no reply; see its subclasses.
+        """
+        ...

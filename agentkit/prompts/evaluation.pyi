@@ -1,0 +1,1 @@
+from agentkit_prompts.evaluation import *

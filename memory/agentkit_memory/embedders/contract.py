@@ -1,0 +1,118 @@
+"""What memory asks of an embedder: that it says which model it is, and one finite vector per text."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from agentkit_memory.errors import EmbedderError, ScopeError
+from agentkit_memory.scope import check_name
+from agentkit_prompts.ranking.embedder import Embedder
+
+__all__ = ["ModelEmbedder", "QueryEmbedder", "Vector", "model_of", "unit_vectors"]
+
+Vector: TypeAlias = "array[float]"
+"""32-bit floats."""
+
+
+@runtime_checkable
+class ModelEmbedder(Embedder, Protocol):
+    """An embedder that memory can use: it names its model, so that vectors of two models are never mixed."""
+
+    @property
+    def model(self) -> str:
+        """Names the model, its size and whatever else changes the vectors: equal names mean equal vectors."""
+        ...
+
+
+@runtime_checkable
+class QueryEmbedder(ModelEmbedder, Protocol):
+    """One whose model wants to be told a question from a passage."""
+
+    def embed_query(self, texts: Sequence[str]) -> Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]:
+        """Return one vector per question, in order, or an awaitable of them."""
+        ...
+
+
+def model_of(embedder: Embedder) -> str:
+    """Return the name of an embedder's model.
+
+    Raises:
+        EmbedderError: It is no embedder, or does not name its model.
+    """
+    name: object = getattr(embedder, "model", None)
+    if not isinstance(embedder, Embedder):
+        raise EmbedderError(f"expected an embedder, an object with `embed(texts)`, got {type(embedder).__name__}")
+    if not isinstance(name, str) or not name.strip():
+        raise EmbedderError(
+            f"{type(embedder).__name__}: expected the name of its model in the attribute `model`, got {name!r}; "
+            "vectors are kept under that name, so that those of two models are never mixed"
+        )
+    try:
+        check_name(f"{type(embedder).__name__}.model", name)
+    except ScopeError as error:
+        raise EmbedderError(str(error)) from error
+    return name
+
+
+def unit_vectors(model: str, embedded: object, texts: Sequence[str], dimensions: int = 0) -> list[Vector | str]:
+    """Return the vector of each text with length 1, so that nothing overflows in 32 bits; a zero vector stays.
+
+    Args:
+        model: Named in errors.
+        embedded: What the embedder returned.
+        texts: What it was given.
+        dimensions: Expected length; 0 for any, the same for all.
+
+    Returns:
+        One vector per text or, in its place, what is wrong with it.
+
+    Raises:
+        EmbedderError: It is not one vector for each text, or their lengths differ.
+    """
+    if isinstance(embedded, str | bytes) or not isinstance(embedded, Iterable):
+        raise EmbedderError(f"model {model!r}: expected a list of vectors, got {type(embedded).__name__}")
+    rows = list(embedded)
+    if len(rows) != len(texts):
+        raise EmbedderError(
+            f"model {model!r}: returned {len(rows)} vectors for {len(texts)} texts; expected one per text, in order"
+        )
+    found = [_unit_vector(row) for row in rows]
+    sizes = {len(each) for each in found if not isinstance(each, str)}
+    if not dimensions and len(sizes) > 1:
+        raise EmbedderError(f"model {model!r}: returned vectors of {_listed(sizes)} dimensions; expected one length")
+    for number, (each, text) in enumerate(zip(found, texts, strict=True)):
+        which = f"model {model!r}, text {number + 1} of {len(texts)} ({len(text)} characters)"
+        if isinstance(each, str):
+            found[number] = f"{which}: {each}"
+        elif dimensions and len(each) != dimensions:
+            found[number] = (
+                f"{which}: its vector has {len(each)} dimensions, those that are stored have {dimensions}; an embedder "
+                "must keep to one model: give another one another name, and reembed"
+            )
+    return found
+
+
+def _unit_vector(row: object) -> Vector | str:
+    if isinstance(row, str | bytes) or not isinstance(row, Iterable):
+        return f"expected a vector of numbers, got {type(row).__name__}"
+    listed = getattr(row, "tolist", None)
+    try:
+        values = [float(value) for value in (row if listed is None else listed())]
+    except (TypeError, ValueError, OverflowError) as error:
+        return f"expected a vector of numbers ({error})"
+    if not values:
+        return "its vector is empty"
+    if not all(map(math.isfinite, values)):
+        return "its vector holds NaN or infinity; expected finite numbers"
+    norm = math.hypot(*values)  # whose squares do not overflow
+    if math.isinf(norm):  # the length itself does
+        values = [value / len(values) for value in values]
+        norm = math.hypot(*values)
+    return array("f", [value / norm for value in values] if norm else values)
+
+
+def _listed(sizes: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(sizes)))

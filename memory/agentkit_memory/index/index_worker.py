@@ -1,0 +1,293 @@
+"""`Worker`: brings the index of one space to the state that SQL wants, beside any number of others.
+
+A worker leases rows of the outbox, computes vectors, writes and flushes the index, and acknowledges after that: a crash
+in between repeats a write and never loses one. A lease that ran out may be taken over; who finds its own lost asks for
+the items to be written again, since it may have written over somebody newer.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Event
+
+from sqlalchemy import Connection, bindparam, case, delete, or_, select, tuple_, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from agentkit_memory.errors import EmbedderUnavailable, IndexBusy, IndexUnavailable, StoreClosed, StoreLocked
+from agentkit_memory.failpoints import failpoint
+from agentkit_memory.index.leases import DONE, FAILED, HELD, LONGEST, RELEASE, RENEW
+from agentkit_memory.index.spaces import Embed, Keeper
+from agentkit_memory.index.sparse import document_vector, indexed_text
+from agentkit_memory.index.vector_index import Point, VectorIndex
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.tables import items, vector_spaces, vector_state
+
+__all__ = ["Worker"]
+
+_SLOWEST_RETRY = 300.0
+
+_state = vector_state.c
+_this_space = _state.space == bindparam("this")
+_mine = (_this_space, _state.want != _state.have, _state.leased_by == bindparam("me"))
+_owner = select(vector_spaces.c.index_id).where(vector_spaces.c.space == bindparam("this")).scalar_subquery()
+_free_rows = (
+    select(_state.item_id, _state.space)
+    .where(
+        _this_space,
+        _state.want != _state.have,
+        or_(
+            _state.leased_until.is_(None),
+            _state.leased_until <= bindparam("now"),
+            _state.leased_until > bindparam("now") + LONGEST,
+        ),
+    )
+    .order_by(_state.item_id)
+    .limit(bindparam("most"))
+)
+_taken = _free_rows.with_for_update(skip_locked=True).cte("taken")  # evaluated once, where a subquery may not be
+_LEASE = (
+    update(vector_state)
+    .where(tuple_(_state.item_id, _state.space).in_(select(_taken)))
+    .values(leased_by=bindparam("me"), leased_until=bindparam("until"))
+)
+_LEASED = (
+    select(_state.item_id, _state.want, _state.attempts, items.c.title, items.c.text, items.c.scope_id)
+    .outerjoin(items, items.c.id == _state.item_id)
+    .where(*_mine)
+    .order_by(_state.item_id)
+)
+_FORGET = delete(vector_state).where(_state.item_id == bindparam("item"), _this_space, _state.want == bindparam("done"))
+_REWRITE = {"want": case((_state.want > 0, _state.want + 1), else_=_state.want - 1)}
+_AGAIN = {
+    "sqlite": sqlite.insert(vector_state).on_conflict_do_update(index_elements=["item_id", "space"], set_=_REWRITE),
+    "postgresql": postgresql.insert(vector_state).on_conflict_do_update(
+        index_elements=["item_id", "space"], set_=_REWRITE
+    ),
+}
+_held_rows = select(_state.item_id).where(
+    _this_space, _state.want != _state.have, _state.leased_by.is_not(None), _state.leased_until > bindparam("now")
+)
+_LOOK = select(_owner, _free_rows.exists(), _held_rows.exists())
+
+
+@dataclass(slots=True)
+class _Task:
+    item: str
+    want: int
+    attempts: int
+    text: str | None
+    """What is indexed; None where the item is to be forgotten."""
+    scope_id: int
+    dense: Sequence[float] | None = None
+    problem: str = ""
+
+
+class Worker:
+    """Does what the outbox of one space asks for.
+
+    Args:
+        database: Where the outbox is.
+        index: The index of the space, which `Indexes` opened. Threads may share it.
+        space: Name of the space.
+        embed: Turns texts into dense vectors. Required where the index has dimensions.
+        batch: Most items to take at once.
+        lease: Seconds after which another worker may take what this one holds.
+        clock: Tells the time, in seconds.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        index: VectorIndex,
+        space: str,
+        *,
+        embed: Embed | None = None,
+        batch: int = 512,
+        lease: float = 60.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.name = str(uuid.uuid4())
+        """By which its leases are known."""
+        self._database = database
+        self._index = index
+        self._space = space
+        self._embed = embed
+        self._batch = batch
+        self._lease = lease
+        self._clock = clock
+        self._who = {"this": space, "me": self.name}
+        self._away = False  # the model itself, when it was last asked
+        self.others = False
+        """Whether other workers held items of this space when this one last looked for work."""
+
+    def run(self, stop: Event, idle: float = 0.2) -> None:
+        """Work until `stop` is set, looking again every `idle` seconds when there is nothing to do."""
+        while not stop.is_set():
+            try:
+                worked = self.run_once()
+            except (StoreLocked, IndexUnavailable):
+                worked = 0  # what could not be freed is freed by time
+            if not worked:
+                stop.wait(idle)
+
+    def run_once(self) -> int:
+        """Take some items, bring the index to what is wanted of them and return how many there were.
+
+        An item whose text cannot be embedded can be found by its words at once, and is tried again later and later.
+
+        Raises:
+            IndexBusy: The database speaks of another index of this space now.
+            IndexBroken: The index failed. The items are free for the next try.
+        """
+        started = self._clock()
+        tasks = self._take(started)
+        if not tasks:
+            return 0
+        try:
+            failpoint("worker.leased")
+            self._vectorise(tasks)
+            failpoint("worker.embedded")
+            if self._clock() - started > self._lease / 3:
+                tasks = self._renew(tasks)
+            self._write(tasks)
+        except BaseException:
+            with self._database.write() as connection:
+                connection.execute(RELEASE, self._who)
+            raise
+        self._acknowledge(tasks)
+        failpoint("worker.acknowledged")
+        return len(tasks)
+
+    def _take(self, now: float) -> list[_Task]:
+        # Reading first: there is mostly nothing to do, and then nobody needs to wait for a writer.
+        look = {"this": self._space, "now": now, "most": self._batch}
+        with self._database.read() as connection:
+            owner, free, self.others = connection.execute(_LOOK, look).one()
+        if owner != self._index.id:
+            raise IndexBusy(
+                f"{self._database.where}: another process built an index of it elsewhere, so this one is out of date; "
+                "let one index serve one database, and open the memory again"
+            )
+        if not free:
+            return []
+        lease = {**look, **self._who, "until": now + self._lease}
+        with self._database.write() as connection:
+            connection.execute(_LEASE, lease)
+            rows = connection.execute(_LEASED, self._who).all()
+        return [
+            _Task(item, want, attempts, indexed_text(title, said) if want > 0 and said is not None else None, scope)
+            for item, want, attempts, title, said, scope in rows
+        ]
+
+    def _renew(self, tasks: list[_Task]) -> list[_Task]:
+        """Hold what is still held for longer; drop what somebody else took."""
+        with self._database.write() as connection:
+            connection.execute(RENEW, {**self._who, "until": self._clock() + self._lease})
+            held = {row.item_id for row in connection.execute(HELD, self._who)}
+        return [task for task in tasks if task.item in held]
+
+    def _vectorise(self, tasks: list[_Task]) -> None:
+        if self._embed is None or not self._index.dimensions:
+            return
+        waiting = [task for task in tasks if task.text is not None]
+        problem = self._embed_all(waiting)
+        if not problem or len(waiting) < 2 or self._away:
+            return
+        failures = 0
+        for task in waiting:  # one by one, unless it is the model itself that fails; a keeper knows what did not
+            if failures < 3 or isinstance(self._embed, Keeper):
+                failures = failures + 1 if self._embed_all([task]) else 0
+            else:  # what is said of all of them may quote another
+                task.problem = f"the model failed on {len(waiting)} texts, and on {failures} of them one by one"
+
+    def _embed_all(self, tasks: Sequence[_Task]) -> str:
+        """Give the tasks their dense vectors, or a problem, which is returned."""
+        problem = ""
+        self._away = False
+        try:
+            if tasks and self._embed is not None:
+                vectors = self._embed([task.text or "" for task in tasks])
+                problem = _wrong(vectors, len(tasks), self._index.dimensions)
+                if not problem:
+                    for task, vector in zip(tasks, vectors, strict=True):
+                        task.dense = vector
+        except StoreClosed:
+            raise
+        except Exception as error:
+            self._away = isinstance(error, EmbedderUnavailable)
+            problem = f"{type(error).__name__}: {error}"
+        for task in tasks:
+            task.problem = problem
+        return problem
+
+    def _write(self, tasks: Sequence[_Task]) -> None:
+        self._index.upsert(
+            [
+                Point(task.item, task.want, task.scope_id, document_vector(task.text), task.dense)
+                for task in tasks
+                if task.text is not None
+            ]
+        )
+        failpoint("worker.upserted")
+        gone = [task.item for task in tasks if task.text is None]
+        if gone:
+            self._index.delete(gone)
+            failpoint("worker.deleted")
+        self._index.flush()
+        failpoint("worker.flushed")
+
+    def _acknowledge(self, tasks: Sequence[_Task]) -> None:
+        now = self._clock()
+        with self._database.write() as connection:
+            held = {row.item_id: row.want for row in connection.execute(HELD, self._who)}
+            done, gone, failed, lost = [], [], [], []
+            said = []  # by items that are still as they were: of what was erased meanwhile, nothing is kept
+            for task in tasks:
+                row = {"item": task.item, "this": self._space, "done": task.want, "said": None}
+                if task.item not in held:
+                    lost.append(task)
+                elif task.problem and held[task.item] != task.want:  # what failed is not what is wanted any more
+                    failed.append(row | {"again": None, "times": 0})
+                elif task.problem:
+                    again = now + min(2.0**task.attempts, _SLOWEST_RETRY)
+                    failed.append(
+                        {"item": task.item, "this": self._space, "again": again}
+                        | {"times": task.attempts + 1, "said": task.problem[:1000]}
+                    )
+                elif task.text is None:
+                    gone.append(row)
+                else:
+                    done.append(row)
+                    if held[task.item] == task.want:
+                        said.append(task.text)
+            for statement, rows in ((DONE, done + gone), (_FORGET, gone), (FAILED, failed)):
+                if rows:
+                    connection.execute(statement, rows)
+            self._rewrite(connection, lost)
+            if said and isinstance(self._embed, Keeper):
+                self._embed.keep(connection, said)
+            failpoint("worker.unacknowledged")
+
+    def _rewrite(self, connection: Connection, lost: Sequence[_Task]) -> None:
+        """Ask again for what was perhaps written over something newer; of an item that is gone, for its removal."""
+        if lost:
+            rows = [
+                {"item_id": task.item, "space": self._space, "want": -(abs(task.want) + 1), "have": abs(task.want)}
+                for task in lost
+            ]
+            connection.execute(_AGAIN[connection.dialect.name], rows)
+
+
+def _wrong(vectors: Sequence[Sequence[float]], wanted: int, dimensions: int) -> str:
+    if len(vectors) != wanted:
+        return f"the embedder returned {len(vectors)} vectors for {wanted} texts"
+    for vector in vectors:
+        if len(vector) != dimensions:
+            return f"the embedder returned {len(vector)} dimensions, this space has {dimensions}"
+        if not math.isfinite(sum(vector)):
+            return "the embedder returned NaN or infinity"
+    return ""

@@ -1,0 +1,237 @@
+"""`Recall`: what was recalled for a question, how each part of it was scored, and what did not work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, overload
+
+from agentkit_memory.recall.candidates import Considered
+from agentkit_memory.recall.choice import relevance
+from agentkit_memory.records import TURN, Candidate
+from agentkit_prompts.context.prompt_context import Document, Fact
+
+if TYPE_CHECKING:
+    from agentkit_memory.store.item_rows import StoredItem
+
+__all__ = ["Excerpt", "Explained", "Line", "Recall", "build"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What somebody said."""
+
+    message: int
+    """Its number in the conversation."""
+    speaker: str
+    text: str
+    said_at: float | None
+    """Seconds since 1970."""
+    hit: bool
+    """Whether it was recalled itself, rather than what stands next to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Turns of a conversation: what was recalled, with the turns around it that are known."""
+
+    conversation: str
+    branch: str
+    lines: tuple[Line, ...]
+
+    @property
+    def text(self) -> str:
+        """The lines, each with its speaker."""
+        return "\n".join(f"{line.speaker}: {line.text}" for line in self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One candidate of a recall: its score, the parts of it, and what became of it."""
+
+    rank: int
+    id: str
+    kind: str
+    score: float
+    parts: Mapping[str, float]
+    used: bool
+    why: str
+    text: str
+    """The beginning of what it says."""
+
+    def __str__(self) -> str:
+        return f"{self.rank:>3} {'used' if self.used else '-':<5}{self.kind:<6}{self.why}  | {self.text}"
+
+
+class Recall(Sequence[Document]):
+    """What was recalled for a question: a sequence of documents, best first.
+
+    Passages of documents and turns of conversations are in it; facts are in `knowledge`.
+    """
+
+    def __init__(
+        self,
+        query: str,
+        documents: Sequence[Document],
+        knowledge: Sequence[Fact],
+        turns: Sequence[Excerpt],
+        considered: Sequence[Considered],
+        degraded: Sequence[str],
+    ) -> None:
+        self.query = query
+        self.documents = tuple(documents)
+        """Passages and turns, best first."""
+        self.knowledge = tuple(knowledge)
+        """Facts, best first."""
+        self.turns = tuple(turns)
+        """The recalled turns with those around them, best first."""
+        self.degraded = tuple(degraded)
+        """What did not work; empty when all is well."""
+        self._considered = considered
+
+    @cached_property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Everything that was looked at, best first: its scores, and why it was used or not."""
+        return tuple(
+            [
+                Candidate(
+                    each.item.id,
+                    each.item.kind,
+                    round(each.score, 4),
+                    each.used,
+                    each.reason,
+                    each.slot if each.used else "",
+                    {name: round(value, 4) for name, value in each.parts.items()}
+                    | {f"{arm} found": round(score, 4) for arm, score in each.arms.items()},
+                )
+                for each in self._considered
+            ]
+        )
+
+    def explain(self) -> tuple[Explained, ...]:
+        """Return every candidate with its score and the parts of it, best first. Each row prints as one line."""
+        return tuple(
+            [
+                Explained(
+                    rank,
+                    each.id,
+                    each.item.kind,
+                    each.score,
+                    each.parts,
+                    each.used,
+                    each.reason if each.used else f"{each.why()}; {each.reason}",
+                    " ".join(each.item.text[:200].split())[:80],
+                )
+                for rank, each in enumerate(self._considered, 1)
+            ]
+        )
+
+    @overload
+    def __getitem__(self, index: int) -> Document: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Document, ...]: ...
+    def __getitem__(self, index: int | slice) -> Document | tuple[Document, ...]:
+        return self.documents[index]
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal to a tuple or list of the same documents, and to another recall of the same."""
+        if isinstance(other, Recall):
+            return (self.documents, self.knowledge) == (other.documents, other.knowledge)
+        return self.documents == tuple(other) if isinstance(other, tuple | list) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Recall({self.query[:40]!r}: {len(self)} documents, {len(self.knowledge)} facts)"
+
+
+def build(query: str, order: Sequence[Considered], used: Sequence[Considered], degraded: Sequence[str]) -> Recall:
+    """Return the result of a recall: of the candidates in order, those that are used."""
+    return Recall(
+        query,
+        [_document(each) for each in used if each.slot != "knowledge"],
+        [_fact(each) for each in used if each.slot == "knowledge"],
+        _excerpts(order, used),
+        order,
+        degraded,
+    )
+
+
+def _document(each: Considered) -> Document:
+    item = each.item
+    metadata: dict[str, object]
+    if item.kind == TURN:
+        metadata = {
+            "kind": TURN,
+            "conversation": item.conversation,
+            "branch": item.branch,
+            "message": item.position,
+            "speaker": item.speaker,
+            "said_at": item.said_at,
+        }
+        title, source = ", ".join(filter(None, (item.speaker, _day(item)))), f"conversation {item.conversation}"
+    else:
+        metadata = {"document": item.document_id, "start": item.start, "end": item.end, "line": item.line}
+        title, source = item.title, item.source
+    return Document(
+        item.text,
+        id=item.id,
+        title=title,
+        source=source,
+        score=relevance(each.score),
+        position=item.position,
+        metadata={**_meta(item), **metadata, "why": each.reason},
+    )
+
+
+def _fact(each: Considered) -> Fact:
+    item = each.item
+    return Fact(item.text, id=item.id, score=relevance(each.score), metadata={**_meta(item), "why": each.reason})
+
+
+def _meta(item: StoredItem) -> dict[str, object]:
+    stored = json.loads(item.meta) if item.meta != "{}" else {}
+    return stored if isinstance(stored, dict) else {}
+
+
+def _day(item: StoredItem) -> str:
+    try:
+        return "" if item.said_at is None else datetime.fromtimestamp(item.said_at, UTC).date().isoformat()
+    except (ValueError, OverflowError, OSError):  # a clock that showed no time on earth
+        return ""
+
+
+def _excerpts(order: Sequence[Considered], used: Sequence[Considered]) -> list[Excerpt]:
+    """Join recalled turns with those next to them; turns that touch become one excerpt, where its best one stands."""
+    at = {each.place: each.item for each in order if each.item.kind == TURN}
+    hits = {each.place for each in used if each.item.kind == TURN}
+    excerpts: list[Excerpt] = []
+    shown: set[tuple[str, int]] = set()
+    for each in used:
+        branch, position = each.place
+        if each.item.kind != TURN or each.place in shown:
+            continue
+        first = last = position
+        while (branch, first - 1) in hits or ((branch, first - 1) in at and (branch, first) in hits):
+            first -= 1
+        while (branch, last + 1) in hits or ((branch, last + 1) in at and (branch, last) in hits):
+            last += 1
+        places = [(branch, number) for number in range(first, last + 1) if (branch, number) not in shown]
+        shown.update(places)
+        lines = [(place, at[place]) for place in places]
+        excerpts.append(
+            Excerpt(
+                each.item.conversation,
+                each.item.branch,
+                tuple(
+                    Line(item.position, item.speaker, item.text, item.said_at, place in hits) for place, item in lines
+                ),
+            )
+        )
+    return excerpts

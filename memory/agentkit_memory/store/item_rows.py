@@ -1,0 +1,285 @@
+"""Items: what can be recalled. A `chunk` of a document, a `turn` of a conversation or a `fact`, read under a scope."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    union_all,
+)
+
+from agentkit_memory.index.outbox import withdraw
+from agentkit_memory.index.sparse import indexed_text
+from agentkit_memory.records import CHUNK, FACT, TURN
+from agentkit_memory.store.scopes import required
+from agentkit_memory.store.tables import (
+    branches,
+    conversations,
+    documents,
+    embeddings,
+    item_sources,
+    items,
+)
+
+__all__ = [
+    "CHUNK",
+    "FACT",
+    "NAMESPACE",
+    "TURN",
+    "StoredItem",
+    "content_hash",
+    "find_item",
+    "forget_embeddings",
+    "forget_items",
+    "in_batches",
+    "lasting",
+    "read_around",
+    "read_items",
+    "recallable",
+    "storable",
+    "wanted",
+]
+
+NAMESPACE = uuid.UUID("6b1c9d1e-4c63-5d0e-9d0b-3a6b8c2f7e51")
+"""Every id of a document and an item is made in it: the same thing has the same id in every store."""
+
+_BATCH = 500
+"""Ids in one statement; every SQLite takes that many."""
+
+T = TypeVar("T")
+
+
+class StoredItem(NamedTuple):
+    """An item as recall reads it. Of what its kind does not have, it holds the empty value."""
+
+    id: str
+    kind: str
+    scope_id: int
+    text: str
+    title: str
+    content_hash: str
+    position: int
+    """Place among the chunks of its document, number of its message, or place among the facts of its scope."""
+    start: int
+    end: int
+    line: int
+    document_id: str
+    source: str
+    uri: str
+    branch_id: int | None
+    conversation: str
+    branch: str
+    speaker: str
+    said_at: float | None
+    created_at: float
+    version: int
+    valid_from: float | None
+    valid_to: float | None
+    superseded_by: str | None
+    meta: str
+    """JSON."""
+
+
+_ITEM = (
+    select(
+        items.c.id,
+        items.c.kind,
+        items.c.scope_id,
+        items.c.text,
+        items.c.title,
+        items.c.content_hash,
+        items.c.position,
+        items.c.start,
+        items.c.end,
+        items.c.line,
+        func.coalesce(items.c.document_id, ""),
+        func.coalesce(documents.c.source, ""),
+        func.coalesce(documents.c.uri, ""),
+        items.c.branch_id,
+        func.coalesce(conversations.c.name, ""),
+        func.coalesce(branches.c.name, ""),
+        items.c.speaker,
+        items.c.said_at,
+        items.c.created_at,
+        items.c.version,
+        items.c.valid_from,
+        items.c.valid_to,
+        items.c.superseded_by,
+        items.c.meta,
+    )
+    .select_from(items)
+    .outerjoin(documents, documents.c.id == items.c.document_id)
+    .outerjoin(branches, branches.c.id == items.c.branch_id)
+    .outerjoin(conversations, conversations.c.id == branches.c.conversation_id)
+    # `+ 0` keeps SQLite from reading the whole scope by its index instead of these few rows by their key.
+    .where((items.c.scope_id + 0).in_(bindparam("scopes", expanding=True)))
+)
+
+
+def wanted() -> ColumnElement[bool]:
+    """Return the condition under which an item belongs into an index: nothing has taken its place."""
+    return items.c.superseded_by.is_(None)
+
+
+_source = items.alias("source")
+
+
+def lasting() -> ColumnElement[bool]:
+    """Return the condition under which an item holds `now`: its own time is not over, nor that of what it came from."""
+    over = (
+        exists()
+        .where(item_sources.c.item_id == items.c.id, _source.c.id == item_sources.c.source_id)
+        .where(_source.c.valid_to <= bindparam("now"))
+    )
+    return and_(
+        or_(items.c.valid_from.is_(None), items.c.valid_from <= bindparam("now")),
+        or_(items.c.valid_to.is_(None), items.c.valid_to > bindparam("now")),
+        or_(items.c.kind != FACT, ~over),
+    )
+
+
+# Of a document that is being written, what was there before is shown until all of it is.
+_SHOWN = or_(
+    items.c.document_id.is_(None),
+    and_(
+        items.c.first_generation <= documents.c.generation,
+        or_(items.c.last_generation.is_(None), items.c.last_generation >= documents.c.generation),
+    ),
+)
+_VALID = (wanted(), _SHOWN, lasting())
+
+
+def recallable() -> Select[str, str, str]:
+    """Return the statement of what may be recalled `now` in some `scopes`: ids, titles and texts."""
+    return (
+        select(items.c.id, items.c.title, items.c.text)
+        .outerjoin(documents, documents.c.id == items.c.document_id)
+        .where(items.c.scope_id.in_(bindparam("scopes", expanding=True)), *_VALID)
+    )
+
+
+_THESE = items.c.id.in_(bindparam("ids", expanding=True))
+_READ = _ITEM.where(_THESE, *_VALID)
+_FIND = _ITEM.where(items.c.id == bindparam("item"))
+_seed, _near = items.alias("seed"), items.alias("near")
+_within = _near.c.position.between(_seed.c.position - bindparam("reach"), _seed.c.position + bindparam("reach"))
+_AROUND = _ITEM.where(
+    items.c.id.in_(
+        union_all(
+            *(
+                select(_near.c.id)
+                .join_from(_seed, _near, and_(_near.c[of] == _seed.c[of], _within))
+                .where(_seed.c.id.in_(bindparam("ids", expanding=True)))
+                for of in ("branch_id", "document_id")
+            )
+        )
+    ),
+    ~_THESE,
+    *_VALID,
+)
+_DERIVED = select(item_sources.c.item_id).where(item_sources.c.source_id.in_(bindparam("ids", expanding=True)))
+_DELETE = delete(items).where(_THESE)
+_HASHED = select(items.c.content_hash, items.c.title, items.c.text).where(_THESE)
+_FORGET = delete(embeddings).where(embeddings.c.content_hash.in_(bindparam("hashes", expanding=True)))
+
+
+def _stored(row: Row[*tuple[Any, ...]]) -> StoredItem:
+    return StoredItem._make(row)
+
+
+def read_items(
+    connection: Connection, ids: Sequence[str], scope_ids: Sequence[int] | None, now: float
+) -> list[StoredItem]:
+    """Return those of the items that belong to the given scopes, are valid now and were not superseded.
+
+    Raises:
+        ScopeError: No scope was given.
+    """
+    bound = {"ids": list(ids), "scopes": required(scope_ids), "now": now}
+    return [_stored(row) for row in connection.execute(_READ, bound).all()]
+
+
+def read_around(
+    connection: Connection, found: Iterable[StoredItem], scope_ids: Sequence[int] | None, now: float, reach: int = 1
+) -> list[StoredItem]:
+    """Return the neighbours of items, without these: chunks of the same document, turns of the same branch.
+
+    Raises:
+        ScopeError: No scope was given.
+    """
+    bound = {"ids": [each.id for each in found], "scopes": required(scope_ids), "now": now, "reach": reach}
+    return [_stored(row) for row in connection.execute(_AROUND, bound).all()] if bound["ids"] else []
+
+
+def find_item(connection: Connection, item_id: str, scope_ids: Sequence[int] | None) -> StoredItem | None:
+    """Return an item by its id, also one that is no longer valid; None if it is not in the given scopes.
+
+    Raises:
+        ScopeError: No scope was given.
+    """
+    row = connection.execute(_FIND, {"item": item_id, "scopes": required(scope_ids)}).one_or_none()
+    return None if row is None else _stored(row)
+
+
+def forget_items(connection: Connection, ids: Collection[str]) -> int:
+    """Delete items, the facts that were taken from them and the kept vectors of both; say how many items.
+
+    The index is asked to forget them, before anything else: a worker that is about to keep a vector of one of them has
+    done so by then, or sees that it is gone.
+    """
+    total, ahead = 0, set(ids)
+    while ahead:
+        derived: set[str] = set()
+        for batch in in_batches(sorted(ahead)):
+            withdraw(connection, batch)
+            forget_embeddings(connection, batch)
+            total += connection.execute(_DELETE, {"ids": batch}).rowcount
+            # Last: by now, whoever was taking a fact from one of them has written it.
+            derived.update(connection.scalars(_DERIVED, {"ids": batch}))
+        ahead = derived - ahead
+    return total
+
+
+def forget_embeddings(connection: Connection, ids: Collection[str]) -> int:
+    """Delete the kept vectors of what these items say. They are a cache: whoever says the same is embedded anew."""
+    total = 0
+    for batch in in_batches(sorted(ids)):
+        hashes = set()
+        for stored, title, text in connection.execute(_HASHED, {"ids": batch}):
+            hashes |= {stored, content_hash(text), content_hash(indexed_text(title, text))}
+        total += connection.execute(_FORGET, {"hashes": sorted(hashes)}).rowcount if hashes else 0
+    return total
+
+
+def content_hash(text: str) -> str:
+    """Return the name of a text by what it says."""
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def storable(text: str) -> str:
+    """Return a text with what no database can store, NUL and unpaired surrogates, replaced by U+FFFD."""
+    if "\0" in text or not text.isascii():
+        text = text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def in_batches(values: Iterable[T]) -> Iterator[list[T]]:
+    """Give the values in lists short enough for one statement."""
+    rest = iter(values)
+    while batch := list(islice(rest, _BATCH)):
+        yield batch

@@ -1,0 +1,11 @@
+from agentkit_prompts.chat_templates.base_template import BaseTemplate as BaseTemplate
+from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplate as JinjaChatTemplate
+from agentkit_prompts.chat_templates.jinja.diagnose import Finding as Finding
+from agentkit_prompts.chat_templates.protocol import Capability as Capability
+from agentkit_prompts.chat_templates.protocol import ChatTemplate as ChatTemplate
+from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES as CHAT_TEMPLATES
+from agentkit_prompts.chat_templates.registry import ChatTemplateRegistry as ChatTemplateRegistry
+from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate as RoleMarkerTemplate
+from agentkit_prompts.chat_templates.template_config import ChatTemplateConfig as ChatTemplateConfig
+from agentkit_prompts.errors import ChatTemplateError as ChatTemplateError
+from agentkit_prompts.errors import ControlTokenError as ControlTokenError

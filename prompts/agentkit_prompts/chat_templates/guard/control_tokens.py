@@ -1,0 +1,126 @@
+"""The control tokens of a chat template: where they stand in a text, and what could become part of one.
+
+A token in brackets counts anywhere. A marker of plain words, such as `User:`, counts at the start of a line only.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+__all__ = ["BREAK", "ControlTokens", "Found", "control_tokens", "control_tokens_of", "insert_breaks"]
+
+BREAK = "\u200b"
+"""Zero-width space: what stands inside a token that must not be one."""
+
+_LINE_BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+_INDENT = rf"[^\S{_LINE_BREAKS}]*"
+_BRACKETS = frozenset("<>[]{}()|\uff5c\u3008\u3009\u300a\u300b\u300c\u300d\u3010\u3011\u27e8\u27e9\uff1c\uff1e")
+_JSON_SYNTAX = frozenset('"\\')
+_BRACKETED = re.compile(r"<{1,2}[^<>\n]+>{1,2}|\[[^\[\]\n]+\]")
+_LEAST = 2
+"""Characters of a token: a shorter one has no inside in which it could be broken."""
+
+
+class Found(NamedTuple):
+    """One control token in a text."""
+
+    start: int
+    end: int
+    token: str
+
+
+class ControlTokens:
+    """What only a chat template may write.
+
+    White space around a token does not count, and tokens of one character are left out: they cannot be broken.
+
+    Attributes:
+        bracketed: Tokens that count anywhere in a text, longest first.
+        words: Markers of plain words, which count at the start of a line only, longest first.
+        alphabet: Every character of a token but white space, quotes and backslashes.
+        telling: Those of `alphabet` without which no token begins and ends.
+    """
+
+    def __init__(self, tokens: Iterable[str]) -> None:
+        known = sorted({token.strip() for token in tokens}, key=lambda token: (-len(token), token))
+        known = [token for token in known if len(token) >= _LEAST]
+        self.bracketed = tuple(token for token in known if not _BRACKETS.isdisjoint(token))
+        self.words = tuple(token for token in known if _BRACKETS.isdisjoint(token))
+        self._longest = max(map(len, known), default=0)
+        self.alphabet = frozenset(_characters("".join(known)))
+        self.telling = frozenset(character for token in known for character in _characters(_telling(token)))
+        self._anywhere = re.compile("|".join(map(re.escape, self.bracketed))) if self.bracketed else None
+        words = "|".join(map(re.escape, self.words))
+        self._at_line_start = re.compile(rf"(?:\A|(?<=[{_LINE_BREAKS}])){_INDENT}(?=({words}))") if self.words else None
+
+    def find(self, text: str) -> Iterator[Found]:
+        """Yield every control token in `text`; of those that start at one place the longest, also if they overlap."""
+        if self._anywhere is not None:
+            found = self._anywhere.search(text)
+            while found is not None:
+                yield Found(found.start(), found.end(), found[0])
+                found = self._anywhere.search(text, found.start() + 1)
+        if self._at_line_start is not None:
+            for found in self._at_line_start.finditer(text):
+                yield Found(found.start(1), found.end(1), found[1])
+
+    @cached_property
+    def in_json(self) -> ControlTokens:
+        """The same tokens, also as they are spelled inside a JSON string."""
+        known = (*self.bracketed, *self.words)
+        return ControlTokens((*known, *(json.dumps(token, ensure_ascii=False)[1:-1] for token in known)))
+
+    def fits_inside(self, text: str) -> bool:
+        """Whether a token holds `text`, so that it could be completed around it."""
+        text = text.strip()
+        return 0 < len(text) <= self._longest and any(text in token for token in (*self.bracketed, *self.words))
+
+    def is_harmless(self, text: str) -> bool:
+        """Whether no token can hold a character of `text`, however a template places it: decided at a glance."""
+        return self.telling.isdisjoint(text) and not self.fits_inside(text)
+
+    def __bool__(self) -> bool:
+        return bool(self.alphabet)
+
+
+@lru_cache(maxsize=256)
+def control_tokens_of(tokens: tuple[str, ...]) -> ControlTokens:
+    """Return what is known about these tokens, worked out once."""
+    return ControlTokens(tokens)
+
+
+def insert_breaks(text: str, offsets: Iterable[int]) -> str:
+    """Return `text` with a zero-width space at each of the offsets."""
+    parts: list[str] = []
+    start = 0
+    for offset in sorted(set(offsets)):
+        parts.append(text[start:offset])
+        start = offset
+    return BREAK.join([*parts, text[start:]])
+
+
+def _characters(text: str) -> Iterator[str]:
+    """Yield what may be told apart: white space is a template's to strip, quotes are JSON's to escape."""
+    return (character for character in text if not character.isspace() and character not in _JSON_SYNTAX)
+
+
+def _telling(token: str) -> str:
+    """Return the marks of a token that begins and ends with one; every character of any other."""
+    marks = "".join(character for character in token if not character.isalnum())
+    return token if token[0].isalnum() or token[-1].isalnum() else marks
+
+
+def control_tokens(tokens: Iterable[str], markers: Iterable[str]) -> tuple[str, ...]:
+    """Return each token once, in order: `tokens` whole; of a marker its bracketed tokens, or its words if it has none.
+
+    Markers of words, such as `USER:`, come without the white space around them. They mean something at the start of
+    a line only; a token is one of them when it holds no bracket.
+    """
+    found = [token.strip() for token in tokens]
+    for marker in markers:
+        found += _BRACKETED.findall(marker) or [marker.strip()]
+    return tuple(dict.fromkeys(filter(None, found)))

@@ -1,0 +1,294 @@
+"""Which characters of a rendered text are untrusted, whatever the chat template did to them.
+
+Untrusted characters that occur in a control token are swapped one to one for private-use characters, the template
+renders that, and what comes out swapped was untrusted. Where a control token holds such a character, it is broken.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, Found, insert_breaks
+from agentkit_prompts.errors import ControlTokenError
+
+__all__ = ["Policy", "Render", "Run", "Said", "Tree", "attempt", "guarded", "is_harmless", "plain", "rewrite", "unused"]
+
+Policy: TypeAlias = Literal["escape", "reject", "allow"]
+"""What happens to untrusted text that forms a control token."""
+
+
+class Run(NamedTuple):
+    """A run of characters of one origin."""
+
+    text: str
+    pointer: str = ""
+    """Where in the context it is from, such as `documents[3].text`."""
+    is_tainted: bool = True
+
+
+class Said(tuple[Run, ...]):
+    """A text as its runs: a leaf of a tree."""
+
+    __slots__ = ()
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "".join([run.text for run in self])
+
+
+Tree: TypeAlias = Any
+"""JSON-like data whose texts are either `Said` or, where they are the developer's, plain `str`."""
+Render: TypeAlias = Callable[[Tree], str]
+"""Renders a tree in which every `Said` has become a str."""
+
+
+def rewrite(tree: Tree, change: Callable[[Said], object]) -> Tree:
+    """Return the tree with `change` of every `Said` in its place; everything else is copied, never changed."""
+    if type(tree) is Said:
+        return change(tree)
+    if type(tree) is dict:
+        return {key: rewrite(value, change) for key, value in tree.items()}
+    if type(tree) is list:
+        return [rewrite(value, change) for value in tree]
+    return tree
+
+
+def plain(tree: Tree) -> Tree:
+    """Return the tree with every `Said` as a str."""
+    return rewrite(tree, lambda said: said.text)
+
+
+def guarded(
+    render: Render, tree: Tree, text: str | None, tokens: ControlTokens, policy: Literal["escape", "reject"]
+) -> str:
+    """Render `tree` so that no tainted character is part of a control token.
+
+    Args:
+        render: The template; a pure function of the tree.
+        tree: What is rendered; one that `is_harmless` needs no guard.
+        text: What the template makes of it as it is; None when it fails.
+        tokens: The template's control tokens.
+        policy: `escape` breaks a token with a zero-width space, `reject` raises.
+
+    Raises:
+        ControlTokenError: A token was found and the policy is to reject it; or the template acts on untrusted text
+            in a way that cannot be followed.
+    """
+    guard = _Guard(render, tokens, policy)
+    if text is not None and (safe := guard.tracked(tree, text)) is not None:
+        return safe
+    # The template acts on what the text says: take the tokens out of each text before it sees them.
+    tree = guard.escaped(tree)
+    text = render(plain(tree))
+    if (safe := guard.tracked(tree, text)) is not None:
+        return safe
+    if guard.has_only_its_own(tree, text):
+        return text
+    raise ControlTokenError(
+        "this chat template acts on what untrusted text says (or draws differently every time), so its control "
+        "tokens cannot be told from those of the text; mend the template, take the text out, or pass "
+        'control_tokens="allow" where all of it can be trusted'
+    )
+
+
+def is_harmless(tree: Tree, tokens: ControlTokens) -> bool:
+    """Whether nothing tainted can be part of a control token: decided at a glance."""
+    return not tokens or all(tokens.is_harmless(run.text) for run in _tainted(tree))
+
+
+def attempt(render: Render, tree: Tree) -> str | None:
+    """Render text that the caller did not write; what the template finds wrong with it is no error of the caller's."""
+    try:
+        return render(tree)
+    except Exception:
+        return None
+
+
+def unused(text: str) -> Iterator[str]:
+    """Yield private-use characters that are not in `text`, in ascending order."""
+    codes = chain(range(0xE000, 0xF900), range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
+    used = set(text)
+    return (character for character in map(chr, codes) if character not in used)
+
+
+class _Cut(NamedTuple):
+    """A control token with a tainted character."""
+
+    found: Found
+    tainted: tuple[int, ...]
+    """Offsets of its tainted characters."""
+
+    @property
+    def at(self) -> int:
+        """Where to break it: behind its first character, but never between two that are trusted."""
+        return max(self.tainted[0], self.found.start + 1)
+
+
+class _Guard:
+    """The steps of `guarded`."""
+
+    def __init__(self, render: Render, tokens: ControlTokens, policy: Policy) -> None:
+        self._render = render
+        self._tokens = tokens
+        self._policy = policy
+
+    def tracked(self, tree: Tree, text: str) -> str | None:
+        """Return `text`, the rendering of `tree`, with tainted tokens broken; None when taint cannot be followed."""
+        for alphabet in self._alphabets(tree):
+            swapped = self._swapped(tree, text, alphabet)
+            if swapped is not None:
+                return self._broken(tree, text, swapped)
+        return None
+
+    def escaped(self, tree: Tree) -> Tree:
+        """Return the tree with the tokens broken that stand in one text."""
+        places: list[tuple[str, str]] = []
+
+        def change(said: Said) -> Said:
+            text = said.text
+            swapped = "".join(["\0" * len(run.text) if run.is_tainted else run.text for run in said])
+            cuts = _cuts(self._tokens.in_json, text, swapped)
+            owners = [run.pointer for run in said for _ in run.text]
+            places.extend((cut.found.token, owners[at]) for cut in cuts for at in cut.tainted)
+            return _cut(said, [cut.at for cut in cuts])
+
+        escaped = rewrite(tree, change)
+        self._refuse(places)
+        return escaped
+
+    def has_only_its_own(self, tree: Tree, text: str) -> bool:
+        """Whether `text` holds the tokens, in order, that the template writes around text that can form none."""
+        own = [found.token for found in self._in_order(text)]
+        for alphabet in self._alphabets(tree):
+            table = _table(tree, text, alphabet)
+            swapped = attempt(self._render, _swap(tree, _for_all(table)))
+            if swapped is not None and [found.token for found in self._in_order(swapped)] == own:
+                return True
+        return False
+
+    def _in_order(self, text: str) -> list[Found]:
+        return sorted(self._tokens.find(text))
+
+    def _alphabets(self, tree: Tree) -> Iterator[frozenset[str]]:
+        """Yield what is swapped: every character, or else (fewer templates notice) those that no token is without."""
+        tokens = self._tokens
+        yield tokens.alphabet
+        if tokens.telling != tokens.alphabet and not any(tokens.fits_inside(run.text) for run in _tainted(tree)):
+            yield tokens.telling
+
+    def _swapped(self, tree: Tree, text: str, alphabet: frozenset[str]) -> str | None:
+        """Return what the template makes of the swapped tree if it is `text`, swapped."""
+        table = _table(tree, text, alphabet)
+        swapped = attempt(self._render, _swap(tree, _for_all(table)))
+        back = {swap: character for character, swap in table.items()}
+        return swapped if swapped is not None and swapped.translate(back) == text else None
+
+    def _broken(self, tree: Tree, text: str, swapped: str) -> str:
+        cuts = _cuts(self._tokens, text, swapped)
+        if cuts and self._policy == "reject":
+            self._refuse(self._places(tree, text, cuts))
+        return insert_breaks(text, [cut.at for cut in cuts])
+
+    def _places(self, tree: Tree, text: str, cuts: Iterable[_Cut]) -> Iterator[tuple[str, str]]:
+        """Yield each token with the places that its tainted characters are from.
+
+        Every place gets swaps of its own, which tell it; where the template does not go along, places are candidates.
+        """
+        needed = frozenset(text[at] for cut in cuts for at in cut.tainted)
+        said = dict.fromkeys((run.pointer for run in _tainted(tree)), "")
+        tables: dict[str, dict[int, int]] = {}
+        free = _free(tree, text)
+        for run in _tainted(tree):
+            said[run.pointer] += run.text
+            if run.pointer not in tables:
+                tables[run.pointer] = dict(zip(map(ord, needed), map(ord, free), strict=False))
+        owners = {chr(swap): pointer for pointer, table in tables.items() for swap in table.values()}
+        swapped = attempt(self._render, _swap(tree, lambda run: tables[run.pointer]))
+        back = {swap: character for table in tables.values() for character, swap in table.items()}
+        is_told = swapped is not None and swapped.translate(back) == text
+        for cut in cuts:
+            for at in cut.tainted:
+                owner = owners.get(swapped[at]) if is_told and swapped is not None else None
+                places = said if owner is None else (owner,)
+                yield from ((cut.found.token, place) for place in places if text[at] in said[place])
+
+    def _refuse(self, places: Iterable[tuple[str, str]]) -> None:
+        """Raise an error that names every token and where it is from, if that is the policy."""
+        if self._policy != "reject" or not (found := tuple(dict.fromkeys(places))):
+            return
+        listed = "; ".join(f"{token!r} in {pointer}" for token, pointer in found)
+        raise ControlTokenError(
+            f"untrusted text forms control tokens of the chat template: {listed}; take them out, or break them with "
+            'control_tokens="escape"',
+            found,
+        )
+
+
+def _cuts(tokens: ControlTokens, text: str, swapped: str) -> list[_Cut]:
+    """Return the tokens in `text` that hold a tainted character: one that is another in `swapped`."""
+    cuts: list[_Cut] = []
+    for found in tokens.find(text):
+        if text[found.start : found.end] != swapped[found.start : found.end]:
+            tainted = (at for at in range(found.start, found.end) if text[at] != swapped[at])
+            cuts.append(_Cut(found, tuple(tainted)))
+    return cuts
+
+
+def _runs(tree: Tree) -> Iterator[Run]:
+    """Yield the runs of a tree, in order."""
+    if type(tree) is Said:
+        yield from tree
+    elif type(tree) is dict or type(tree) is list:
+        for value in tree.values() if type(tree) is dict else tree:
+            yield from _runs(value)
+
+
+def _tainted(tree: Tree) -> Iterator[Run]:
+    return (run for run in _runs(tree) if run.is_tainted and run.text)
+
+
+def _free(tree: Tree, text: str) -> Iterator[str]:
+    """Return private-use characters that are nowhere in the input."""
+    return unused("".join([text, *(run.text for run in _tainted(tree))]))
+
+
+def _table(tree: Tree, text: str, alphabet: frozenset[str]) -> dict[int, int]:
+    """Return a private-use character for each of `alphabet`, in the same order."""
+    table = dict(zip(map(ord, sorted(alphabet)), map(ord, _free(tree, text)), strict=False))
+    if len(table) < len(alphabet):
+        raise ControlTokenError(
+            "the text holds nearly every private-use character there is, and none is left to mark with"
+        )
+    return table
+
+
+def _for_all(table: dict[int, int]) -> Callable[[Run], dict[int, int]]:
+    return lambda _: table
+
+
+def _swap(tree: Tree, table_of: Callable[[Run], dict[int, int]]) -> Tree:
+    """Return the tree as plain data, the characters of tainted runs swapped."""
+    return rewrite(
+        tree, lambda said: "".join([run.text.translate(table_of(run)) if run.is_tainted else run.text for run in said])
+    )
+
+
+def _cut(said: Said, offsets: Iterable[int]) -> Said:
+    """Return `said` with a zero-width space at each offset, in the tainted run that ends or begins there."""
+    wanted = deque(sorted(set(offsets)))
+    if not wanted:
+        return said
+    runs: list[Run] = []
+    start = 0
+    for run in said:
+        end = start + len(run.text)
+        here: list[int] = []
+        while run.is_tainted and wanted and wanted[0] <= end:
+            here.append(wanted.popleft() - start)
+        runs.append(run._replace(text=insert_breaks(run.text, here)) if here else run)
+        start = end
+    return Said(runs)

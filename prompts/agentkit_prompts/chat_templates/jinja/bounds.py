@@ -1,0 +1,213 @@
+"""What one rendering of an untrusted chat template may do: work, text and time, counted without threads.
+
+Compiled templates call these wherever a value can grow, be walked or be printed; results are Jinja's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sized
+from typing import Any
+
+from jinja2.utils import Namespace
+
+from agentkit_prompts.templates.engine import Limits
+from agentkit_prompts.templates.engine.meter import Meter
+from agentkit_prompts.templates.engine.values import Fault
+
+__all__ = ["CHAT_LIMITS", "Bounds"]
+
+CHAT_LIMITS = Limits(output_chars=8_000_000, steps=4_000_000, seconds=3.0)
+"""Limits of an untrusted chat template: a context of some million tokens passes."""
+
+_LONGEST_INT_BITS = 8192
+_WIDEST_FIELD = 10_000
+_CONTAINERS = (list, tuple, dict, set, frozenset)
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+_PERCENT = re.compile(r"%(?:\((?P<name>[^()]*)\))?[#0\- +]*(?P<width>\*|\d*)(?:\.(?P<precision>\*|\d*))?")
+_DIGITS = re.compile(r"\d{5,}")
+_NESTED = re.compile(r"\{[^{}]*\{")
+
+
+class Bounds(Meter):
+    """What one rendering has used, with the guarded forms of what templates do to values."""
+
+    __slots__ = ()
+
+    def made(self, count: int) -> None:
+        """Charge a text of `count` characters."""
+        if count > self.limits.output_chars:
+            self.too_long(count)
+        self.charge(1 + (count >> 4))
+
+    def text(self, value: Any) -> str:
+        """Return what `{{ value }}` prints."""
+        if type(value) is str:
+            self.left -= 1 + (len(value) >> 4)
+            if self.left < self.gate:
+                self._check()
+            return value
+        self.weigh(value)
+        return str(value)
+
+    def printed(self, value: Any) -> Any:
+        """Return a value that is about to be escaped and printed, charged."""
+        self.weigh(value)
+        return value
+
+    def joined(self, values: tuple[Any, ...]) -> str:
+        """Return `a ~ b ~ ...`."""
+        texts = [self.text(value) for value in values]
+        self.made(sum(map(len, texts)))
+        return "".join(texts)
+
+    def concat(self, texts: Iterable[str]) -> str:
+        """Return the text of a buffer."""
+        kept = texts if isinstance(texts, list) else list(texts)
+        total = sum(map(len, kept))
+        if total > self.limits.output_chars:
+            self.too_long(total)
+        return "".join(kept)
+
+    def grown(self, value: Any) -> Any:
+        """Return a value that an expression just made, its size charged."""
+        kind = type(value)
+        if kind is str:
+            size = len(value)
+            if size > self.limits.output_chars:
+                self.too_long(size)
+            self.left -= size >> 4
+            if self.left < self.gate:
+                self._check()
+        elif kind is list or kind is tuple:
+            self.charge(len(value))
+        elif isinstance(value, str | bytes):
+            self.made(len(value))
+        elif kind is int and value.bit_length() > _LONGEST_INT_BITS:
+            raise Fault("a number grows too large")
+        return value
+
+    def multiplied(self, left: Any, right: Any) -> Any:
+        """Return `left * right`."""
+        if isinstance(left, int) and isinstance(right, int):
+            if left.bit_length() + right.bit_length() > _LONGEST_INT_BITS:
+                raise Fault("a number grows too large")
+        else:
+            count, value = (left, right) if isinstance(left, int) else (right, left)
+            if isinstance(count, int) and isinstance(value, str | bytes):
+                self.made(len(value) * max(0, count))
+            elif isinstance(count, int) and isinstance(value, list | tuple):
+                self.charge(len(value) * max(0, count))
+        return left * right
+
+    def raised(self, left: Any, right: Any) -> Any:
+        """Return `left ** right`."""
+        if isinstance(left, int) and isinstance(right, int) and left.bit_length() * abs(right) > _LONGEST_INT_BITS:
+            raise Fault("a number grows too large")
+        return left**right
+
+    def modulo(self, left: Any, right: Any) -> Any:
+        """Return `left % right`: a remainder, or text with its `%` fields filled."""
+        if isinstance(left, str):
+            self.percent(left, right)
+            return self.grown(left % right)
+        return left % right
+
+    def percent(self, template: str, values: Any) -> None:
+        """Charge the filling of `%` fields, before it is done."""
+        self.made(len(template) * 4)
+        room = 0
+        for field in _PERCENT.finditer(template):
+            for size in (field["width"], field["precision"]):
+                if size and (size == "*" or len(size) > 5 or int(size) > _WIDEST_FIELD):
+                    raise Fault(f"the format field {field[0][:40]!r} is wider than {_WIDEST_FIELD:,} characters")
+                room += int(size or 0)
+        self.made(room + template.count("%") * self.longest(values))
+
+    def filled(self, template: str, args: tuple[Any, ...], kwargs: Any) -> None:
+        """Charge the filling of `{}` fields, before it is done."""
+        self.made(len(template) * 4)
+        if _DIGITS.search(template) or _NESTED.search(template.replace("{{", "")):
+            raise Fault("the text to format has fields of a computed width, or wider than 9,999 characters")
+        fields = template.count("{")
+        self.made(fields * (self.longest((args, kwargs)) + (_WIDEST_FIELD if ":" in template else 0)) if fields else 0)
+
+    def longest(self, values: Any) -> int:
+        """Return how many characters the longest of the values can take when it is written out."""
+        if isinstance(values, str):
+            return self.weigh(values)
+        if isinstance(values, dict):
+            return max((self.longest(value) for value in values.values()), default=0)
+        return max(map(self.weigh, values), default=0) if isinstance(values, tuple) else self.weigh(values)
+
+    def weigh(self, *values: Any) -> int:
+        """Charge every node of values that are about to be written out, and return about how long that is."""
+        stack: list[Any] = [values]
+        total = 0
+        while stack:
+            steps = 12
+            for item in stack.pop():
+                kind = type(item)
+                steps += 4
+                if kind is int:
+                    total += 2 + item.bit_length() // 3
+                elif item is None or kind is bool or kind is float:
+                    total += 24
+                elif isinstance(item, str | bytes):
+                    total += len(item)
+                    steps += len(item) >> 4
+                elif isinstance(item, dict):
+                    stack += (item.keys(), item.values())
+                elif isinstance(item, _CONTAINERS) or kind in _VIEWS:
+                    stack.append(item)
+                elif isinstance(item, Namespace):
+                    stack.append([item._Namespace__attrs])
+                else:
+                    total += 24
+            self.charge(steps)
+            if total > self.limits.output_chars:
+                self.too_long(total)
+        return total
+
+    def weighed(self, value: Any) -> Any:
+        """Return a value that is about to be compared or hashed, charged."""
+        kind = type(value)
+        if kind is str:
+            self.left -= len(value) >> 8
+        elif isinstance(value, _CONTAINERS) or kind in _VIEWS:
+            self.measure(list(value) if kind in _VIEWS else value)
+        return value
+
+    def searched(self, value: Any) -> Any:
+        """Return a value in which something is about to be looked for, charged."""
+        kind = type(value)
+        if kind is dict:
+            return value
+        if kind is str:
+            self.charge(len(value) >> 4)
+        elif isinstance(value, list | tuple) or kind in _VIEWS:
+            self.measure(list(value) if kind in _VIEWS else value)
+        elif kind is range:
+            self.charge(len(value))
+        elif not isinstance(value, Sized | str):
+            return self._counted(value, 4)
+        return value
+
+    def iterated(self, value: Any, weight: int) -> Any:
+        """Return what a loop visits; one round of it costs `weight` steps."""
+        try:
+            size = len(value)
+        except TypeError:
+            return self._counted(value, weight)
+        self.charge(weight * size + 4)
+        return value
+
+    def _counted(self, value: Any, weight: int) -> Iterator[Any]:
+        for item in value:
+            self.charge(weight)
+            yield item
+
+    def listed(self, value: Any, weight: int = 1) -> Any:
+        """Return an iterator as a list; anything with a size as it is."""
+        visited = self.iterated(value, weight)
+        return visited if visited is value else list(visited)

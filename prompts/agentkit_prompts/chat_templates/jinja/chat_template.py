@@ -1,0 +1,336 @@
+"""`JinjaChatTemplate`: the chat template that ships with a model, in the environment that `transformers` gives it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from agentkit_prompts.chat_templates.generation import Spans, has_generation, marked_spans, reply_spans
+from agentkit_prompts.chat_templates.jinja.bounds import CHAT_LIMITS, Bounds
+from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose
+from agentkit_prompts.chat_templates.jinja.environment import Refusal, RunContext, compiled, covered
+from agentkit_prompts.chat_templates.jinja.losses import holds_all, losses
+from agentkit_prompts.chat_templates.jinja.markers import control_tokens, turn_after
+from agentkit_prompts.chat_templates.jinja.model_files import read_files
+from agentkit_prompts.chat_templates.jinja.open_reply import render_open
+from agentkit_prompts.chat_templates.jinja.probe import Probe
+from agentkit_prompts.chat_templates.normalise import as_mappings, as_tools, flat, normalised, plain, simple
+from agentkit_prompts.chat_templates.protocol import Capability
+from agentkit_prompts.context.items import ToolSpec
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.errors import ChatTemplateError, nearest
+from agentkit_prompts.templates.engine import Limits
+from agentkit_prompts.templates.engine.values import Fault
+
+__all__ = ["JinjaChatTemplate"]
+
+_WITH_TOOLS = "tool_use"
+_CLOCK = "strftime_now"
+_HINTS = {
+    _CLOCK: "the template prints today's date: give it a now=, or compose with a context that has one",
+    "bos_token": "pass bos_token=, or load the template from tokenizer_config.json",
+    "eos_token": "pass eos_token=, or load the template from tokenizer_config.json",
+}
+
+
+@dataclass(frozen=True)
+class JinjaChatTemplate:
+    """A Jinja chat template, compiled once. Templates are untrusted unless `limits` is None.
+
+    Raises:
+        ChatTemplateError: The source is not a template.
+    """
+
+    source: str
+    bos_token: str | None = None
+    eos_token: str | None = None
+    special_tokens: Mapping[str, str] = field(default_factory=dict)
+    """Other tokens that the template may read, such as `pad_token`."""
+    named: Mapping[str, str] = field(default_factory=dict)
+    """Further templates of the model by name; `tool_use` is used where there are tools."""
+    now: datetime | None = None
+    """What `strftime_now` formats; a composition gives the `now` of its context where there is none here. Without one
+    the template sees no clock, and prints the date it has of its own."""
+    normalise: bool = True
+    """Bring messages into the shapes that the template understands; without it they reach it as they are."""
+    lossy: bool = False
+    """Accept that the template leaves out messages, tool calls or tools; otherwise that is an error."""
+    limits: Limits | None = CHAT_LIMITS
+    """What one rendering may do; None for a template that is trusted."""
+    session_len: int | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    temperature: float | None = None
+    repetition_penalty: float | None = None
+    stop_words: Sequence[str] | None = None
+    """What ends a reply; the eos token when nothing is given."""
+    capability: Capability | str | None = "chat"
+    file: str | None = None
+    """Where the template was read from, for error messages."""
+
+    def __post_init__(self) -> None:
+        if self.stop_words is None and self.eos_token:
+            object.__setattr__(self, "stop_words", (self.eos_token,))
+        for name, source in {"": self.source, **self.named}.items():
+            self._compiled(source, name)
+
+    @classmethod
+    def from_file(cls, path: str | Path, name: str | None = None, **fields: Any) -> JinjaChatTemplate:
+        """Read the chat template of a model: a `.jinja` file, `tokenizer_config.json`, or the folder they are in.
+
+        Args:
+            path: File or folder; special tokens come from the tokenizer configuration where there is one.
+            name: Which template, where the model has several; `default` otherwise.
+            fields: Fields of the template that the files do not say.
+
+        Raises:
+            ChatTemplateError: There is no such template, or it is none.
+        """
+        files = read_files(Path(path))
+        named = dict(files.templates)
+        chosen = name or ("default" if "default" in named else next(iter(named)) if len(named) == 1 else "default")
+        if chosen not in named:
+            raise ChatTemplateError(f"{files.file}: there is no template {chosen!r}{nearest(chosen, named)}")
+        source = named.pop(chosen)
+        if name is not None:
+            named.clear()
+        tokens = dict(files.tokens)
+        made: dict[str, Any] = {
+            "bos_token": tokens.pop("bos_token", None),
+            "eos_token": tokens.pop("eos_token", None),
+            "special_tokens": tokens,
+            "named": named,
+            "file": files.file,
+        }
+        return cls(source, **{**made, **fields})
+
+    def render(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        tools: Sequence[ToolSpec | Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        *,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        continue_final_message: bool | str = False,
+        **kwargs: Any,
+    ) -> str:
+        """Return the text of a conversation.
+
+        Args:
+            messages: Messages of ours, or mappings in the form of a chat-completions request. They are not changed.
+            tools: Tool specs of ours, or mappings; the template gets them as plain JSON data.
+            add_generation_prompt: End where the model's reply begins.
+            documents: What templates for retrieval read, each with `title` and `text`.
+            continue_final_message: Leave the last message open, for the model to go on with; the name of a field
+                other than `content` continues that one. No generation prompt is added then.
+            kwargs: Further variables of the template, such as `enable_thinking`.
+
+        Raises:
+            ChatTemplateError: The template refuses the conversation, would lose a part of it without saying so, or
+                does more than the limits allow.
+        """
+        given = as_tools(tools)
+        source = self._source(given)
+        data, contents = self._messages(messages, source)
+        variables = {**self._variables, "documents": None}
+        if documents is not None or kwargs:
+            variables |= flat("variables of the template", lambda: plain({**kwargs, "documents": documents}))
+        if continue_final_message:
+            name = continue_final_message if isinstance(continue_final_message, str) else "content"
+            return render_open(data, name, lambda opened: self._run(source, opened, given, False, variables))
+        text = self._run(source, data, given, bool(add_generation_prompt), variables)
+        if (
+            self.lossy
+            or not self.normalise
+            or (contents is not None and not given and self._holds(source, text, contents))
+        ):
+            return text
+        lost = losses(
+            data, given, text, lambda changed: self._run(source, changed, given, bool(add_generation_prompt), variables)
+        )
+        if lost:
+            raise ChatTemplateError(
+                f"{self.file or 'chat template'}: the text would not hold {', '.join(lost)}; diagnose() says what the "
+                "template cannot do, and lossy=True accepts it"
+            )
+        return text
+
+    def spans(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        tools: Sequence[ToolSpec | Mapping[str, Any]] | None = None,
+        **kwargs: Any,
+    ) -> tuple[str, Spans]:
+        """Return the text of a finished conversation, and where in it stands what the assistant said.
+
+        Those are the `{% generation %}` blocks of the template. One that has none is asked what it writes before and
+        after each reply: the span is what a model must write after the generation prompt, its closing token included.
+
+        Raises:
+            ChatTemplateError: The template refuses the conversation, or writes it so that nobody can say.
+        """
+        given = as_tools(tools)
+        source = self._source(given)
+        if has_generation(source):
+            text = self.render(messages, tools, False, **kwargs)
+            data, _ = self._messages(messages, source)
+            variables = {
+                **self._variables,
+                "documents": None,
+                **flat("variables of the template", lambda: plain(kwargs)),
+            }
+            return text, marked_spans(text, lambda marks: self._run(source, data, given, False, variables, marks))
+        return reply_spans(
+            self._messages(messages, source)[0],
+            lambda part, prompt: self.render(part, tools, prompt, **kwargs),
+            self.control_tokens,
+        )
+
+    def with_now(self, now: datetime) -> JinjaChatTemplate:
+        """Return the template with this `now`: itself when it has one of its own, or prints no date."""
+        if self.now is not None or not any(_CLOCK in source for source in (self.source, *self.named.values())):
+            return self
+        made = replace(self, now=now)
+        vars(made)["_probes"] = self._dated_probes  # what was found out holds at any time
+        return made
+
+    def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
+        """Return one prompt as the model wants it: as it is for completion, as a user's message for chat."""
+        return self.decorate_prompt(prompt, sequence_start) if self.capability == "chat" else prompt
+
+    def decorate_prompt(self, prompt: str, sequence_start: bool = True) -> str:
+        """Return a user's message and the generation prompt; without `sequence_start`, what follows a reply.
+
+        Raises:
+            ChatTemplateError: The template refuses it.
+        """
+        if sequence_start:
+            return self.render([{"role": "user", "content": prompt}])
+        return turn_after(self.render, prompt, tuple(self.stop_words or ()))
+
+    def messages2prompt(
+        self, messages: str | Sequence[Message | Mapping[str, Any]], sequence_start: bool = True, **kwargs: Any
+    ) -> str:
+        """Return a prompt or a conversation as text; `tools` and further variables go to the template."""
+        if isinstance(messages, str):
+            return self.get_prompt(messages, sequence_start)
+        return self.render(messages, **kwargs)
+
+    @property
+    def control_tokens(self) -> tuple[str, ...]:
+        """What only the template may write: stop words, bos and eos, and the markers around messages."""
+        return self._control_tokens
+
+    @cached_property
+    def _control_tokens(self) -> tuple[str, ...]:
+        tokens = (self.bos_token, self.eos_token, *self.special_tokens.values(), *(self.stop_words or ()))
+        return control_tokens([self.source, *self.named.values()], tokens, self._probe(self.source))
+
+    def diagnose(self) -> list[Finding]:
+        """Return what the template cannot do or does in its own way, found by rendering small conversations."""
+        source = self.named.get(_WITH_TOOLS)
+        return diagnose(self.source, self._probe(self.source), self._probe(source) if source else None)
+
+    @cached_property
+    def _variables(self) -> dict[str, Any]:
+        tokens = {name: token for name in ("bos_token", "eos_token") if (token := getattr(self, name)) is not None}
+        if self.normalise:
+            tokens = {"bos_token": "", "eos_token": "", **tokens}
+        made: dict[str, Any] = {**self.special_tokens, **tokens}
+        if (now := self.now) is not None:
+
+            def strftime_now(format: str) -> str:
+                return now.strftime(format)
+
+            made[_CLOCK] = strftime_now
+        return made
+
+    @cached_property
+    def _probes(self) -> dict[str, Probe]:
+        return {}
+
+    @cached_property
+    def _dated_probes(self) -> dict[str, Probe]:
+        return {}
+
+    def _probe(self, source: str) -> Probe:
+        if source not in self._probes:
+            self._probes[source] = Probe(
+                lambda messages, tools, prompt: self._run(source, messages, tools, prompt, self._variables), source
+            )
+        return self._probes[source]
+
+    def _source(self, tools: Sequence[Any] | None) -> str:
+        return self.named.get(_WITH_TOOLS, self.source) if tools is not None else self.source
+
+    def _messages(self, messages: object, source: str) -> tuple[list[dict[str, Any]], list[str] | None]:
+        """Return what the template gets, and the contents when each message is a role and a text and nothing else."""
+        contents = simple(messages, self._probe(source).text_roles if self.normalise else None)
+        if contents is not None:
+            return messages, contents  # type: ignore[return-value]
+        made = as_mappings(messages)
+        if not self.normalise:
+            return made, None
+        probe = self._probe(source)
+        return normalised(made, probe.content, probe.arguments), None
+
+    def _holds(self, source: str, text: str, contents: Sequence[str]) -> bool:
+        sure = covered(source)
+        return sure is None or self._probe(source).text_roles <= sure or holds_all(text, contents)
+
+    def _compiled(self, source: str, name: str = "") -> jinja2.Template:
+        where = f"{self.file or 'chat template'}{f' ({name})' if name else ''}"
+        if not isinstance(source, str):
+            raise ChatTemplateError(f"{where}: expected the text of a template, got {type(source).__name__}")
+        try:
+            return compiled(source, self.limits is not None)
+        except jinja2.TemplateSyntaxError as error:
+            raise ChatTemplateError(f"{where}:{error.lineno}: {error.message}") from error
+        except (RecursionError, MemoryError, SyntaxError, ValueError, OverflowError) as error:
+            raise ChatTemplateError(f"{where}: the template cannot be compiled: {type(error).__name__}") from error
+
+    def _run(
+        self,
+        source: str,
+        messages: Sequence[dict[str, Any]],
+        tools: Sequence[dict[str, Any]] | None,
+        prompt: bool,
+        variables: Mapping[str, Any],
+        marks: tuple[str, str] | None = None,
+    ) -> str:
+        template = self._compiled(source)
+        given = {"messages": messages, "tools": tools, "add_generation_prompt": prompt, **variables}
+        context = RunContext.of(template, given)
+        context.marks = marks
+        try:
+            if self.limits is None:
+                return "".join(template.root_render_func(context))
+            context.bounds = Bounds(self.limits)
+            return context.bounds.concat(template.root_render_func(context))
+        except Exception as error:
+            raise self._failure(template, error) from error
+
+    def _failure(self, template: jinja2.Template, error: Exception) -> ChatTemplateError:
+        line, trace = None, error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_globals.get("__jinja_template__") is template:
+                line = template.get_corresponding_lineno(trace.tb_lineno)
+            trace = trace.tb_next
+        where = f"{self.file or 'chat template'}{f':{line}' if line else ''}"
+        if isinstance(error, Refusal):
+            return ChatTemplateError(f"{where}: the template refuses this conversation: {error}")
+        if isinstance(error, RecursionError):
+            return ChatTemplateError(f"{where}: the template or its data nests too deeply")
+        if isinstance(error, Fault):
+            return ChatTemplateError(f"{where}: {error} (limits=None lifts the limits of a template that you trust)")
+        message = f"{type(error).__name__}: {str(error)[:500]}"
+        missing = re.match(r"'(\w+)' is undefined", str(error)) if isinstance(error, jinja2.UndefinedError) else None
+        hint = _HINTS.get(missing[1], f"pass it to render as {missing[1]}=") if missing else ""
+        return ChatTemplateError(f"{where}: {message}{f'; {hint}' if hint else ''}")

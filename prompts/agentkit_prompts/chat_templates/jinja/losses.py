@@ -1,0 +1,118 @@
+"""What a rendered conversation does not hold of what it was made from: nothing is lost without a word."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agentkit_prompts.chat_templates.jinja.probe import WORD
+from agentkit_prompts.errors import ChatTemplateError
+
+__all__ = ["holds_all", "losses"]
+
+_THOUGHT = "</think>"
+_NEAR = 200
+"""Characters that mostly stand between two messages, at the most."""
+
+
+def holds_all(text: str, contents: Sequence[str]) -> bool:
+    """Tell whether a text holds all contents word for word, one after the other; False may mean one was rewritten."""
+    at = gap = other = 0
+    for content in contents:
+        # What stands between two messages is mostly as long as it was the turn before.
+        start = at + gap
+        at = start + len(content)
+        if text[start:at] == content:
+            gap, other = other, gap
+            continue
+        place = text.find(content, start - gap)
+        if place < 0:
+            return False
+        gap, other = other, place - (start - gap)
+        at = place + len(content)
+    return True
+
+
+def losses(
+    messages: Sequence[dict[str, Any]],
+    tools: Sequence[dict[str, Any]] | None,
+    text: str,
+    again: Callable[[Sequence[dict[str, Any]]], str],
+) -> list[str]:
+    """Return what the text lacks: messages, tool calls, tools, media; what models thought may be left out.
+
+    A message that is not in the text word for word may have been rewritten by the template, so the conversation is
+    rendered `again` with one plain word in its place: a message is lost when that word does not come out either.
+    """
+    absent: list[tuple[int, str]] = []
+    found: list[str] = []
+    at = 0
+    media = False
+    for index, message in enumerate(messages):
+        content = message["content"]
+        if type(content) is str:
+            end = at + len(content)
+            place = text.find(content, at, end + _NEAR)
+            if place >= 0:
+                at = place + len(content)
+                if len(message) == 2:
+                    continue
+                content = ""
+        else:
+            media = media or any(part.get("type", "text") != "text" for part in content)
+        for said in _texts(message, content):
+            place = text.find(said, at)
+            if place >= 0:
+                at = place + len(said)
+            elif said not in text and json.dumps(said, ensure_ascii=False)[1:-1] not in text:
+                absent.append((index, said))
+        for call in message.get("tool_calls") or ():
+            name = str(call["function"]["name"])
+            if name not in text:
+                found.append(f"messages[{index}]: the tool call {name!r}")
+    for tool in tools or ():
+        name = str(tool.get("function", tool).get("name", ""))
+        if name and name not in text:
+            found.append(f"the tool {name!r}")
+    if absent:
+        found += _dropped(messages, absent, again)
+    if media and again([_without_media(message) for message in messages]) == text:
+        found.append("the media of the messages")
+    return found
+
+
+def _texts(message: dict[str, Any], content: Any) -> list[str]:
+    if type(content) is str:
+        said = content.rpartition(_THOUGHT)[2] if message["role"] == "assistant" else content
+        said = said.strip()
+        return [said] if said else []
+    return [part["text"].strip() for part in content if part.get("text")]
+
+
+def _dropped(
+    messages: Sequence[dict[str, Any]],
+    absent: Sequence[tuple[int, str]],
+    again: Callable[[Sequence[dict[str, Any]]], str],
+) -> list[str]:
+    replaced = list(messages)
+    words = [f"{WORD}{number:04}" for number in range(len(absent))]
+    for word, (index, said) in zip(words, absent, strict=True):
+        content = replaced[index]["content"]
+        changed: Any = word
+        if type(content) is list:
+            changed = [{**part, "text": word} if str(part.get("text")).strip() == said else part for part in content]
+        replaced[index] = {**replaced[index], "content": changed}
+    try:
+        text = again(replaced)
+    except ChatTemplateError:
+        return []  # the template reads the content, or it would not mind the word
+    lost = [index for word, (index, _) in zip(words, absent, strict=True) if word not in text]
+    return [f"messages[{index}]: what the {messages[index]['role']} says" for index in dict.fromkeys(lost)]
+
+
+def _without_media(message: dict[str, Any]) -> dict[str, Any]:
+    content = message["content"]
+    if type(content) is not list:
+        return message
+    return {**message, "content": [part for part in content if part.get("type", "text") == "text"]}

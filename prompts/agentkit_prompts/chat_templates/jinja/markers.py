@@ -1,0 +1,85 @@
+"""The words that only a Jinja chat template may write, found in its literal text and in what it renders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from jinja2 import nodes
+
+from agentkit_prompts.chat_templates.jinja.environment import compiled
+from agentkit_prompts.chat_templates.jinja.probe import WORD, Probe
+
+__all__ = ["control_tokens", "turn_after"]
+
+_MARKER = re.compile(
+    r"<[|\uff5c][^\s<>|\uff5c]{1,60}[|\uff5c]?>"  # <|im_start|>, <|turn>, and the same with a wide bar
+    r"|<[^\s<>|\uff5c]{1,60}[|\uff5c]>"  # <turn|>
+    r"|<<[^\s<>]{1,40}>>"  # <<SYS>>
+    r"|</?[A-Za-z_][\w.:-]{0,60}>"  # <s>, <start_of_turn>, <tool_call>
+    r"|\[/?[A-Za-z]{0,3}[A-Z]{2}\w{0,40}\]"  # [INST], [gMASK]
+    r"|\[\|[^\s|\[\]]{1,40}\|\]"  # [|user|]
+    r"|[\[\]][!\w]{0,3}~[!\w]{0,3}[\[\]]"  # ]~b]
+)
+_PLAIN = re.compile(
+    r"(?:^|\s)("
+    r"(?:\#{1,4} ?)?(?:[A-Z]\w{0,30}(?: \w{1,20})?|user|assistant|system|human|bot|tool) ?:"
+    r"|\#{1,4} ?[A-Z]\w{0,30}"
+    r")\s*$"
+)
+
+
+def control_tokens(sources: Iterable[str], tokens: Iterable[str | None], probe: Probe) -> tuple[str, ...]:
+    """Return special tokens, then bracketed markers, then role markers that are plain words, each once, in order.
+
+    Args:
+        sources: The templates of a model; their literal text is searched for markers.
+        tokens: Special tokens that are known.
+        probe: Renders small conversations, for markers that the template puts together from a role.
+    """
+    found = [token for token in tokens if token and not token.isspace()]
+    for source in sources:
+        for text in _literals(source):
+            found += _MARKER.findall(text)
+    plain: list[str] = []
+    for glue in _glue(probe):
+        found += _MARKER.findall(glue)
+        plain += [marker for line in _MARKER.sub("\n", glue).splitlines() for marker in _PLAIN.findall(line)]
+    return tuple(dict.fromkeys([*found, *plain]))
+
+
+def _literals(source: str) -> Iterator[str]:
+    for node in compiled(source, True).environment.parse(source).find_all((nodes.TemplateData, nodes.Const)):
+        text = node.data if isinstance(node, nodes.TemplateData) else node.value if isinstance(node, nodes.Const) else 0
+        if isinstance(text, str):
+            yield text
+
+
+def _glue(probe: Probe) -> Iterator[str]:
+    """Yield what the template writes around the words of small conversations."""
+    turns = [{"role": role, "content": WORD} for role in ("user", "assistant", "user")]
+    result = {"role": "tool", "content": WORD, "tool_call_id": "000000000", "name": WORD}
+    for messages in ([{"role": "system", "content": WORD}, *turns], turns, [*turns[:2], result]):
+        text = probe.outcome(messages, None, True)
+        if isinstance(text, str):
+            yield from text.split(WORD)
+
+
+def turn_after(render: Callable[[Sequence[dict[str, str]]], str], prompt: str, stop_words: tuple[str, ...]) -> str:
+    """Return what stands between a reply and the next one: the end of the reply's turn unless the model wrote it
+    itself as a stop word, the user's message, and the generation prompt.
+    """
+    reply = WORD
+    while reply in prompt:
+        reply += WORD
+    text = render(
+        [
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": reply},
+            {"role": "user", "content": prompt},
+        ]
+    )
+    rest = text.partition(reply)[2]
+    bare = rest.lstrip()
+    stop = next((word for word in stop_words if bare.startswith(word)), "")
+    return bare[len(stop) :] if stop else rest

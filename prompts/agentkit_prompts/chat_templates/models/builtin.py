@@ -1,0 +1,71 @@
+"""The models whose templates are rows of `role_markers.json`, each made into a class.
+
+A row names the class in code it needs, or the row it is like, and the fields that differ; `match` is a regular
+expression for the names of its models.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import Any, cast
+
+from agentkit_prompts.chat_templates.models.chatglm import ChatGLM2Template
+from agentkit_prompts.chat_templates.models.codellama import CodeLlamaTemplate
+from agentkit_prompts.chat_templates.models.internlm2 import InternLM2Template, InternS1Template
+from agentkit_prompts.chat_templates.models.llama3_1 import Llama31Template
+from agentkit_prompts.chat_templates.models.qwen2_5 import Qwen25Template
+from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
+
+__all__ = ["builtin_matches", "builtin_templates"]
+
+_CODE: dict[str, type[RoleMarkerTemplate]] = {
+    "chatglm2": ChatGLM2Template,
+    "codellama": CodeLlamaTemplate,
+    "internlm2": InternLM2Template,
+    "interns1": InternS1Template,
+    "llama3_1": Llama31Template,
+    "qwen2_5": Qwen25Template,
+}
+_NOT_FIELDS = ("code", "like", "match")
+
+
+@cache
+def _rows() -> dict[str, dict[str, Any]]:
+    text = resources.files("agentkit_prompts.chat_templates.models").joinpath("role_markers.json").read_text("utf-8")
+    rows: dict[str, dict[str, Any]] = json.loads(text)
+    return rows
+
+
+@cache
+def builtin_templates() -> MappingProxyType[str, type[RoleMarkerTemplate]]:
+    """Return the class of every row, in the order of the rows. A class is named as its row."""
+    made: dict[str, type[RoleMarkerTemplate]] = {}
+    for name, row in _rows().items():
+        base = made[row["like"]] if "like" in row else _CODE[row["code"]] if "code" in row else RoleMarkerTemplate
+        fields = {
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in row.items()
+            if key not in _NOT_FIELDS
+        }
+        made[name] = cast(
+            "type[RoleMarkerTemplate]", type(name, (base,), {**fields, "__module__": __name__, "__doc__": base.__doc__})
+        )
+    return MappingProxyType(made)
+
+
+@cache
+def builtin_matches() -> dict[str, re.Pattern[str]]:
+    """Return, by name, what the names of a row's models look like in lower case."""
+    return {name: re.compile(row["match"]) for name, row in _rows().items() if "match" in row}
+
+
+def __getattr__(name: str) -> type[RoleMarkerTemplate]:
+    """Return the class of a row, so that templates can be pickled."""
+    templates = {} if name.startswith("_") else builtin_templates()
+    if name not in templates:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return templates[name]

@@ -1,0 +1,50 @@
+"""ChatGLM2: numbered rounds of a question and an answer."""
+
+from __future__ import annotations
+
+from agentkit_prompts.chat_templates.chat_turns import Turn, read_prompt
+from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task
+
+__all__ = ["ChatGLM2Template"]
+
+
+class ChatGLM2Template(RoleMarkerTemplate):
+    """Every question opens a round and its answer; nothing stands behind an answer.
+
+    A single prompt is always round 1: a template does not remember what it was asked before. The model knows no
+    system message. LMDeploy leaves it out, and so does `messages2prompt`; `render` puts it in front of the round.
+    """
+
+    @property
+    def control_tokens(self) -> tuple[str, ...]:
+        """The words before question and answer, and the head of a round."""
+        return (*super().control_tokens, "[Round ")
+
+    def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
+        """Return the prompt as the first round, whatever the capability."""
+        return self.decorate_prompt(read_prompt(prompt, type(self).__name__), sequence_start)
+
+    def decorate_prompt(self, prompt: str, sequence_start: bool = True) -> str:
+        """Return the prompt as the first round."""
+        return f"[Round 1]\n\n{self.user}{prompt}{self.eoh}{self.assistant}"
+
+    def write(self, turns: list[Turn], task: Task) -> str:
+        """Return the rounds."""
+        parts: list[str] = []
+        user, eoh, assistant = self.user, self.eoh, self.assistant
+        number, is_open = 0, False
+        for turn in turns:
+            role, text = turn["role"], turn["content"]
+            if role == "user":
+                number += 1
+                parts += (assistant if is_open else "", f"[Round {number}]\n\n{user}{text}{eoh}")
+                is_open = True
+            elif role == "assistant":
+                parts += (assistant if is_open or task.strict else "", text)
+                is_open = False
+            elif task.strict:
+                parts += (assistant if is_open else "", text, eoh)
+                is_open = False
+        if is_open and task.add_generation_prompt:
+            parts.append(assistant)
+        return "".join(parts)

@@ -1,0 +1,72 @@
+"""The protocol of a chat template: messages in, the text that one model was trained on out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from agentkit_prompts.context.items import ToolSpec
+from agentkit_prompts.context.messages import Message
+
+__all__ = ["Capability", "ChatTemplate"]
+
+Capability = Literal["chat", "completion", "infilling", "python"]
+"""What a model can be asked to do; only `chat` decorates a prompt with roles."""
+
+
+class ChatTemplate(Protocol):
+    """How one model wants to hear a conversation, and the sampling defaults that belong to it (LMDeploy document)."""
+
+    @property
+    def session_len(self) -> int | None:
+        """Tokens of context that the model has."""
+        ...
+
+    @property
+    def top_p(self) -> float | None:
+        """Default of nucleus sampling."""
+        ...
+
+    @property
+    def top_k(self) -> int | None:
+        """Default of how many tokens are sampled from."""
+        ...
+
+    @property
+    def temperature(self) -> float | None:
+        """Default of the sampling temperature."""
+        ...
+
+    @property
+    def repetition_penalty(self) -> float | None:
+        """Default of how much repeating costs; 1 is nothing."""
+        ...
+
+    @property
+    def stop_words(self) -> Sequence[str] | None:
+        """What ends a reply."""
+        ...
+
+    @property
+    def capability(self) -> Capability | str | None:
+        """What the model can be asked to do."""
+        ...
+
+    @property
+    def control_tokens(self) -> tuple[str, ...]:
+        """What only the template may write: stop words, bos and eos, and the markers it puts around messages."""
+        ...
+
+    def render(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        tools: Sequence[ToolSpec | Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        **kwargs: Any,
+    ) -> str:
+        """Return the text of the conversation; with `add_generation_prompt` it ends where the model's reply begins.
+
+        Raises:
+            ChatTemplateError: The template cannot say this conversation; says which message, and why.
+        """
+        ...

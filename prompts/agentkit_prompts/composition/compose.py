@@ -1,0 +1,205 @@
+"""`compose`: layers and a context become a composition.
+
+Fragments are memoised by the identity of the inputs they read, in a `Memo` that belongs to one session, so a turn
+costs what is new in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from operator import is_, itemgetter
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.composition.sections import AtOnce, Fragment, Section
+from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_prompts.errors import KwargsError, PromptError
+from agentkit_prompts.schemas.params import JsonSchema
+from agentkit_prompts.templates.rendered import Rendered
+from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter
+from agentkit_prompts.tokens.size import Budget
+from agentkit_prompts.tree.layers import Layers
+from agentkit_prompts.tree.prompt import BasePrompt
+
+__all__ = ["Memo", "compose"]
+
+_Reader: TypeAlias = Callable[[Mapping[str, Any]], tuple[Any, ...]]
+_Step: TypeAlias = tuple[str, BasePrompt, _Reader | None]
+_ATOMS = frozenset({str, int, float, bool, type(None)})
+_EMPTY = Section((), "")
+
+
+class _Block:
+    """What is known about one message before any context: its steps, and the names they read together."""
+
+    __slots__ = ("name", "reads", "steps")
+
+    def __init__(self, layers: Layers, name: str, places: Sequence[str]) -> None:
+        self.name = name
+        prompts = [(path, prompt) for path, prompt in layers.prompts() if path.partition("[")[0] in places]
+        # What shows the input is rendered every turn: there is nothing to look up first.
+        self.steps: tuple[_Step, ...] = tuple(
+            (path, prompt, None if "user_input" in (_reads(prompt) or ()) else _reader(_reads(prompt)))
+            for path, prompt in prompts
+        )
+        names: set[str] | None = set()
+        for _, prompt in prompts:
+            reads = _reads(prompt)
+            names = None if names is None or reads is None else names | reads
+        # The input differs every turn: a block that shows it is looked at prompt by prompt.
+        self.reads = None if names is not None and "user_input" in names else _reader(names)
+
+
+def _reads(prompt: BasePrompt) -> frozenset[str] | None:
+    """Return the names a prompt depends on; a fence also depends on the session's key, which is no name."""
+    return None if prompt.fence or any(_reads(child) is None for _, child in prompt.children) else prompt.reads
+
+
+def _reader(names: Iterable[str] | None) -> _Reader | None:
+    """Return the function that gets the values of `names` from a view; None when it is not known what is read."""
+    if names is None:
+        return None
+    ordered = sorted(names)
+    if len(ordered) < 2:
+        return lambda view: tuple([view[name] for name in ordered])
+    return itemgetter(*ordered)
+
+
+class _Plan:
+    """What is known about layers before any context."""
+
+    __slots__ = ("blocks", "has_maximum")
+
+    def __init__(self, layers: Layers) -> None:
+        sizes = [layers.history, layers.traffic, *(prompt.size for _, prompt in layers.walk())]
+        self.has_maximum = any(size.max is not None for size in sizes)
+        self.blocks = (
+            _Block(layers, "system", ("system",)),
+            _Block(layers, "input", ("before_input", "input", "after_input")),
+            _Block(layers, "after_intermediate", ("after_intermediate",)),
+        )
+
+
+class Memo:
+    """Rendered fragments of one session. Never share one between sessions or threads."""
+
+    __slots__ = ("_plan", "_sections")
+
+    def __init__(self) -> None:
+        self._plan: _Plan | None = None
+        self._sections: list[tuple[tuple[Any, ...] | None, Section] | None] = []
+
+    def sections(self, plan: _Plan) -> list[tuple[tuple[Any, ...] | None, Section] | None]:
+        """Return the remembered sections, one slot per message; empty ones when the layers are others."""
+        if self._plan is not plan:
+            self._plan = plan
+            self._sections = [None] * len(plan.blocks)
+        return self._sections
+
+
+def compose(
+    layers: Layers,
+    ctx: PromptContext,
+    *,
+    budget: int | Budget | None = None,
+    tokenizer: TokenCounter | None = None,
+    memo: Memo | None = None,
+    output_schema: JsonSchema | None = None,
+) -> Composition:
+    """Render `layers` over `ctx` into everything that would be sent.
+
+    Args:
+        layers: Which prompts go where.
+        ctx: What they are rendered from.
+        budget: Tokens the composition may have at most; prompts give way as their `size` says.
+        tokenizer: Counts tokens; a fast estimate when not given.
+        memo: Fragments of earlier turns of the same session, reused where their inputs are the same objects.
+        output_schema: JSON Schema the answer must follow, for targets that can ask the model for it.
+
+    Raises:
+        PromptError: A prompt cannot be rendered; names prompt path, file, line and variable.
+        KwargsError: The reason is that additional kwargs are missing or invalid; names all of them.
+        BudgetError: What must be sent does not fit; names every minimum.
+    """
+    try:
+        plan: _Plan = layers._plan  # type: ignore[attr-defined]
+    except AttributeError:
+        plan = _Plan(layers)
+        object.__setattr__(layers, "_plan", plan)
+    view = ctx.view
+    known = (memo or Memo()).sections(plan)
+    sections: list[Section] = []
+    for slot, block in enumerate(plan.blocks):
+        if not block.steps:
+            sections.append(_EMPTY)
+            continue
+        remembered = known[slot]
+        inputs: tuple[Any, ...] = ()
+        reads = block.reads
+        if reads is not None:
+            inputs = reads(view)
+            if remembered is not None and remembered[0] is not None and all(map(is_, inputs, remembered[0])):
+                sections.append(remembered[1])
+                continue
+        try:
+            section = _render(block, ctx, view, remembered[1] if remembered is not None else None)
+        except PromptError as error:
+            if not isinstance(error, KwargsError):  # when kwargs are missing, all of them are named
+                layers.check_kwargs(ctx.user_input.additional_kwargs)
+            raise
+        known[slot] = (_lasting(inputs) if inputs else inputs, section)
+        sections.append(section)
+    composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, output_schema)
+    if budget is None and not plan.has_maximum:
+        return composition
+    limit = _budget(budget) if type(budget) is int else budget
+    if limit is not None and not isinstance(limit, Budget):
+        raise PromptError(f"budget: expected a number of tokens or a Budget, got {type(budget).__name__}")
+    if not plan.has_maximum and limit is not None and composition.tokens <= limit.tokens:
+        composition.budget = limit
+        return composition
+    from agentkit_prompts.composition.fit import fit
+
+    return fit(composition, limit)
+
+
+@lru_cache(maxsize=64)
+def _budget(limit: int) -> Budget:
+    return Budget(limit)
+
+
+def _render(block: _Block, ctx: PromptContext, view: Mapping[str, Any], before: Section | None) -> Section:
+    """Render the prompts of one message, reusing those fragments of `before` whose inputs did not change."""
+    fragments: list[Fragment] = []
+    for index, (path, prompt, reads) in enumerate(block.steps):
+        inputs: tuple[Any, ...] | None = None
+        if reads is not None:
+            inputs = reads(view)
+            if before is not None:
+                fragment = before.fragments[index]
+                known = fragment.inputs
+                if known is not None and all(map(is_, inputs, known)):
+                    fragments.append(fragment)
+                    continue
+            text = None
+        else:
+            text = prompt.at_once(ctx)
+        if text is not None:
+            rendered: Rendered = AtOnce(text, prompt, ctx)
+        else:
+            try:
+                rendered = prompt.rendered(ctx)
+            except PromptError as error:
+                raise error.at(path) from error.__cause__
+        fragments.append(Fragment(path, prompt, rendered, None if inputs is None else _lasting(inputs)))
+    return Section(fragments, block.name)
+
+
+def _lasting(inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return the inputs if they can be recognised next time; None when some mapping of them holds what may change."""
+    for value in inputs:
+        if type(value) is MappingProxyType and not _ATOMS.issuperset(map(type, value.values())):
+            return None
+    return inputs

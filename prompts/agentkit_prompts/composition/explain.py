@@ -1,0 +1,419 @@
+"""Questions about a composition: what does each layer cost, why is this here, what changed, what stays cached."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.parts import Media, Text, neutralise_markers
+from agentkit_prompts.context.prompt_context import ToolSpec
+from agentkit_prompts.templates.spans import Segment, Span
+from agentkit_prompts.tokens.counter import (
+    MESSAGE_OVERHEAD,
+    TokenCounter,
+    media_tokens,
+    message_tokens,
+    schema_tokens,
+    tool_tokens,
+)
+from agentkit_prompts.tree.prompt import BasePrompt
+
+if TYPE_CHECKING:
+    from agentkit_prompts.composition.composition import Composition
+    from agentkit_prompts.composition.sections import Section
+
+__all__ = [
+    "Breakpoint",
+    "Diff",
+    "LayerRow",
+    "LayerTable",
+    "Trim",
+    "Why",
+    "breakpoints",
+    "diff",
+    "layer_table",
+    "prefix",
+    "why",
+]
+
+Status = Literal["kept", "trimmed", "dropped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """What a budget did to one layer."""
+
+    kept: int
+    """Units kept: items, steps of the history, or pieces of text."""
+    of: int
+    """Units there were."""
+    why: str
+
+    @property
+    def status(self) -> Status:
+        """Whether anything is left."""
+        return "trimmed" if self.kept else "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRow:
+    """One line of the layer table."""
+
+    layer: str
+    """Path of the prompt, or `conversation`, `intermediate`, `tools`, `overhead`."""
+    prompt: str
+    """Name of the prompt or of what the layer holds."""
+    source: str
+    """Where the text is from: the template file, or the context names it reads."""
+    tokens: int
+    share: float
+    """Part of all tokens, 0 to 1."""
+    status: Status = "kept"
+    why: str = ""
+    """Why it was trimmed or dropped."""
+
+
+class LayerTable(tuple[LayerRow, ...]):
+    """The rows in the order they are sent. `str()` draws them for a terminal, `to_dicts()` gives plain data."""
+
+    __slots__ = ()
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return the rows as dicts that `json` can write."""
+        return [asdict(row) for row in self]
+
+    def __str__(self) -> str:
+        cells = [("layer", "prompt", "tokens", "share", "status", "source")]
+        cells += [
+            (row.layer, row.prompt, f"{row.tokens:,}", f"{row.share:6.1%}", row.status, row.why or row.source)
+            for row in self
+        ]
+        cells.append(("total", "", f"{sum(row.tokens for row in self):,}", "", "", ""))
+        widths = [max(len(cell[column]) for cell in cells) for column in range(5)]
+        lines = [
+            f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d:>{widths[3]}}  {e:<{widths[4]}}  {f}".rstrip()
+            for a, b, c, d, e, f in cells
+        ]
+        rule = "-" * max(len(line) for line in lines)
+        return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1]])
+
+
+def layer_table(composition: Composition) -> LayerTable:
+    """Return what each layer costs, where it is from, and what the budget did to it; tokens add up to the total."""
+    counter, per_message = composition.counter, message_tokens(composition.counter)
+    rows: list[tuple[str, str, str, int]] = []
+
+    def fragments(section: Section) -> None:
+        for path, prompt, rendered, _ in section.fragments:
+            source = prompt.template.file or ", ".join(dict.fromkeys(_names_read(prompt))) or "text"
+            rows.append((path, prompt.label, source, rendered.tokens(counter)))
+
+    def messages(name: str, history: Conversation) -> None:
+        if len(history) or name in composition.trims:
+            rows.append((name, f"{len(history)} messages", name, history.total(per_message)))
+
+    fragments(composition.sections[0])
+    messages("conversation", composition.conversation)
+    fragments(composition.sections[1])
+    messages("intermediate", composition.intermediate)
+    if len(composition.intermediate):
+        fragments(composition.sections[2])
+    if composition.tools:
+        rows.append(("tools", f"{len(composition.tools)} tools", "tools", tool_tokens(composition.tools, counter)))
+    if composition.output_schema is not None:
+        rows.append(("output", "answer schema", "output type", schema_tokens(composition.output_schema, counter)))
+    total = composition.tokens
+    framing = total - sum(row[3] for row in rows)
+    if framing:
+        rows.append(("overhead", "message framing", "", framing))
+    return LayerTable(
+        LayerRow(*row, row[3] / (total or 1), "trimmed" if row[3] else trim.status, trim.why)
+        if (trim := composition.trims.get(row[0]))
+        else LayerRow(*row, row[3] / (total or 1))
+        for row in rows
+    )
+
+
+def _names_read(prompt: BasePrompt) -> Iterator[str]:
+    """Yield the context names that the templates of a prompt and of those inside it read."""
+    yield from (name for name in prompt.template.names if name not in prompt.supplies)
+    for _, child in prompt.children:
+        yield from _names_read(child)
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Where one part of the context ended up."""
+
+    pointer: str
+    spans: tuple[Span, ...]
+    """Every place in the messages that shows it; empty when none does."""
+    reason: str
+    """In words: which prompts show it, or why none does."""
+
+    def __str__(self) -> str:
+        return f"{self.pointer}: {self.reason}"
+
+
+def why(composition: Composition, pointer: str) -> Why:
+    """Say where `pointer`, such as `documents[3]` or `user_input`, shows up and why, or why it does not."""
+    pointer = _short(pointer)
+    every = composition.spans
+    spans = _spans_of(every, lambda one: _covers(pointer, one))
+    if spans:
+        return Why(pointer, spans, f"shown by {_places(spans)}; {spans[0].trust}")
+    root = pointer.split(".")[0].split("[")[0]
+    if root == "tools" and composition.tools:
+        return Why(pointer, (), "sent as a tool spec, not in the text of a message")
+    readers = [
+        (path, composition.trims.get(path))
+        for path, prompt in composition.layers.prompts()
+        if root in set(_names_read(prompt))
+    ]
+    if root == "intermediate" or (root == "conversation" and composition.layers.conversation):
+        readers.append((root, composition.trims.get(root)))
+    cut = [f"{path}: {trim.why}" for path, trim in readers if trim is not None]
+    if cut:
+        return Why(pointer, (), f"not sent; {'; '.join(cut)}")
+    around = _spans_of(every, lambda one: _covers(one, pointer))
+    if around:
+        return Why(pointer, (), f"not told apart: {_places(around)} shows {root} as a whole")
+    if readers:
+        return Why(pointer, (), f"not in the text, though {', '.join(path for path, _ in readers)} reads {root}")
+    return Why(pointer, (), f"not sent: no prompt reads {root}")
+
+
+def _spans_of(spans: Iterable[Span], wanted: Callable[[str], bool]) -> tuple[Span, ...]:
+    """Return the spans that show a part of the context that is wanted."""
+    return tuple(span for span in spans if any(wanted(_short(one)) for one in span.pointer.split(", ") if span.pointer))
+
+
+def _short(pointer: str) -> str:
+    """Templates reach the additional kwargs in two ways."""
+    return pointer.removeprefix("user_input.") if pointer.startswith("user_input.additional_kwargs") else pointer
+
+
+def _places(spans: Iterable[Span]) -> str:
+    places: dict[str, int] = {}
+    for span in spans:
+        places[span.prompt] = places.get(span.prompt, 0) + span.end - span.start
+    return ", ".join(f"{prompt} ({size} characters)" for prompt, size in places.items())
+
+
+def _covers(asked: str, pointer: str) -> bool:
+    """Whether a span's pointer lies at or below what was asked for."""
+    return pointer == asked or (pointer.startswith(asked) and pointer[len(asked)] in ".[")
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """Where a composition first differs from an earlier one. What comes before can come from a prompt cache."""
+
+    layer: str | None
+    """The first layer that differs; None when nothing does."""
+    message: int
+    """Index of the message in which it differs."""
+    offset: int
+    """Characters of that message that are the same."""
+    tokens: int
+    """Tokens before the difference: the part that stays the same."""
+    before: str
+    """What stood there, cut short."""
+    after: str
+    """What stands there now, cut short."""
+
+    def __str__(self) -> str:
+        if self.layer is None:
+            return f"the same, all {self.tokens} tokens"
+        return f"{self.layer} differs after {self.tokens} tokens: {self.before!r} -> {self.after!r}"
+
+
+_EXCERPT = 40
+
+
+def diff(composition: Composition, previous: Composition) -> Diff:
+    """Return where `composition` first differs from `previous`, tools before messages, as they are sent."""
+    counter = composition.counter
+    if composition.tools != previous.tools:
+        return _tools_diff(composition, previous)
+    per_message = message_tokens(counter)
+    tokens = tool_tokens(composition.tools, counter)
+    ours, theirs = list(composition.walk()), list(previous.walk())
+    for number, (message, segments) in enumerate(ours):
+        if number >= len(theirs):
+            return Diff(_layer_at(composition, number, segments), number, 0, tokens, "", _excerpt(_said(message)))
+        other = theirs[number][0]
+        if message == other:
+            stored = not segments or segments[0].prompt in ("conversation", "intermediate")
+            tokens += per_message(message) if stored else MESSAGE_OVERHEAD + _tokens_until(segments, None, counter)
+            continue
+        if message.role != other.role:
+            layer = _layer_at(composition, number, segments)
+            return Diff(layer, number, 0, tokens, _excerpt(_said(other)), _excerpt(_said(message)))
+        text, old = "".join(part.text for part in segments), "".join(part.text for part in theirs[number][1])
+        same = next((at for at, (a, b) in enumerate(zip(text, old, strict=False)) if a != b), min(len(text), len(old)))
+        tokens += MESSAGE_OVERHEAD + _tokens_until(segments, same, counter)
+        layer = _layer_at(composition, number, segments, same)
+        if text == old:  # the calls or the name
+            text, old, same = _said(message), _said(other), len(text)
+        return Diff(layer, number, same, tokens, _excerpt(old[same:]), _excerpt(text[same:]))
+    if len(theirs) > len(ours):
+        message, segments = theirs[len(ours)]
+        return Diff(_layer_at(previous, len(ours), segments), len(ours), 0, tokens, _excerpt(_said(message)), "")
+    return Diff(None, len(ours), 0, tokens, "", "")
+
+
+def _tools_diff(composition: Composition, previous: Composition) -> Diff:
+    ours, theirs = ([_said_tool(tool) for tool in one.tools] for one in (composition, previous))
+    first = next(
+        (at for at, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
+    )
+    now, old = "\n".join(ours[first:]), "\n".join(theirs[first:])
+    same = next((at for at, (a, b) in enumerate(zip(now, old, strict=False)) if a != b), min(len(now), len(old)))
+    start = max(0, same - _EXCERPT // 2)
+    return Diff(
+        "tools",
+        0,
+        0,
+        tool_tokens(composition.tools[:first], composition.counter),
+        _excerpt(old[start:]),
+        _excerpt(now[start:]),
+    )
+
+
+def _said_tool(tool: ToolSpec) -> str:
+    return tool.json + (" strict" if tool.strict else "")
+
+
+def _said(message: Message) -> str:
+    """Return everything of a message that is not its role: text, calls, what it answers, and its name."""
+    calls = "".join(f" [calls {call.name}({call.arguments}) as {call.id}]" for call in message.tool_calls)
+    answers = f" [answers {message.tool_call_id}]" if message.tool_call_id is not None else ""
+    named = f" [named {message.name}]" if message.name is not None else ""
+    parts = (neutralise_markers(part.text) if isinstance(part, Text) else part.marker for part in message.parts)
+    return f"{''.join(parts)}{calls}{answers}{named}"
+
+
+def _layer_at(composition: Composition, number: int, segments: Sequence[Segment], offset: int = 0) -> str:
+    """Return the layer of the character at `offset` of a message; the last one when the text ends there."""
+    layer = ""
+    for segment in segments:
+        layer = segment.prompt
+        offset -= len(segment.text)
+        if offset < 0:
+            break
+    if layer:
+        return layer
+    before = composition.sends_system + len(composition.conversation)  # a message without content
+    if number == before and composition.sends_user:
+        return "input"
+    if number == 0 and composition.sends_system:
+        return "system"
+    return "conversation" if number < before else "intermediate"
+
+
+def _tokens_until(segments: Iterable[Segment], offset: int | None, counter: TokenCounter) -> int:
+    """Count the text before `offset`, and the media whose markers stand before it; all when there is no offset."""
+    text: list[str] = []
+    media: list[Media] = []
+    for segment in segments:
+        if segment.media is None:
+            text.append(segment.text if offset is None else segment.text[: max(0, offset)])
+        elif offset is None or len(segment.text) <= offset:
+            media.append(segment.media)
+        if offset is not None:
+            offset -= len(segment.text)
+    return counter.count("".join(text)) + media_tokens(media)
+
+
+def _excerpt(text: str) -> str:
+    return text if len(text) <= _EXCERPT else text[: _EXCERPT - 1] + "\u2026"
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoint:
+    """A point up to which the payload stays the same for a while: worth a cache mark."""
+
+    after: Literal["tools", "static", "session", "conversation"]
+    message: int
+    """Index of the message it lies in; -1 for the tools."""
+    offset: int
+    """Characters of that message before it."""
+    tokens: int
+    """Tokens before it."""
+
+
+def breakpoints(composition: Composition) -> tuple[Breakpoint, ...]:
+    """Return at most four cache points, at the borders of what changes never, per session, and per turn."""
+    counter = composition.counter
+    points: list[Breakpoint] = []
+    tokens = tool_tokens(composition.tools, counter)
+    if composition.tools:
+        points.append(Breakpoint("tools", -1, 0, tokens))
+    if composition.system.text:
+        ends = {"static": 0, "session": 0}
+        offset = 0
+        stable = True
+        for fragment in composition.sections[0].fragments:
+            if not fragment.rendered.text:
+                continue
+            changes = fragment.prompt.changes
+            if changes == "turn":
+                stable = False
+                break
+            offset += len(fragment.rendered.text) + (2 if offset else 0)
+            if changes == "static" and ends["session"] == 0:
+                ends["static"] = offset
+            else:
+                ends["session"] = offset
+        for name in ("static", "session"):
+            if ends[name]:
+                cost = MESSAGE_OVERHEAD + _tokens_until(composition.system.segments(), ends[name], counter)
+                points.append(Breakpoint(name, 0, ends[name], tokens + cost))
+        if not stable:
+            return tuple(points)
+        tokens += MESSAGE_OVERHEAD + composition.system.tokens(counter)
+    elif composition.sends_system:
+        tokens += MESSAGE_OVERHEAD
+    first = int(composition.sends_system)
+    if len(composition.conversation):
+        last = first + len(composition.conversation) - 1
+        tokens += composition.conversation.total(message_tokens(counter))
+        points.append(Breakpoint("conversation", last, len(composition.marked_text(last)), tokens))
+    return tuple(points)
+
+
+def prefix(composition: Composition) -> tuple[str, int]:
+    """Return the hash and the tokens of what comes before the first thing that changes every turn.
+
+    That is: tools, the stable prompts of `system` and, when all of `system` is stable, the conversation.
+    """
+    state = hashlib.blake2b(digest_size=16)
+    for tool in composition.tools:
+        _feed(state, "tool", _said_tool(tool))
+    points = composition.breakpoints
+    if not points:
+        return state.hexdigest(), 0
+    last = points[-1]
+    for number, (message, segments) in enumerate(composition.walk()):
+        if number > last.message:
+            break
+        text = "".join(segment.text for segment in segments)
+        _feed(state, message.role, text[: last.offset] if number == last.message else text)
+        for name in (message.name, message.tool_call_id):
+            if name is not None:
+                _feed(state, name)
+        for call in message.tool_calls:
+            _feed(state, call.id, call.name, call.arguments)
+    return state.hexdigest(), last.tokens
+
+
+def _feed(state: Any, *texts: str) -> None:
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        state.update(len(data).to_bytes(8, "big"))
+        state.update(data)

@@ -1,0 +1,99 @@
+"""A composition and the reply to it as one row of a fine-tuning set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from agentkit_prompts.composition.targets.openai import openai_message, openai_payload
+from agentkit_prompts.composition.targets.text import BLANK, plain_line, said_lines
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.parts import Text
+from agentkit_prompts.errors import ChatTemplateError, PromptError
+from agentkit_prompts.templates.spans import Segment
+
+if TYPE_CHECKING:
+    from agentkit_prompts.chat_templates.protocol import ChatTemplate
+    from agentkit_prompts.composition.composition import Composition
+
+__all__ = ["sample"]
+
+_HEAD = "assistant: "
+
+
+def sample(
+    composition: Composition, reply: Message | str, chat_template: ChatTemplate | str | None = None, **kwargs: Any
+) -> dict[str, Any]:
+    """Return `{"messages": [...], "tools": [...], "text": "...", "loss_spans": [[start, end], ...]}`; no `tools` when
+    there are none.
+
+    `messages` are in the form of a chat-completions request, the reply last. `text` is the same as plain text, and
+    the spans, in characters of it, are what the assistant said: content and tool calls, in the history, in this turn
+    and in the reply, without the role in front.
+
+    With a chat template the text is what that model hears, and the spans are what it has to write itself: the
+    template's `{% generation %}` blocks, or what follows its generation prompt up to the end of each reply.
+
+    Raises:
+        PromptError: The reply is not one of an assistant.
+        ChatTemplateError: The template refuses the conversation, or writes it so that nobody can say who said what.
+    """
+    if isinstance(reply, str):
+        reply = Message("assistant", reply)
+    if not isinstance(reply, Message) or reply.role != "assistant":
+        got = f"a {reply.role} message" if isinstance(reply, Message) else type(reply).__name__
+        raise PromptError(f"to_sample: expected the reply of an assistant, got {got}")
+    payload = openai_payload(composition)
+    row: dict[str, Any] = {"messages": [*payload["messages"], openai_message(reply)]}
+    if "tools" in payload:
+        row["tools"] = payload["tools"]
+    if chat_template is not None:
+        return {**row, **_spoken(composition, reply, chat_template, kwargs)}
+    if kwargs:
+        raise ChatTemplateError(f"to_sample: {', '.join(kwargs)}: only a chat template reads these, pass one")
+    lines = [*said_lines(composition), (plain_line(reply), True)]
+    spans: list[list[int]] = []
+    start = 0
+    for line, said in lines:
+        end = start + len(line)
+        if said and line != _HEAD:
+            spans.append([start + len(_HEAD), end])
+        start = end + len(BLANK)
+    return {**row, "text": BLANK.join([line for line, _ in lines]), "loss_spans": spans}
+
+
+class _Recorded:
+    """A chat template that remembers what it was asked first: the conversation before anything in it was escaped."""
+
+    def __init__(self, template: ChatTemplate) -> None:
+        self.template = template
+        self.control_tokens = template.control_tokens
+        self.first: tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]] | None] | None = None
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        **kwargs: Any,
+    ) -> str:
+        self.first = self.first or (messages, tools)
+        return self.template.render(messages, tools, add_generation_prompt, **kwargs)
+
+
+def _spoken(
+    composition: Composition, reply: Message, chat_template: ChatTemplate | str, kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    from agentkit_prompts.chat_templates.generation import shifted, spans_of
+    from agentkit_prompts.composition.targets.chat_text import chat_template_of, chat_text
+
+    recorded = _Recorded(chat_template_of(chat_template, composition.context.now))
+    pointer = f"conversation[{len(composition.conversation)}].content"
+    said = [
+        Segment(part.text if isinstance(part, Text) else part.alt, "conversation", None, pointer, "untrusted")
+        for part in reply.parts
+    ]
+    text = chat_text(composition, recorded, more=[(reply, said)], add_generation_prompt=False, **kwargs)  # type: ignore[arg-type]
+    assert recorded.first is not None
+    raw, spans = spans_of(recorded.template, *recorded.first, **kwargs)
+    return {"text": text, "loss_spans": [list(span) for span in shifted(spans, raw, text)]}

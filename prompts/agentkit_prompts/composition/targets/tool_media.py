@@ -1,0 +1,106 @@
+"""Media that a tool returned: what of it can be sent, proven by its content. Nobody has checked it, and a provider
+that refuses a part refuses the whole request; so whatever is doubtful is told in words instead.
+"""
+
+from __future__ import annotations
+
+import base64
+from urllib.parse import unquote_to_bytes
+
+from pydantic_core import Url
+
+from agentkit_prompts.context.parts import Audio, File, Image, Media
+from agentkit_prompts.errors import MediaError
+
+__all__ = ["IMAGE_TYPES", "content_of", "image_type", "provable", "text_of"]
+
+_MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"RIFF", "image/webp"),
+)
+IMAGE_TYPES = frozenset(mime for _, mime in _MAGIC)
+"""The types of images that hosted models take."""
+
+_PDF = b"%PDF-"
+_MOST_IMAGE_BYTES = 3_750_000
+"""5 MB in base64, the least that the large providers allow."""
+_MOST_FILE_BYTES = 20_000_000
+_TEXT_TYPES = ("application/json", "application/xml", "application/yaml")
+
+
+def image_type(data: bytes) -> str | None:
+    """Return the media type of an image by how its bytes begin; None when it is none that models take."""
+    found = next((kind for magic, kind in _MAGIC if data.startswith(magic)), None)
+    return None if found == "image/webp" and data[8:12] != b"WEBP" else found
+
+
+def content_of(part: Media) -> tuple[bytes | None, str]:
+    """Return the bytes (None for an address that the provider fetches) and the media type.
+
+    Raises:
+        MediaError: The file cannot be read, or a `data:` URL not decoded.
+    """
+    if not isinstance(part.source, Url):
+        return part.read(), part.mime
+    address = str(part.source)
+    if not address.lower().startswith("data:"):
+        return None, part.mime
+    head, _, body = address[5:].partition(",")
+    mime = part.media_type or head.partition(";")[0] or "text/plain"
+    try:
+        raw = unquote_to_bytes(body)
+        return (base64.b64decode(raw, validate=True) if head.endswith(";base64") else raw), mime
+    except ValueError as error:
+        raise MediaError(f"{part.alt}: the data URL cannot be decoded ({error})") from error
+
+
+def provable(part: Media) -> Image | Audio | File:
+    """Return a part that a tool returned with the media type its content proves.
+
+    Images of the usual types, PDFs, wave and MP3 audio, and http addresses of images pass.
+
+    Raises:
+        MediaError: It is something else, too large, or cannot be read; the message says which.
+    """
+    data, mime = content_of(part)
+    if data is None:
+        if part.kind == "image" and str(part.source).lower().startswith(("https://", "http://")):
+            return Image(part.source, media_type=part.media_type, name=part.name)
+        raise MediaError("only images are fetched from an address")
+    found = image_type(data)
+    if found is not None and part.kind in ("image", "file"):
+        _require_size(data, _MOST_IMAGE_BYTES)
+        return Image(data, media_type=found, name=part.label)
+    if data.startswith(_PDF):
+        _require_size(data, _MOST_FILE_BYTES)
+        return File(data, media_type="application/pdf", name=part.label)
+    if part.kind == "audio" and (sound := _audio_type(data)) is not None:
+        _require_size(data, _MOST_FILE_BYTES)
+        return Audio(data, media_type=sound, name=part.label)
+    raise MediaError(f"{len(data):,} bytes of {mime}, which cannot be sent")
+
+
+def text_of(part: Media) -> str | None:
+    """Return the text of a text file that a tool returned; None when it is none, or cannot be read."""
+    if part.kind != "file":
+        return None
+    try:
+        data, mime = content_of(part)
+        if data is None or not (mime.startswith("text/") or mime in _TEXT_TYPES):
+            return None
+        return data.decode("utf-8")
+    except (MediaError, UnicodeDecodeError):
+        return None
+
+
+def _audio_type(data: bytes) -> str | None:
+    if data.startswith(b"RIFF") and data[8:12] == b"WAVE":
+        return "audio/wav"
+    return "audio/mp3" if data.startswith((b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2")) else None
+
+
+def _require_size(data: bytes, most: int) -> None:
+    if len(data) > most:
+        raise MediaError(f"{len(data):,} bytes, more than can be sent")

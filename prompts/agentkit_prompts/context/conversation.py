@@ -1,0 +1,253 @@
+"""A conversation as an immutable view (start, stop) of an append-only log.
+
+Appending costs what is new: views share the log, and whatever is derived from a message (its wire form, its token
+count) is derived once per log. Appending to an older view forks the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from threading import Lock
+from typing import Any, TypeVar, overload
+
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.errors import MessageError
+
+__all__ = ["Conversation"]
+
+T = TypeVar("T")
+
+
+_FAILED = object()
+
+
+class _Log:
+    __slots__ = ("derived", "failed", "joined", "lock", "messages", "pending", "totals", "whole")
+
+    def __init__(self, messages: list[Message]) -> None:
+        self.messages = messages
+        self.derived: dict[Any, list[Any]] = {}
+        self.failed: set[Any] = set()
+        """Functions that raised for some message; asked again for the messages that are wanted."""
+        self.joined: dict[Any, tuple[int, str, int, str]] = {}
+        """Per function the joined text asked for last: start, separator, stop, text."""
+        self.totals: dict[Any, list[int]] = {}
+        self.lock = Lock()
+        self.whole: list[bool] = []
+        """Per message: whether every call up to here has its result and every result its call."""
+        self.pending: set[str] | None = set()
+        """Ids of calls still waiting for a result at the end of `whole`; None once something was out of place."""
+
+    def audit(self, stop: int) -> None:
+        """Bring `whole` up to `stop` messages."""
+        with self.lock:
+            for message in self.messages[len(self.whole) : stop]:
+                pending = self.pending
+                if pending is not None:
+                    if message.role == "tool":
+                        if message.tool_call_id in pending:
+                            pending.remove(message.tool_call_id)
+                        else:
+                            pending = None
+                    elif pending:
+                        pending = None
+                    elif message.tool_calls:
+                        pending = {call.id for call in message.tool_calls}
+                    self.pending = pending
+                self.whole.append(pending is not None and not pending)
+
+
+class Conversation(Sequence[Message]):
+    """An immutable sequence of messages.
+
+    Raises:
+        MessageError: An item is not a `Message`.
+    """
+
+    __slots__ = ("_log", "start", "stop")
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        items = list(messages)
+        _check(items, 0)
+        self._log = _Log(items)
+        self.start = 0
+        self.stop = len(items)
+
+    @classmethod
+    def _view(cls, log: _Log, start: int, stop: int) -> Conversation:
+        view = cls.__new__(cls)
+        view._log = log
+        view.start = start
+        view.stop = stop
+        return view
+
+    def append(self, *messages: Message) -> Conversation:
+        """Return the conversation with `messages` at its end; this one stays as it is."""
+        _check(messages, len(self))
+        log = self._log
+        with log.lock:
+            if self.stop == len(log.messages):
+                log.messages.extend(messages)
+                return Conversation._view(log, self.start, self.stop + len(messages))
+        return Conversation([*self, *messages])
+
+    def window(self, start: int, stop: int) -> Conversation:
+        """Return messages `start` to `stop` of this view, sharing its log."""
+        size = len(self)
+        start, stop = max(0, min(start, size)), max(0, min(stop, size))
+        return Conversation._view(self._log, self.start + start, self.start + max(start, stop))
+
+    def derive(self, function: Callable[[Message], T]) -> list[T]:
+        """Return `function` of each message, computed once per message and log.
+
+        `function` is the cache key: pass the same object every time. What it raises for a message of this view is
+        raised here; messages before the view do not matter.
+        """
+        log = self._log
+        values = log.derived.get(function)
+        if values is None or len(values) < self.stop:
+            with log.lock:
+                values = log.derived.setdefault(function, [])
+                for message in log.messages[len(values) : self.stop]:
+                    try:
+                        values.append(function(message))
+                    except Exception:
+                        values.append(_FAILED)
+                        log.failed.add(function)
+        derived = values[self.start : self.stop]
+        if function in log.failed:
+            return [function(self[at]) if value is _FAILED else value for at, value in enumerate(derived)]
+        return derived
+
+    def joined(self, function: Callable[[Message], str], separator: str) -> str:
+        """Return `function` of each message joined; the text of the view asked for last is kept, and grows with it."""
+        log, start, stop = self._log, self.start, self.stop
+        known = log.joined.get(function)
+        if known is not None and known[:2] == (start, separator):
+            _, _, end, text = known
+            if end == stop:
+                return text
+            if start < end < stop:
+                text = separator.join([text, *self.window(end - start, stop - start).derive(function)])
+                log.joined[function] = (start, separator, stop, text)
+                return text
+        text = separator.join(self.derive(function))
+        log.joined[function] = (start, separator, stop, text)
+        return text
+
+    def totals(self, count: Callable[[Message], int]) -> tuple[list[int], int]:
+        """Return running totals of `count` over the log, and the offset of this view in them.
+
+        The sum over messages i to j of the view is `totals[offset + j] - totals[offset + i]`.
+        """
+        log = self._log
+        totals = log.totals.get(count)
+        if totals is None or len(totals) <= self.stop:
+            with log.lock:
+                totals = log.totals.setdefault(count, [0])
+                running = totals[-1]
+                for message in log.messages[len(totals) - 1 : self.stop]:
+                    running += count(message)
+                    totals.append(running)
+        return totals, self.start
+
+    def complete(self) -> Conversation:
+        """Return the conversation without tool results whose call is missing and calls whose results are.
+
+        No provider accepts such orphans. Text beside an unanswered call is kept. A conversation without orphans is
+        returned as it is, and costs the check of its new messages only.
+        """
+        log, start, stop = self._log, self.start, self.stop
+        if start == stop:
+            return self
+        if len(log.whole) < stop:
+            log.audit(stop)
+        if log.whole[stop - 1] and log.messages[start].role != "tool":
+            return self
+        return Conversation(message for _, message in _without_orphans(list(self)))
+
+    def complete_at(self) -> Sequence[int]:
+        """Return, for each message of `complete()`, its index in this conversation."""
+        if self.complete() is self:
+            return range(len(self))
+        return [index for index, _ in _without_orphans(list(self))]
+
+    def total(self, count: Callable[[Message], int]) -> int:
+        """Return the sum of `count` over the messages of this view, counting each message once per log."""
+        known = self._log.totals.get(count)
+        totals = known if known is not None and len(known) > self.stop else self.totals(count)[0]
+        return totals[self.stop] - totals[self.start]
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._log.messages[self.start : self.stop])
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Conversation: ...
+    def __getitem__(self, index: int | slice) -> Message | Conversation:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step == 1:
+                return self.window(start, stop)
+            return Conversation([self[i] for i in range(start, stop, step)])
+        size = len(self)
+        if not -size <= index < size:
+            raise IndexError(f"conversation has {size} messages, no message {index}")
+        return self._log.messages[self.start + index % size]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Conversation):
+            return NotImplemented
+        if self._log is other._log and (self.start, self.stop) == (other.start, other.stop):
+            return True
+        return len(self) == len(other) and list(self) == list(other)
+
+    def __hash__(self) -> int:
+        return hash((len(self), self[-1].text if len(self) else ""))
+
+    def __reduce__(self) -> tuple[type[Conversation], tuple[list[Message]]]:
+        return Conversation, (list(self),)
+
+    def __copy__(self) -> Conversation:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Conversation:
+        return self
+
+    def __repr__(self) -> str:
+        return f"Conversation({len(self)} messages)"
+
+
+def _check(messages: Iterable[object], first: int) -> None:
+    for index, message in enumerate(messages, first):
+        if not isinstance(message, Message):
+            raise MessageError(f"conversation[{index}]: expected a Message, got {type(message).__name__}")
+
+
+def _without_orphans(messages: Sequence[Message]) -> Iterator[tuple[int, Message]]:
+    """Keep a call only if its results follow at once, all of them, and a result only if its call precedes."""
+    index = 0
+    while index < len(messages):
+        message = messages[index]
+        at = index
+        index += 1
+        if message.role == "tool":
+            continue
+        if not message.tool_calls:
+            yield at, message
+            continue
+        results: dict[str | None, tuple[int, Message]] = {}
+        wanted = {call.id for call in message.tool_calls}
+        while index < len(messages) and messages[index].role == "tool":
+            if messages[index].tool_call_id in wanted:
+                results.setdefault(messages[index].tool_call_id, (index, messages[index]))
+            index += 1
+        if len(results) == len(wanted):
+            yield at, message
+            yield from results.values()
+        elif message.content:
+            yield at, Message("assistant", message.content)

@@ -1,0 +1,114 @@
+"""Messages and tool calls: what a conversation is made of, in memory, in a store and on the wire."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+from pydantic import TypeAdapter
+
+from agentkit_prompts.context.parts import Media, Part, Text
+from agentkit_prompts.errors import MessageError
+
+__all__ = ["MESSAGES", "MESSAGE_FORMAT", "Message", "Role", "ToolCall"]
+
+Role = Literal["system", "user", "assistant", "tool"]
+_ROLES = frozenset(get_args(Role))
+
+MESSAGE_FORMAT = 1
+"""Version of the stored form of a message, as `MESSAGES` reads and writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A model's request to call a tool.
+
+    `arguments` is the JSON text exactly as the model wrote it; it is validated when the tool is called.
+    """
+
+    id: str
+    name: str
+    arguments: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation.
+
+    `content` is text or a tuple of parts. `tool_calls` belong to an assistant message, `tool_call_id` and `name` to
+    the tool message that answers one of them.
+
+    Raises:
+        MessageError: The role is unknown, or a field does not belong to the role.
+    """
+
+    role: Role
+    content: str | tuple[Part, ...] = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        role, content = self.role, self.content
+        if not isinstance(role, str) or role not in _ROLES:
+            raise MessageError(f"unknown role {role!r}: expected one of {', '.join(sorted(_ROLES))}")
+        if type(content) is not str:
+            if content is None:
+                object.__setattr__(self, "content", "")
+            elif isinstance(content, str):
+                object.__setattr__(self, "content", str.__str__(content))
+            else:
+                object.__setattr__(self, "content", _as_parts(content, role))
+        if self.tool_calls:
+            if role != "assistant":
+                raise MessageError(f"a {role} message cannot carry tool calls: only an assistant message can")
+            if type(self.tool_calls) is not tuple:
+                object.__setattr__(self, "tool_calls", tuple(self.tool_calls))
+            for index, call in enumerate(self.tool_calls):
+                if not isinstance(call, ToolCall):
+                    raise MessageError(f"tool_calls[{index}]: expected a ToolCall, got {type(call).__name__}")
+        if role == "tool":
+            if not self.tool_call_id:
+                raise MessageError("a tool message needs the tool_call_id of the call that it answers")
+        elif self.tool_call_id is not None:
+            raise MessageError(f"a {role} message cannot answer a tool call: only a tool message has a tool_call_id")
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The content as parts."""
+        if isinstance(self.content, str):
+            return (Text(self.content),) if self.content else ()
+        return self.content
+
+    @property
+    def text(self) -> str:
+        """The content as plain text, media as their alt text."""
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text if isinstance(part, Text) else part.alt for part in self.content)
+
+    def __prompt__(self) -> str | tuple[Part, ...]:
+        return self.content
+
+
+def _as_parts(content: object, role: str) -> tuple[Part, ...]:
+    if not isinstance(content, list | tuple):
+        raise MessageError(f"{role} message: content must be text or a list of parts, got {type(content).__name__}")
+    parts = tuple(Text(part) if isinstance(part, str) else part for part in content)
+    for index, part in enumerate(parts):
+        if not isinstance(part, Text | Media):
+            raise MessageError(f"{role} message: content[{index}] is a {type(part).__name__}, expected text or a part")
+    return parts
+
+
+if TYPE_CHECKING:
+    MESSAGES: TypeAdapter[Message]
+    """Reads and writes the stored form of one message."""
+
+
+def __getattr__(name: str) -> TypeAdapter[Message]:
+    """Build `MESSAGES` when it is first asked for: it takes longer than the rest of this module."""
+    if name != "MESSAGES":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    adapter = globals()["MESSAGES"] = TypeAdapter(Message)
+    return adapter

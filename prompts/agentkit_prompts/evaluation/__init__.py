@@ -1,0 +1,5 @@
+"""Evaluation prompts from the rows of a dataset, with worked examples. Import it as `agentkit.prompts.evaluation`."""
+
+from agentkit_prompts.lazy import exports_of_stub
+
+__getattr__, __dir__, __all__ = exports_of_stub(__name__, __file__)

@@ -1,0 +1,17 @@
+from agentkit_prompts.errors import InContextError as InContextError
+from agentkit_prompts.errors import InContextWarning as InContextWarning
+from agentkit_prompts.evaluation.columns import safe_format as safe_format
+from agentkit_prompts.evaluation.dataset_reader import DatasetReader as DatasetReader
+from agentkit_prompts.evaluation.in_context import InContext as InContext
+from agentkit_prompts.evaluation.in_context import RowPrompt as RowPrompt
+from agentkit_prompts.evaluation.meta.api_meta_template import ApiMetaTemplate as ApiMetaTemplate
+from agentkit_prompts.evaluation.meta.chat_messages import chat_messages as chat_messages
+from agentkit_prompts.evaluation.meta.chat_messages import to_messages as to_messages
+from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate as MetaTemplate
+from agentkit_prompts.evaluation.multi_turn import MultiTurnPromptTemplate as MultiTurnPromptTemplate
+from agentkit_prompts.evaluation.multimodal import MMPromptTemplate as MMPromptTemplate
+from agentkit_prompts.evaluation.prompt_list import PromptList as PromptList
+from agentkit_prompts.evaluation.prompt_template import PromptTemplate as PromptTemplate
+from agentkit_prompts.evaluation.raw_template import RawPromptTemplate as RawPromptTemplate
+from agentkit_prompts.evaluation.retrievers import RandomSelector as RandomSelector
+from agentkit_prompts.evaluation.retrievers import WindowSelector as WindowSelector

@@ -1,0 +1,169 @@
+"""`DatasetReader`: which columns of a dataset are asked, which one is the answer, and which rows are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, TypeAlias
+
+from agentkit_prompts.context.items import Example
+from agentkit_prompts.errors import InContextError, nearest
+from agentkit_prompts.evaluation.prompt_template import PromptTemplate
+
+__all__ = ["DatasetReader", "Row", "part_of"]
+
+Row: TypeAlias = Mapping[str, Any]
+"""Column name to value."""
+
+_SLICE = re.compile(r"\[\s*(-?\d+)?\s*:\s*(-?\d+)?\s*(?::\s*(-?\d+)?\s*)?\]")
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetReader:
+    """What of a dataset is read (`reader_cfg` of the OpenCompass and AISBench documents).
+
+    Raises:
+        InContextError: A field is not what it says; names everything at once.
+    """
+
+    input_columns: Sequence[str]
+    """What is asked: names, or one text of names with spaces between."""
+    output_column: str | None = None
+    """The answer; prompts hide it."""
+    input_template: PromptTemplate | None = None
+    """How a row is written as a query for retrieval; the input columns, joined by spaces, when not given."""
+    output_template: PromptTemplate | None = None
+    """How its answer is written."""
+    train_range: float | str | None = None
+    """Which rows of the training split are read; see `part_of`."""
+    test_range: float | str | None = None
+    train_split: str = "train"
+    test_split: str = "test"
+
+    def __post_init__(self) -> None:
+        columns = self.input_columns
+        names = tuple(columns.split()) if isinstance(columns, str) else columns
+        problems = []
+        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+            problems.append(f"input_columns must be column names, got {columns!r}"[:200])
+        elif not names:
+            problems.append("input_columns is empty; name at least one column")
+        if not isinstance(self.output_column, str | None):
+            problems.append(f"output_column must be one column name or None, got {self.output_column!r}"[:200])
+        for name in ("input_template", "output_template"):
+            if not isinstance(getattr(self, name), PromptTemplate | None):
+                problems.append(f"{name} must be a PromptTemplate, got {type(getattr(self, name)).__name__}")
+        for name in ("train_split", "test_split"):
+            if not isinstance(getattr(self, name), str):
+                problems.append(f"{name} must be text, got {getattr(self, name)!r}"[:200])
+        for name in ("train_range", "test_range"):
+            try:
+                part_of(range(0), getattr(self, name))
+            except InContextError as error:
+                problems.append(f"{name}: {error}")
+        if problems:
+            raise InContextError(f"reader: {'; '.join(problems)}")
+        object.__setattr__(self, "input_columns", tuple(names))
+
+    def split(self, dataset: Mapping[str, Sequence[Row]] | Sequence[Row]) -> tuple[Sequence[Row], Sequence[Row]]:
+        """Return the rows to take examples from and the rows to ask, each within its range.
+
+        Args:
+            dataset: Name of a split to its rows; or rows, which are both.
+
+        Raises:
+            InContextError: A split is not there, or no row has one of the columns; names everything at once.
+        """
+        if isinstance(dataset, Mapping):
+            missing = [
+                f"no split {name!r}{nearest(name, map(str, dataset))}"
+                for name in dict.fromkeys((self.train_split, self.test_split))
+                if name not in dataset
+            ]
+            if missing:
+                raise InContextError(f"dataset: {'; '.join(missing)}")
+            train, test = dataset[self.train_split], dataset[self.test_split]
+        else:
+            train = test = dataset
+        self.check(train, test)
+        return part_of(train, self.train_range), part_of(test, self.test_range)
+
+    def check(self, train: Sequence[Row], test: Sequence[Row]) -> None:
+        """See to it that every declared column is in a row of each split; the answer may be unknown in `test`.
+
+        Raises:
+            InContextError: Columns are missing; names all of them.
+        """
+        problems: list[str] = []
+        answers = (self.output_column,) if self.output_column is not None else ()
+        for split, rows, wanted in (("train", train, answers), ("test", test, ())):
+            odd = [str(number) for number, row in enumerate(rows) if not isinstance(row, Mapping)]
+            if odd:
+                problems.append(f"rows {', '.join(odd[:5])} of {split} are no dicts of column to value")
+            elif len(rows):
+                known = {str(name) for row in rows for name in row}
+                problems += [
+                    f"no row of {split} has a column {name!r}{nearest(name, known)}"
+                    for name in (*self.input_columns, *wanted)
+                    if name not in known
+                ]
+        if problems:
+            raise InContextError(f"dataset: {'; '.join(problems)}")
+
+    def query(self, row: Row) -> str:
+        """Return what a row asks, as text to look for examples with.
+
+        Raises:
+            InContextError: An input column is not in the row; names all that are missing.
+        """
+        if self.input_template is not None:
+            return str(self.input_template.item(row))
+        missing = [name for name in self.input_columns if name not in row]
+        if missing:
+            raise InContextError(
+                f"a row has no column {', '.join(map(repr, missing))}; there is: {', '.join(map(str, row))}"
+            )
+        return " ".join([str(row[name]) for name in self.input_columns])
+
+    def example(self, number: int, row: Row) -> Example:
+        """Return a row as a worked example, whose id is its number: what retrievers choose from."""
+        if self.output_template is not None:
+            answer = str(self.output_template.item(row))
+        else:
+            answer = str(row.get(self.output_column)) if self.output_column is not None else ""
+        return Example(self.query(row), answer, id=str(number))
+
+
+def part_of(rows: Sequence[Any], size: float | str | None) -> Sequence[Any]:
+    """Return some of `rows`, always the same ones.
+
+    Args:
+        rows: The rows of a split.
+        size: None for all; a number of rows, or a share of them below 1, drawn with that number as seed; or a slice
+            such as `"[:16]"`. As in OpenCompass, 0 and numbers that are too large mean all.
+
+    Raises:
+        InContextError: `size` is none of these.
+    """
+    if size is None:
+        return rows
+    if isinstance(size, str):
+        match = _SLICE.fullmatch(size.strip())
+        parts = [int(part) if part is not None else None for part in match.groups()] if match else [None, None, 0]
+        if parts[2] == 0:
+            raise InContextError(f"{size!r} is no slice; write it as '[start:stop]' or '[start:stop:step]'")
+        return _picked(rows, range(len(rows))[slice(*parts)])
+    if isinstance(size, bool) or not isinstance(size, int | float) or (size >= 1 and size != int(size)) or size != size:
+        raise InContextError(f"{size!r} is no number of rows, share below 1, or slice such as '[:16]'")
+    if size <= 0 or size >= len(rows):
+        return rows
+    wanted = int(size * len(rows)) if size < 1 else int(size)
+    order = list(range(len(rows)))
+    Random(wanted).shuffle(order)
+    return _picked(rows, order[:wanted])
+
+
+def _picked(rows: Sequence[Any], positions: Sequence[int]) -> list[Any]:
+    return [rows[position] for position in positions]

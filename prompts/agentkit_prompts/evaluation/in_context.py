@@ -1,0 +1,272 @@
+"""`InContext`: the prompts of one evaluation, row by row: template, worked examples, and how a model hears both."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
+
+from agentkit_prompts.errors import InContextError, InContextWarning
+from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
+from agentkit_prompts.evaluation.retrievers import retrieve
+from agentkit_prompts.evaluation.shots import RowTemplate, Shots
+from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
+
+if TYPE_CHECKING:
+    from agentkit_prompts.chat_templates.protocol import ChatTemplate
+    from agentkit_prompts.ranking.embedder import Embedder
+
+__all__ = ["InContext", "PromptParser", "RowPrompt"]
+
+_NONE = StaticSelector(0)
+
+
+class PromptParser(Protocol):
+    """How a model wants an evaluation prompt to be said: a meta template, for completion or for a chat API."""
+
+    def parse(self, prompt: Any, mode: Literal["gen", "ppl"] = "gen") -> Any:
+        """Return text, or the messages of roles."""
+        ...
+
+
+class RowPrompt(NamedTuple):
+    """One prompt of a row."""
+
+    row: int
+    """Position of the row."""
+    label: Any
+    """What is scored; None in mode `gen`."""
+    ids: tuple[int, ...]
+    """Positions of the worked examples among the training rows."""
+    prompt: Any
+    """Text, a `PromptList`, or messages: what the template made, before a model is known."""
+    final: Any
+    """What the model is sent; the prompt itself when no model was given."""
+
+
+class InContext:
+    """The prompts of one evaluation (`infer_cfg` and `reader_cfg` of the OpenCompass and AISBench documents).
+
+    Args:
+        reader: Which columns are asked, and which one is the answer, which prompts do not show.
+        prompt_template: How a row is asked. The `ice_template` does both when not given.
+        ice_template: How a training row is shown as a worked example.
+        retriever: Chooses the examples: any example selector; none when not given.
+        train: The rows to choose from.
+        mode: `gen` asks for the answer, `ppl` has one prompt per label, to be scored.
+        instead: What stands where the answer would.
+        separator: Between two worked examples that are text.
+        end: After the last one; by default a line end, where there are any.
+        settings: What else was said about how the model is run; kept for whoever runs it.
+
+    Raises:
+        InContextError: The parts do not fit together; names everything at once.
+    """
+
+    def __init__(
+        self,
+        reader: DatasetReader,
+        prompt_template: RowTemplate | None = None,
+        *,
+        ice_template: RowTemplate | None = None,
+        retriever: ExampleSelector = _NONE,
+        train: Sequence[Row] = (),
+        mode: Literal["gen", "ppl"] = "gen",
+        instead: str = "",
+        separator: str = "\n",
+        end: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.reader = reader
+        self.ice_template = ice_template
+        self.retriever = retriever
+        self.train = train
+        self.mode: Literal["gen", "ppl"] = mode
+        self.instead = instead
+        self.settings = dict(settings or {})
+        shows = not (type(retriever) is StaticSelector and (retriever.k == 0 or retriever.ids == ()))
+        after = ("\n" if shows else "") if end is None else end
+        self.shots = Shots(ice_template, train, answer=reader.output_column, separator=separator, end=after)
+        asked, name = prompt_template, "prompt_template"
+        if asked is None:
+            asked, name = ice_template, "ice_template"
+        problems = [] if mode in ("gen", "ppl") else [f"mode must be 'gen' or 'ppl', got {mode!r}"]
+        problems += _problems_of_rows(reader, retriever, train)
+        if asked is not None and shows:
+            problems += _misfits(asked, ice_template, name)
+        if asked is None:
+            problems.append("prompt_template and ice_template are both missing; give one of them")
+        if asked is None or problems:
+            raise InContextError(f"infer_cfg: {'; '.join(problems)}")
+        self.prompt_template: RowTemplate = asked
+        nowhere = [label for label in asked.labels or (None,) if shows and not asked.places(label)]
+        if nowhere:
+            listed = "" if nowhere == [None] else f" for label {', '.join(map(repr, nowhere))}"
+            warnings.warn(
+                f"worked examples are not shown: the template{listed} has no {asked.ice_token!r} in it; "
+                "put the ice_token where they go, or retrieve none",
+                InContextWarning,
+                stacklevel=2,
+            )
+
+    @classmethod
+    def from_cfg(
+        cls,
+        infer_cfg: Mapping[str, Any],
+        reader_cfg: Mapping[str, Any] | DatasetReader,
+        *,
+        train: Sequence[Row] = (),
+        embedder: Embedder | None = None,
+    ) -> InContext:
+        """Read the dicts of a dataset's configuration as they are shipped.
+
+        `type` is a class, its name, or its dotted name; classes of the original stand for ours of that name.
+
+        Args:
+            infer_cfg: `prompt_template`, `ice_template`, `retriever`, `inferencer`.
+            reader_cfg: `input_columns`, `output_column`, templates, ranges and splits.
+            train: The rows that the retriever chooses from.
+            embedder: Makes the vectors of a `TopkRetriever`.
+
+        Raises:
+            InContextError: A key or type is unknown or a value is wrong; names everything at once.
+        """
+        from agentkit_prompts.evaluation.infer_cfg import read_cfg
+
+        return cls(train=train, **read_cfg(infer_cfg, reader_cfg, embedder))
+
+    def labels(self, rows: Sequence[Row] = ()) -> list[Any]:
+        """Return what is scored: the labels of the template, else every answer in `rows`, in order of appearance."""
+        for template in (self.prompt_template, self.ice_template):
+            if template is not None and template.labels:
+                return list(template.labels)
+        answer = self.reader.output_column
+        if answer is None:
+            return []
+        found = [row[answer] for row in rows if answer in row]
+        try:
+            return list(dict.fromkeys(found))
+        except TypeError:  # values that are lists or dicts
+            return [value for number, value in enumerate(found) if value not in found[:number]]
+
+    def ids(self, rows: Sequence[Row]) -> list[tuple[int, ...]]:
+        """Return, for each row, the positions of its worked examples among the training rows.
+
+        Raises:
+            InContextError: The retriever failed, or a row lacks an input column.
+        """
+        if type(self.retriever) is StaticSelector:  # looks at nothing but the rows' numbers
+            chosen = range(len(self.train)) if self.retriever.ids is None else map(int, self.retriever.ids)
+            return [tuple(chosen)[: self.retriever.k]] * len(rows)
+        pool = [self.reader.example(number, row) for number, row in enumerate(self.train)]
+        return retrieve(self.retriever, [self.reader.query(row) for row in rows], pool)
+
+    def prompt(self, row: Row, ids: Sequence[int] = (), label: Any = None) -> Any:
+        """Return the prompt of a row as the template makes it: text, a `PromptList`, or messages.
+
+        In mode `ppl` examples keep the separators of their template; `final` is without.
+
+        Args:
+            row: Column name to value.
+            ids: The training rows to show; see `ids`.
+            label: What is scored, in mode `ppl`.
+
+        Raises:
+            InContextError: There is no such label or row, or the examples do not fit the template.
+        """
+        return self._prompt(row, ids, label, keep_separator=self.mode == "ppl")
+
+    def final(
+        self, row: Row, model: PromptParser | ChatTemplate | None = None, ids: Sequence[int] = (), label: Any = None
+    ) -> Any:
+        """Return what a model is sent for a row: text, or messages, as its template makes them.
+
+        Args:
+            row: Column name to value.
+            model: A meta template, or any chat template; None joins what the prompt says by newlines.
+            ids: The training rows to show.
+            label: What is scored, in mode `ppl`.
+
+        Raises:
+            InContextError: As `prompt`; or the model has no role that the prompt has.
+        """
+        return said(self._prompt(row, ids, label, keep_separator=False), model, self.mode)
+
+    def prompts(self, rows: Sequence[Row], model: PromptParser | ChatTemplate | None = None) -> Iterator[RowPrompt]:
+        """Yield the prompts of all rows, in mode `ppl` one for each label; examples are retrieved first.
+
+        Raises:
+            InContextError: As `final`, or a declared column is in no row.
+        """
+        self.reader.check((), rows)
+        labels = self.labels(rows) if self.mode == "ppl" else [None]
+        for number, (row, ids) in enumerate(zip(rows, self.ids(rows), strict=True)):
+            for label in labels:
+                try:
+                    prompt = self.prompt(row, ids, label)
+                    final = prompt if model is None else self.final(row, model, ids, label)
+                except InContextError as error:
+                    raise InContextError(f"row {number}: {error}") from error
+                yield RowPrompt(number, label, ids, prompt, final)
+
+    def _prompt(self, row: Row, ids: Sequence[int], label: Any, *, keep_separator: bool) -> Any:
+        template = self.prompt_template
+        ice = self.shots.show(ids, keep_separator=keep_separator)
+        if self.mode == "ppl":
+            prompt = template.label_item(row, label, ice=ice)
+        else:
+            prompt = template.item(row, ice=ice, hide=self.reader.output_column, instead=self.instead)
+        if ids and template.ice_token is None:
+            raise InContextError(_no_place("the template"))
+        return prompt
+
+
+def said(prompt: Any, model: PromptParser | ChatTemplate | None, mode: Literal["gen", "ppl"]) -> Any:
+    """Return what a model is sent for a prompt.
+
+    A meta template parses it; a chat template renders it as messages, text being one message of the user.
+
+    Raises:
+        InContextError: The model cannot say it.
+    """
+    from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META, ApiMetaTemplate
+    from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
+    from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
+
+    parse = MetaTemplate().parse if model is None else getattr(model, "parse", None)
+    if parse is not None:
+        return parse(prompt, mode)
+    messages = chat_messages(ApiMetaTemplate(CHAT_META).parse(prompt, mode))
+    return cast("ChatTemplate", model).render(messages, add_generation_prompt=mode == "gen")
+
+
+def _problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: Sequence[Row]) -> list[str]:
+    """Say which training rows or columns are not there."""
+    problems = []
+    if type(retriever) is StaticSelector:
+        odd = [name for name in retriever.ids or () if not name.isdecimal() or int(name) >= len(train)]
+        if odd:
+            problems.append(f"the retriever shows row {', '.join(odd)}, of {len(train)} training rows, counted from 0")
+    try:
+        reader.check(train, ())
+    except InContextError as error:
+        problems.append(str(error))
+    return problems
+
+
+def _misfits(asked: RowTemplate, ice_template: RowTemplate | None, name: str) -> list[str]:
+    """Say why worked examples cannot be shown."""
+    if ice_template is None:
+        return ["the retriever chooses worked examples and there is no ice_template to show them with"]
+    if asked.ice_token is None:
+        return [_no_place(name)]
+    if ice_template.is_dialogue and any(asked.places(label) == "text" for label in asked.labels or (None,)):
+        return [
+            f"{name} has its ice_token {asked.ice_token!r} inside text, and ice_template makes turns with roles; "
+            "put the token among the items of `begin` or `round`, or make ice_template text"
+        ]
+    return []
+
+
+def _no_place(name: str) -> str:
+    return f"{name} has no place for worked examples; give it an ice_token and put that where they go"

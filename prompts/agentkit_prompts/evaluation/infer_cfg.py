@@ -1,0 +1,195 @@
+"""`infer_cfg` and `reader_cfg` as evaluation suites ship them, read into what `InContext` is made of."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agentkit_prompts.errors import InContextError, PromptError, nearest
+from agentkit_prompts.evaluation.dataset_reader import DatasetReader
+from agentkit_prompts.evaluation.multi_turn import MultiTurnPromptTemplate
+from agentkit_prompts.evaluation.multimodal import MMPromptTemplate
+from agentkit_prompts.evaluation.prompt_template import PromptTemplate
+from agentkit_prompts.evaluation.raw_template import RawPromptTemplate
+from agentkit_prompts.evaluation.retrievers import RandomSelector, WindowSelector
+from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
+from agentkit_prompts.tree.selectors import KeywordSelector, VectorSelector
+
+if TYPE_CHECKING:
+    from agentkit_prompts.ranking.embedder import Embedder
+
+__all__ = ["read_cfg"]
+
+_KEYS = ("prompt_template", "ice_template", "retriever", "inferencer")
+_LENGTH = "max_out_len"
+_TEMPLATES: dict[str, Any] = {
+    kind.__name__: kind for kind in (PromptTemplate, RawPromptTemplate, MultiTurnPromptTemplate, MMPromptTemplate)
+}
+_SCORING = ("PPLInferencer", "LLInferencer")
+"""Inferencers that score one prompt per label; all others ask."""
+
+_Settings = Mapping[str, Any]
+
+
+class _Retriever(NamedTuple):
+    """What a retriever's dict may say, and the selector it stands for."""
+
+    make: Callable[[_Settings, Embedder | None], ExampleSelector]
+    keys: tuple[str, ...] = ()
+
+
+def _fixed(settings: _Settings, _: object) -> ExampleSelector:
+    ids = settings.get("fix_id_list")
+    if not isinstance(ids, Sequence) or isinstance(ids, str):
+        raise InContextError(f"fix_id_list must be a list of row numbers, got {ids!r}"[:200])
+    odd = [repr(number) for number in ids if type(number) is not int or number < 0]
+    if odd:
+        raise InContextError(f"fix_id_list must hold row numbers of 0 or more, got {', '.join(odd)}"[:200])
+    return StaticSelector(ids=[str(number) for number in ids])
+
+
+def _nearest(settings: _Settings, embedder: Embedder | None) -> ExampleSelector:
+    if embedder is None:
+        raise InContextError("a TopkRetriever compares vectors; pass `embedder`, which makes them")
+    return VectorSelector(embedder, settings.get("ice_num", 1))
+
+
+_COMMON = ("type", "ice_num", "ice_separator", "ice_eos_token", "index_split", "test_split")
+_RETRIEVERS = {
+    "ZeroRetriever": _Retriever(lambda settings, _: StaticSelector(0)),
+    "FixKRetriever": _Retriever(_fixed, ("fix_id_list",)),
+    "RandomRetriever": _Retriever(
+        lambda settings, _: RandomSelector(settings.get("ice_num", 1), seed=settings.get("seed", 43)), ("seed",)
+    ),
+    "SlidingWindowRetriever": _Retriever(
+        lambda settings, _: WindowSelector(settings.get("k", settings.get("ice_num", 1))), ("k",)
+    ),
+    "BM25Retriever": _Retriever(lambda settings, _: KeywordSelector(settings.get("ice_num", 1))),
+    "TopkRetriever": _Retriever(_nearest, ("sentence_transformers_model_name", "tokenizer_name", "batch_size")),
+}
+
+
+def read_cfg(
+    infer_cfg: Mapping[str, Any], reader_cfg: Mapping[str, Any] | DatasetReader, embedder: Embedder | None
+) -> dict[str, Any]:
+    """Return the arguments of `InContext`.
+
+    Raises:
+        InContextError: A key or type is unknown, or a value is wrong; names everything at once.
+    """
+    if not isinstance(infer_cfg, Mapping):
+        raise InContextError(f"infer_cfg must be a dict, got {type(infer_cfg).__name__}")
+    problems: list[str] = _unknown("infer_cfg", [key for key in infer_cfg if key != _LENGTH], _KEYS)
+    made: dict[str, Any] = {"reader": _reader(reader_cfg, problems)}
+    for key in ("prompt_template", "ice_template"):
+        made[key] = _template(infer_cfg.get(key), f"infer_cfg[{key!r}]", problems)
+    made |= _retriever(infer_cfg.get("retriever"), embedder, problems)
+    made |= _inferencer(infer_cfg.get("inferencer"), problems)
+    if _LENGTH in infer_cfg:  # some configurations say it here
+        made["settings"] = {_LENGTH: infer_cfg[_LENGTH], **made.get("settings", {})}
+    if problems:
+        raise InContextError("; ".join(problems))
+    return made
+
+
+def _reader(cfg: Any, problems: list[str]) -> DatasetReader | None:
+    if isinstance(cfg, DatasetReader):
+        return cfg
+    if not isinstance(cfg, Mapping):
+        problems.append(f"reader_cfg must be a dict, got {type(cfg).__name__}")
+        return None
+    known = [field.name for field in fields(DatasetReader)]
+    problems += _unknown("reader_cfg", cfg, known)
+    settings = {key: value for key, value in cfg.items() if key in known}
+    for key in ("input_template", "output_template"):
+        if key in settings:
+            settings[key] = _template(settings[key], f"reader_cfg[{key!r}]", problems)
+    made: DatasetReader | None = _tried(
+        "reader_cfg", lambda: DatasetReader(**{"input_columns": (), **settings}), problems
+    )
+    return made
+
+
+def _template(cfg: Any, where: str, problems: list[str]) -> Any:
+    if cfg is None or hasattr(cfg, "ice_item"):
+        return cfg
+    if not isinstance(cfg, Mapping):
+        problems.append(f"{where} must be a dict with type and template, got {type(cfg).__name__}")
+        return None
+    kind = cfg.get("type", "PromptTemplate")
+    name = _name(kind)
+    if isinstance(kind, type) and hasattr(kind, "ice_item"):
+        made: Any = kind
+    elif name in _TEMPLATES:
+        made = _TEMPLATES[name]
+    else:
+        problems.append(f"{where}: unknown type {kind!r}{nearest(name, _TEMPLATES)}")
+        return None
+    settings = {key: value for key, value in cfg.items() if key != "type"}
+    parameters = inspect.signature(made).parameters
+    wrong = _unknown(where, settings, tuple(parameters))
+    needed = [key for key, value in parameters.items() if value.default is value.empty and key not in settings]
+    wrong += [f"{where} has no {', '.join(map(repr, needed))}"] if needed else []
+    problems += wrong
+    return None if wrong else _tried(where, lambda: made(**settings), problems)
+
+
+def _retriever(cfg: Any, embedder: Embedder | None, problems: list[str]) -> dict[str, Any]:
+    where = "infer_cfg['retriever']"
+    if cfg is None:
+        return {}
+    if isinstance(cfg, ExampleSelector) and not isinstance(cfg, Mapping | type):
+        return {"retriever": cfg}
+    if not isinstance(cfg, Mapping) or "type" not in cfg:
+        problems.append(f"{where} must be a dict with a type, or an example selector, got {cfg!r}"[:200])
+        return {}
+    name = _name(cfg["type"])
+    known = _RETRIEVERS.get(name)
+    if known is None:
+        problems.append(f"{where}: unknown type {cfg['type']!r}{nearest(name, _RETRIEVERS)}")
+        return {}
+    problems += _unknown(where, cfg, (*_COMMON, *known.keys))
+    blank = name == "ZeroRetriever"
+    texts = {
+        "separator": cfg.get("ice_separator", "" if blank else "\n"),
+        "end": cfg.get("ice_eos_token", "" if blank else "\n"),
+    }
+    problems += [
+        f"{where}: {key} must be text, got {cfg[key]!r}"[:200]
+        for key in ("ice_separator", "ice_eos_token")
+        if key in cfg and not isinstance(cfg[key], str)
+    ]
+    return {"retriever": _tried(where, lambda: known.make(cfg, embedder), problems), **texts}
+
+
+def _inferencer(cfg: Any, problems: list[str]) -> dict[str, Any]:
+    if cfg is None:
+        return {}
+    if not isinstance(cfg, Mapping) or "type" not in cfg:
+        problems.append(f"infer_cfg['inferencer'] must be a dict with a type, got {cfg!r}"[:200])
+        return {}
+    instead = cfg.get("gen_field_replace_token", "")
+    if not isinstance(instead, str):
+        problems.append(f"infer_cfg['inferencer']: gen_field_replace_token must be text, got {instead!r}"[:200])
+    settings = {key: value for key, value in cfg.items() if key not in ("type", "gen_field_replace_token")}
+    mode = "ppl" if _name(cfg["type"]) in _SCORING else "gen"
+    return {"mode": mode, "instead": instead, "settings": settings}
+
+
+def _name(kind: object) -> str:
+    """Return the bare name of a type: of a class, or of its dotted name."""
+    return kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2].rpartition(":")[2]
+
+
+def _unknown(where: str, cfg: Iterable[Any], known: Sequence[str]) -> list[str]:
+    return [f"{where}: unknown key {key!r}{nearest(str(key), known)}" for key in cfg if key not in known]
+
+
+def _tried(where: str, make: Callable[[], Any], problems: list[str]) -> Any:
+    try:
+        return make()
+    except PromptError as error:
+        problems.append(f"{where}: {error}")
+        return None

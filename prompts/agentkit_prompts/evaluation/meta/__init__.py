@@ -1,0 +1,1 @@
+"""Meta templates: how one model hears an evaluation prompt."""

@@ -1,0 +1,206 @@
+"""`ApiMetaTemplate`: a prompt without a model becomes the messages that an API is sent.
+
+The documents: OpenCompass and AISBench, meta template with `api_role`, and as a list of messages.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from agentkit_prompts.errors import InContextError, InContextWarning
+from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
+from agentkit_prompts.evaluation.meta.meta_base import (
+    Mode,
+    Prompt,
+    as_prompt,
+    check_mode,
+    is_conversation,
+    said_without_roles,
+)
+from agentkit_prompts.evaluation.meta.role_config import MetaFormat, Pieces, RoleFormat, joined, read_meta, refuse
+from agentkit_prompts.evaluation.meta.walk import read_prompt
+from agentkit_prompts.evaluation.prompt_list import Item, PromptList
+
+__all__ = ["CHAT_META", "ApiMetaTemplate"]
+
+CHAT_META: Mapping[str, Any] = {
+    "round": [{"role": "HUMAN", "api_role": "HUMAN"}, {"role": "BOT", "api_role": "BOT", "generate": True}],
+    "reserved_roles": [{"role": "SYSTEM", "api_role": "SYSTEM"}],
+}
+"""What chat models of the documents use where no meta template is given."""
+
+
+class ApiMetaTemplate:
+    """Which messages an API is sent for a prompt (OpenCompass document, API models).
+
+    `config` is a meta template whose roles have an `api_role` (else their own name), or a list of messages whose
+    contents are put in front of the prompt's messages of the same role. None or an empty one is no template: then
+    what the items say is joined by newlines.
+
+    OpenCompass leaves out text that no role says, such as worked examples that are text. Here it is said by the first
+    role of the round that does not reply. `keep_text=False` leaves it out, with a warning that names it: what the
+    scores that were published are of.
+
+    Raises:
+        InContextError: The configuration is wrong; names everything that is.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        *,
+        decode: Callable[[Sequence[int]], str] | None = None,
+        keep_text: bool = True,
+    ) -> None:
+        self._meta: MetaFormat | None = None
+        self._ahead: list[dict[str, Any]] = []
+        self._decode = decode
+        self._keep_text = keep_text
+        if isinstance(config, Mapping):
+            self._meta = read_meta(config, api=True) if config else None
+        elif isinstance(config, list | tuple):
+            self._ahead = _messages(config)
+        elif config is not None:
+            raise InContextError(f"meta template: expected a dict or a list of messages, got {type(config).__name__}")
+        if self._meta is not None:
+            if decode is None and self._meta.ids:
+                where = ", ".join(self._meta.ids)
+                raise InContextError(
+                    f"meta template: messages of an API are text, and there are token ids in {where}; "
+                    "pass decode=tokenizer.decode, or write text"
+                )
+            if self._meta.end:
+                warnings.warn(
+                    "meta template: `end` is not sent to an API, whose messages have no end; leave it out",
+                    InContextWarning,
+                    stacklevel=2,
+                )
+
+    def parse(self, prompt: Prompt, mode: Mode = "gen") -> str | PromptList | list[Any]:
+        """Return the messages `{"role", "prompt"}` of a prompt list; of a list of prompts, a list.
+
+        Text is returned as it is, and so is a conversation (a list of messages with `content`). In mode `gen` the
+        messages end before the model's reply. Messages of one role in a row are joined by a newline. Without a
+        template the result is text, or a list of content parts where there are media.
+
+        Raises:
+            InContextError: The prompt is not what it should be, roles are unknown, or there is nothing to send;
+                names everything.
+        """
+        check_mode(mode)
+        given = as_prompt(prompt)
+        if isinstance(given, str):
+            return given
+        if isinstance(given, PromptList):
+            if self._ahead:
+                return self._led(chat_messages(ApiMetaTemplate(CHAT_META).parse(given, mode)))
+            return self._without(given) if self._meta is None else self._said(given, self._meta, mode)
+        if is_conversation(given):
+            return self._led(deepcopy(list(given)))
+        return [self.parse(one, mode) for one in given]
+
+    def _without(self, prompt: PromptList) -> str | list[Any]:
+        parts = said_without_roles(prompt)
+        if all(isinstance(part, str) for part in parts):
+            return "".join(map(str, parts))
+        return [{"type": "text", "text": part} if isinstance(part, str) else deepcopy(part) for part in parts]
+
+    def _said(self, prompt: PromptList, meta: MetaFormat, mode: Mode) -> PromptList:
+        script, _ = read_prompt(meta, prompt, gen=mode == "gen")
+        found = PromptList()
+        left = [turn for turn in script if isinstance(turn, str) and turn.strip()] if not self._keep_text else []
+        if left:
+            warnings.warn(
+                f"prompt: no role says {', '.join(repr(text[:80]) for text in left)}, so it is left out; "
+                "keep_text=True sends it",
+                InContextWarning,
+                stacklevel=3,
+            )
+        for turn in script:
+            if isinstance(turn, str):
+                if turn.strip() and self._keep_text:
+                    self._add(found, self._asker(meta), turn)
+            elif turn.opens:
+                continue
+            elif turn.media:
+                text = [{"type": "text", "text": turn.prompt}] if turn.prompt else []
+                self._add(found, turn.api_role, [*text, *deepcopy(list(turn.media))])
+            else:
+                self._add(found, turn.api_role, f"{self._text(turn.begin)}{turn.prompt}{self._text(turn.end)}")
+        if not found:
+            raise InContextError(
+                "prompt: there is nothing to send; give it at least one item that is said before the model replies"
+            )
+        start: list[Item] = (
+            [deepcopy(dict(meta.first))] if meta.first else [self._text(meta.begin)] if meta.begin else []
+        )
+        return PromptList([*start, *found])
+
+    def _add(self, found: PromptList, api_role: str, said: str | list[Any]) -> None:
+        """Append a message, or join it to the last one of the same role."""
+        last = found[-1] if found else None
+        if not isinstance(last, dict) or last["role"] != api_role:
+            found.append({"role": api_role, "prompt": said})
+        elif isinstance(said, str) and isinstance(last["prompt"], str):
+            last["prompt"] += f"\n{said}"
+        else:
+            last["prompt"] = [*_parts(last["prompt"]), *_parts(said)]
+
+    def _asker(self, meta: MetaFormat) -> str:
+        """Return the API's name of who says text without a role."""
+        roles = [entry for entry in meta.round if isinstance(entry, RoleFormat)] or list(meta.roles.values())
+        return next((role.api_role for role in roles if not role.generate), "HUMAN")
+
+    def _text(self, marker: Pieces) -> str:
+        text = joined(marker, self._decode)
+        if text is None:
+            raise InContextError(
+                "prompt: messages of an API are text, and an item's begin or end has token ids; pass decode="
+            )
+        return text
+
+    def _led(self, messages: list[Any]) -> list[Any]:
+        """Put the contents of the meta template's messages in front of messages of the same role, in order."""
+        found: list[Any] = []
+        rest = list(messages)
+        for ahead in self._ahead:
+            while rest and rest[0]["role"] != ahead["role"] and any(m["role"] == ahead["role"] for m in rest):
+                found.append(rest.pop(0))
+            if rest and rest[0]["role"] == ahead["role"]:
+                message = rest.pop(0)
+                found.append({**message, "content": _led(ahead["content"], message["content"])})
+            else:
+                found.append(deepcopy(ahead))
+        return [*found, *rest]
+
+
+def _led(ahead: object, content: object) -> object:
+    if isinstance(ahead, str) and isinstance(content, str):
+        return ahead + content
+    return [*_parts(ahead), *_parts(content)]
+
+
+def _parts(said: Any) -> list[Any]:
+    if isinstance(said, str):
+        return [{"type": "text", "text": said}] if said else []
+    return list(said)
+
+
+def _messages(config: Sequence[object]) -> list[dict[str, Any]]:
+    """Check a meta template that is a list of messages."""
+    problems: list[str] = []
+    for index, message in enumerate(config):
+        if not isinstance(message, Mapping):
+            problems.append(f"message {index} must be a dict with role and content, got {type(message).__name__}")
+        elif message.get("role") not in ("system", "user", "assistant"):
+            problems.append(
+                f"message {index}: role must be one of system, user, assistant, got {message.get('role')!r}"
+            )
+        elif not isinstance(message.get("content"), str | list):
+            problems.append(f"message {index}: content must be text or a list of parts, got {message.get('content')!r}")
+    if problems:
+        raise refuse("meta template", problems)
+    return [deepcopy(dict(message)) for message in config if isinstance(message, Mapping)]

@@ -1,0 +1,172 @@
+"""A conversation in the roles of a meta template: which role says what a chat message says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agentkit_prompts.chat_templates.guard.control_tokens import control_tokens as tokens_of
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.errors import ChatTemplateError, InContextError, nearest
+from agentkit_prompts.evaluation.meta.meta_base import media_text
+from agentkit_prompts.evaluation.meta.role_config import MetaFormat, Pieces, RoleFormat
+from agentkit_prompts.evaluation.prompt_list import Item, PromptList, section
+
+__all__ = ["CHAT_ROLES", "as_prompt_list", "bracketed", "chat_role", "control_tokens"]
+
+CHAT_ROLES: dict[str, tuple[str, ...]] = {
+    "system": ("SYSTEM",),
+    "user": ("HUMAN", "USER"),
+    "assistant": ("BOT", "ASSISTANT"),
+    "tool": ("TOOL",),
+}
+"""Role of a chat message -> names that meta templates have for it, in any case."""
+
+
+def chat_role(name: str) -> str:
+    """Return the chat role that a name of a meta template stands for, or the name where it stands for none."""
+    return next((role for role, names in CHAT_ROLES.items() if name.upper() in names), name)
+
+
+def as_prompt_list(
+    messages: Sequence[Message | Mapping[str, Any]], meta: MetaFormat | None, *, ask: bool
+) -> PromptList:
+    """Return a conversation as a prompt list in the roles of `meta`; with `ask` the model's turn is at its end.
+
+    Raises:
+        ChatTemplateError: A message cannot be said, or there is nothing to reply to; names everything.
+    """
+    roles = _roles(meta)
+    problems: list[str] = []
+    begin: list[Item] = []
+    said: list[tuple[str, str]] = []
+    for position, message in enumerate(messages):
+        read = _read(position, message, roles, meta, problems)
+        if read is None:
+            continue
+        role, name, text = read
+        if role == "system" and not said and (meta is None or name not in meta.order or name == roles.get("user")):
+            begin.append({"role": name, "prompt": text})
+        elif said and said[-1][0] == name:
+            said[-1] = (name, f"{said[-1][1]}\n{text}")
+        else:
+            said.append((name, text))
+    if not messages:
+        problems.append("there are no messages; give at least one of the user")
+    elif not problems and meta is not None:
+        problems += _order(said, roles, meta, ask=ask)
+    if problems:
+        raise ChatTemplateError(f"meta template: {'; '.join(problems)}")
+    dialogue: list[Item] = [{"role": name, "prompt": text} for name, text in said]
+    if ask and meta is not None:
+        dialogue.append({"role": roles["assistant"], "prompt": "", "generate": True})
+    return PromptList([*section("begin", begin), *(section("round", dialogue) if dialogue else ())])
+
+
+def control_tokens(
+    meta: MetaFormat | None, stop_words: Sequence[str], text: Callable[[Pieces], str] | None
+) -> tuple[str, ...]:
+    """Return stop words, the markers around roles, and the tokens in brackets at the beginning and the end of all.
+
+    `text` decodes markers that hold token ids; without it the ids say nothing.
+    """
+    if meta is None:
+        return ()
+
+    def written(marker: Pieces) -> str:
+        return text(marker) if text else "".join(piece for piece in marker if isinstance(piece, str))
+
+    around = [written(marker) for role in meta.roles.values() for marker in (role.begin, role.end)]
+    loose = [entry for entry in meta.round if isinstance(entry, str)]
+    edges = [*bracketed(written(meta.begin)), *bracketed(written(meta.end))]
+    return tokens_of([*stop_words, *edges], [*around, *loose])
+
+
+def bracketed(marker: str) -> list[str]:
+    """Return the tokens in brackets that a marker holds."""
+    return [token for token in tokens_of((), [marker]) if token[0] in "<[" and token[-1] in ">]"]
+
+
+def _roles(meta: MetaFormat | None) -> dict[str, str]:
+    """Return chat role -> role of the meta template, where it has one."""
+    if meta is None:
+        return {role: names[0] for role, names in CHAT_ROLES.items()}
+    found: dict[str, str] = {}
+    for role in meta.roles.values():
+        for name in (role.role, role.api_role):
+            if (known := chat_role(name)) in CHAT_ROLES:
+                found.setdefault(known, role.role)
+    spoken = [entry for entry in meta.round if isinstance(entry, RoleFormat)]
+    replies = [role.role for role in spoken if role.generate]
+    if replies:
+        found["assistant"] = replies[0]
+    asks = [role.role for role in spoken if role.role not in (found.get("assistant"), found.get("system"))]
+    if asks:
+        found.setdefault("user", asks[0])
+    if "user" in found:
+        found.setdefault("system", found["user"])
+    return found
+
+
+def _read(
+    position: int,
+    message: Message | Mapping[str, Any],
+    roles: Mapping[str, str],
+    meta: MetaFormat | None,
+    problems: list[str],
+) -> tuple[str, str, str] | None:
+    """Return (chat role, role of the template, text) of a message, or note why it has none."""
+    where = f"messages[{position}]"
+    if not isinstance(message, Message | Mapping):
+        problems.append(f"{where} must be a Message or a dict with role and content, got {type(message).__name__}")
+        return None
+    role = message.role if isinstance(message, Message) else message.get("role")
+    calls = message.tool_calls if isinstance(message, Message) else message.get("tool_calls")
+    if calls:
+        problems.append(f"{where}: a meta template has no place for tool calls; say them in the text of the message")
+        return None
+    name = roles.get(role) if isinstance(role, str) else None
+    if name is None and meta is not None and isinstance(role, str) and role in meta.roles:
+        name = role
+    if name is None or not isinstance(role, str):
+        known = sorted({*roles, *(meta.roles if meta else ())})
+        known_role = isinstance(role, str) and role in CHAT_ROLES
+        why = "the meta template says nothing for it" if known_role else "is unknown"
+        problems.append(f"{where}: role {role!r}: {why}{nearest(str(role), known)}")
+        return None
+    if isinstance(message, Message):
+        return role, name, message.text
+    content = message.get("content")
+    if content is None or isinstance(content, str):
+        return role, name, content or ""
+    if isinstance(content, list | tuple):
+        try:
+            return role, name, "".join(part if isinstance(part, str) else media_text(part) for part in content)
+        except InContextError as error:
+            problems.append(f"{where}: {error}")
+            return None
+    problems.append(f"{where}: content must be text or a list of parts, got {type(content).__name__}")
+    return None
+
+
+def _order(said: Sequence[tuple[str, str]], roles: Mapping[str, str], meta: MetaFormat, *, ask: bool) -> list[str]:
+    """Return what a round of the template cannot say of who speaks when."""
+    assistant = roles.get("assistant")
+    if assistant is None:
+        return ["no role of the round is marked generate=True or called BOT; mark the one that the model speaks"] * ask
+    speakers = [name for name, _ in said if name in meta.order or not meta.round]
+    problems: list[str] = []
+    if (
+        speakers
+        and speakers[0] == assistant
+        and meta.order.get(assistant, 0) > meta.order.get(roles.get("user", ""), -1)
+    ):
+        problems.append(
+            f"the conversation starts with {assistant!r}, but a round starts with {roles.get('user')!r}; "
+            "put a user message first"
+        )
+    if ask and (not speakers or speakers[-1] == assistant):
+        problems.append(
+            "there is no user message to reply to at the end; add one, or render with add_generation_prompt=False"
+        )
+    return problems

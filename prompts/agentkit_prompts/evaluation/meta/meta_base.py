@@ -1,0 +1,144 @@
+"""What both flavours of a meta template share: which prompts there are, and how one without a template is joined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, get_args
+
+from agentkit_prompts.context.parts import Audio, File, Image, Video
+from agentkit_prompts.errors import InContextError, MediaError, nearest
+from agentkit_prompts.evaluation.meta.role_config import pieces, refuse
+from agentkit_prompts.evaluation.prompt_list import PromptList, is_marker
+
+__all__ = [
+    "MEDIA",
+    "Mode",
+    "Prompt",
+    "as_prompt",
+    "check_mode",
+    "is_conversation",
+    "media_text",
+    "parts_of",
+    "said_without_roles",
+]
+
+Mode: TypeAlias = Literal["gen", "ppl"]
+"""`gen`: the model goes on where its reply begins. `ppl`: the whole prompt is scored, reply included."""
+
+Prompt: TypeAlias = "str | PromptList | Sequence[str | PromptList | Mapping[str, Any] | Sequence[Any]]"
+"""One prompt (text, `PromptList`, list of messages), or a list or tuple of prompts."""
+
+MEDIA: dict[str, type[Image | Audio | Video | File]] = {"image": Image, "video": Video, "audio": Audio}
+"""The kinds of content that a multimodal prompt can hold beside text."""
+
+
+def check_mode(mode: str) -> None:
+    """Refuse a mode that is neither `gen` nor `ppl`."""
+    if mode not in get_args(Mode):
+        raise InContextError(f"mode: expected 'gen' or 'ppl', got {mode!r}{nearest(str(mode), get_args(Mode))}")
+
+
+def as_prompt(prompt: object) -> str | PromptList | tuple[Any, ...]:
+    """Tell prompts apart: text, a prompt list, or a plain list of either."""
+    if isinstance(prompt, str | PromptList):
+        return prompt
+    if isinstance(prompt, list | tuple):
+        return tuple(prompt)
+    raise InContextError(
+        f"prompt: expected text, a PromptList or a list of prompts, got {type(prompt).__name__}"
+        + ("; wrap role items as PromptList([...])" if isinstance(prompt, Mapping) else "")
+    )
+
+
+def is_conversation(prompt: Sequence[object]) -> bool:
+    """Whether a plain list is one conversation: messages with a role and content."""
+    return bool(prompt) and all(isinstance(item, Mapping) and "role" in item and "content" in item for item in prompt)
+
+
+def said_without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
+    """Return what a prompt list says when no template says how: texts joined by newlines, and content parts.
+
+    A role item says its own `begin`, its prompt and its own `end` (OpenCompass document); a newline that ends its
+    `end` is the one that joins. Section markers say nothing, and what comes after an empty item is on a new line.
+
+    Raises:
+        InContextError: An item is neither text nor dict, or what it says is no text; names all of them.
+    """
+    found: list[str | Mapping[str, Any]] = []
+    text, separator = "", ""
+    problems: list[str] = []
+    for position, item in enumerate(items):
+        media: Sequence[Mapping[str, Any]] = ()
+        is_ended = False
+        if isinstance(item, str):
+            said = item
+        elif not isinstance(item, Mapping):
+            problems.append(f"item {position} must be text or a dict with a role, got {type(item).__name__}")
+            continue
+        elif is_marker(item):
+            continue
+        else:
+            said = item.get("prompt", "")
+            if "begin" in item or "end" in item or not isinstance(said, str):
+                said, is_ended = _own_text(position, item, problems)
+            if item.get("prompt_mm"):
+                media = parts_of(position, item, problems)
+        if said:
+            text += separator + said
+            separator = "" if is_ended else "\n"
+        elif not text:
+            separator = "\n"
+        if media:
+            found += [text, *media] if text else media
+            text, separator = "", ""
+    if problems:
+        raise refuse("prompt", problems)
+    return [*found, text] if text else found
+
+
+def _own_text(position: int, item: Mapping[str, Any], problems: list[str]) -> tuple[str, bool]:
+    """Return what an item says by itself, and whether its `end` has ended the line."""
+    said: list[str] = []
+    for key in ("begin", "prompt", "end"):
+        value = item.get(key)
+        marker = pieces(value) if key != "prompt" or isinstance(value, str | None) else None
+        if marker is None or not all(isinstance(piece, str) for piece in marker):
+            problems.append(f"item {position}: {key} must be text, got {value!r}"[:200])
+            marker = ()
+        said.append("".join(map(str, marker)))
+    return "".join(said), said[-1].endswith("\n")
+
+
+def parts_of(position: int, item: Mapping[str, Any], problems: list[str]) -> Sequence[Mapping[str, Any]]:
+    """Return the content parts of an item, or note that its `prompt_mm` holds none."""
+    media = item.get("prompt_mm") or ()
+    if isinstance(media, list | tuple) and all(isinstance(part, Mapping) for part in media):
+        return media
+    problems.append(
+        f"item {position}: prompt_mm must be a list of content parts; MMPromptTemplate fills it; got {media!r}"[:300]
+    )
+    return ()
+
+
+def media_text(part: object) -> str:
+    """Return a content part as plain text: its text, or a bracketed name of the media.
+
+    Raises:
+        InContextError: It is no content part of a kind that is known.
+    """
+    held = part if isinstance(part, Mapping) else {}
+    kind = str(held.get("type", "")).removesuffix("_url")
+    if kind == "text" and isinstance(held.get("text"), str):
+        return str(held["text"])
+    address = held.get(f"{kind}_url")
+    if isinstance(address, Mapping):
+        address = address.get("url")
+    if kind not in MEDIA or not isinstance(address, str):
+        raise InContextError(
+            f"content part {part!r}"[:200] + ": expected type 'text' with a text, or one of "
+            f"{', '.join(f'{kind}_url' for kind in MEDIA)} with a url"
+        )
+    try:
+        return MEDIA[kind](address).alt  # type: ignore[arg-type]
+    except MediaError as error:
+        raise InContextError(f"content part of type {held['type']!r}: {error}") from error

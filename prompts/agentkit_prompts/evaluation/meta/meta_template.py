@@ -1,0 +1,167 @@
+"""`MetaTemplate`: a prompt without a model becomes the text that one completion model was trained on.
+
+The document: OpenCompass, meta template. It is a chat template too, so a composition can go through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from agentkit_prompts.chat_templates.protocol import Capability
+from agentkit_prompts.context.items import ToolSpec
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.errors import ChatTemplateError, InContextError
+from agentkit_prompts.evaluation.meta.chat_roles import as_prompt_list, bracketed, control_tokens
+from agentkit_prompts.evaluation.meta.meta_base import Mode, Prompt, as_prompt, check_mode, is_conversation, media_text
+from agentkit_prompts.evaluation.meta.meta_base import said_without_roles as said
+from agentkit_prompts.evaluation.meta.role_config import MetaFormat, joined, read_meta
+from agentkit_prompts.evaluation.meta.walk import read_prompt
+from agentkit_prompts.evaluation.prompt_list import PromptList
+
+__all__ = ["MetaTemplate"]
+
+
+class MetaTemplate:
+    """How a completion model wants a prompt to be said (OpenCompass document).
+
+    `config` has `begin`, `round`, `end`, `reserved_roles` and `eos_token_id`; None or an empty dict is no template:
+    then what the items say is joined by newlines. Markers are text, or lists of texts and token ids. Ids become text
+    through `decode`; without it, `pieces` returns them as they are, for servers that take token ids.
+
+    `stop_words` are the eos token where it is known as text, and what is in brackets at the end of the roles that the
+    model speaks. The sampling defaults are attributes to set.
+
+    Raises:
+        InContextError: The configuration is wrong; names everything that is.
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, *, decode: Callable[[Sequence[int]], str] | None = None
+    ) -> None:
+        if config is not None and not isinstance(config, Mapping):
+            raise InContextError(
+                f"meta template: expected a dict with a 'round', got {type(config).__name__}"
+                + ("; a list of messages belongs to an API: ApiMetaTemplate" if isinstance(config, list) else "")
+            )
+        self._meta: MetaFormat | None = read_meta(config, api=False) if config else None
+        self._decode = decode
+        self.session_len: int | None = None
+        self.top_p: float | None = None
+        self.top_k: int | None = None
+        self.temperature: float | None = None
+        self.repetition_penalty: float | None = None
+        self.capability: Capability | str | None = "chat"
+        self.stop_words: Sequence[str] | None = self._stop_words()
+
+    @property
+    def eos_token_id(self) -> int | str | tuple[int | str, ...] | None:
+        """What ends a reply, as it was given."""
+        return self._meta.eos_token_id if self._meta else None
+
+    @property
+    def control_tokens(self) -> tuple[str, ...]:
+        """What only the template may write: stop words, and the markers around roles."""
+        return control_tokens(self._meta, self.stop_words or (), self._text if self._decode else None)
+
+    def parse(self, prompt: Prompt, mode: Mode = "gen") -> str | list[Any]:
+        """Return the text of a prompt; of a list of prompts, a list.
+
+        Text is returned as it is: who writes text has said how. In mode `gen` the text ends where the model's reply
+        begins, in `ppl` it is whole. Media become their names, since text has no place for them.
+
+        Raises:
+            InContextError: The prompt is not what it should be, roles are unknown, or a marker has token ids that
+                nothing decodes; names everything.
+        """
+        check_mode(mode)
+        given = as_prompt(prompt)
+        if isinstance(given, str):
+            return given
+        if isinstance(given, PromptList):
+            return self._text(self._pieces(given, mode))
+        if is_conversation(given):
+            return self.render(given, add_generation_prompt=mode == "gen")
+        return [self.parse(one, mode) for one in given]
+
+    def pieces(self, prompt: str | PromptList, mode: Mode = "gen") -> list[str | int]:
+        """Return the same as texts and token ids, neighbouring texts joined; nothing is decoded.
+
+        Raises:
+            InContextError: As `parse`.
+        """
+        check_mode(mode)
+        given = as_prompt(prompt)
+        if isinstance(given, tuple):
+            raise InContextError("pieces: expected one prompt, text or PromptList, got a list; ask for each by itself")
+        flat = (given,) if isinstance(given, str) else self._pieces(given, mode)
+        found: list[str | int] = []
+        for is_text, run in groupby(flat, key=lambda piece: isinstance(piece, str)):
+            held = list(run)
+            found += ["".join(map(str, held))] if is_text else held
+        return [piece for piece in found if piece != ""]
+
+    def render(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        tools: Sequence[ToolSpec | Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        **kwargs: Any,
+    ) -> str:
+        """Return the text of a conversation, as every chat template does.
+
+        Users speak as HUMAN, assistants as the role that generates, system and tool messages as SYSTEM and TOOL, or
+        as the user where there is no SYSTEM. Messages of one role in a row are joined by a newline.
+
+        Raises:
+            ChatTemplateError: The template has no place for a message, or for tools; says which, and why.
+        """
+        if tools:
+            raise ChatTemplateError(
+                "meta template: there is no place for tools in it; describe them in the system message (ToolPrompt)"
+            )
+        if kwargs:
+            raise ChatTemplateError(f"meta template: takes no variables, got {', '.join(sorted(kwargs))}")
+        prompt = as_prompt_list(messages, self._meta, ask=add_generation_prompt)
+        try:
+            return self._text(self._pieces(prompt, "gen" if add_generation_prompt else "ppl"))
+        except InContextError as error:
+            raise ChatTemplateError(str(error)) from error
+
+    def _pieces(self, prompt: PromptList, mode: Mode) -> list[str | int]:
+        meta = self._meta
+        if meta is None:
+            return ["\n".join(part if isinstance(part, str) else media_text(part) for part in said(prompt))]
+        script, opened = read_prompt(meta, prompt, gen=mode == "gen")
+        found: list[str | int] = [*meta.begin]
+        for turn in script:
+            if isinstance(turn, str):
+                found.append(turn)
+            elif turn.opens:
+                found += turn.begin
+            else:
+                said_ = (turn.prompt, *map(media_text, turn.media))
+                found += (*turn.begin, "\n".join(filter(None, said_)), *turn.end)
+        return found if opened else [*found, *meta.end]
+
+    def _text(self, flat: Sequence[str | int]) -> str:
+        text = joined(flat, self._decode)
+        if text is None:
+            where = ", ".join(self._meta.ids) if self._meta and self._meta.ids else "a marker of the prompt"
+            raise InContextError(
+                f"meta template: token ids in {where} are not text; pass decode=tokenizer.decode, or ask for pieces()"
+            )
+        return text
+
+    def _stop_words(self) -> tuple[str, ...]:
+        """Return what ends a reply: eos as text, and tokens in brackets, since plain text may stand in a reply."""
+        if self._meta is None:
+            return ()
+        eos = self._meta.eos_token_id
+        ends = [(piece,) for piece in (eos if isinstance(eos, tuple) else () if eos is None else (eos,))]
+        words = [self._text(end) for end in ends if self._decode or isinstance(end[0], str)]
+        for role in self._meta.roles.values():
+            if role.generate:
+                words += bracketed("".join(piece for piece in role.end if isinstance(piece, str)))
+        return tuple(dict.fromkeys(word for word in words if word.strip()))

@@ -1,0 +1,196 @@
+"""How a model wants each role to be said: the configuration of a meta template, read and checked as a whole.
+
+The document: OpenCompass, meta template (`begin`, `round`, `end`, `reserved_roles`, `eos_token_id`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, TypeAlias
+
+from agentkit_prompts.errors import InContextError, nearest
+
+__all__ = ["MetaFormat", "Pieces", "RoleFormat", "joined", "pieces", "read_meta", "refuse"]
+
+Pieces: TypeAlias = tuple[str | int, ...]
+"""Text and token ids, in order."""
+
+_META_KEYS = ("begin", "round", "end", "reserved_roles", "eos_token_id")
+_ROLE_KEYS = ("role", "api_role", "begin", "prompt", "end", "generate")
+
+
+@dataclass(frozen=True, slots=True)
+class RoleFormat:
+    """How one role is said: `begin`, what it says (`prompt` where a dataset says nothing), `end`.
+
+    `generate` marks the role that the model speaks, `api_role` is what an API calls it.
+    """
+
+    role: str
+    api_role: str
+    begin: Pieces = ()
+    end: Pieces = ()
+    prompt: str = ""
+    generate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MetaFormat:
+    """A meta template that was checked. An empty `round` says that the dataset's rounds are taken as they are."""
+
+    begin: Pieces = ()
+    round: tuple[str | RoleFormat, ...] = ()
+    end: Pieces = ()
+    reserved: Mapping[str, RoleFormat] = field(default_factory=dict)
+    eos_token_id: int | str | tuple[int | str, ...] | None = None
+    first: Mapping[str, Any] | None = None
+    """A message that an API's conversation begins with."""
+    order: dict[str, int] = field(init=False, repr=False)
+    """Role of the round -> its place there."""
+    roles: dict[str, RoleFormat] = field(init=False, repr=False)
+    """All roles by name, those of the round first."""
+
+    def __post_init__(self) -> None:
+        order = {entry.role: place for place, entry in enumerate(self.round) if isinstance(entry, RoleFormat)}
+        spoken = {entry.role: entry for entry in self.round if isinstance(entry, RoleFormat)}
+        object.__setattr__(self, "order", order)
+        object.__setattr__(self, "roles", {**spoken, **self.reserved})
+
+    @property
+    def ids(self) -> list[str]:
+        """Where markers hold token ids."""
+        holders: list[tuple[str, Pieces]] = [("begin", self.begin), ("end", self.end)]
+        for role in self.roles.values():
+            holders += [(f"begin of role {role.role!r}", role.begin), (f"end of role {role.role!r}", role.end)]
+        return [where for where, marker in holders if any(type(p) is int for p in marker)]
+
+
+def refuse(what: str, problems: Sequence[str]) -> InContextError:
+    """Return the error that names all problems of one thing."""
+    listed = problems[0] if len(problems) == 1 else f"{len(problems)} problems: " + "; ".join(problems)
+    return InContextError(f"{what}: {listed}")
+
+
+def pieces(marker: object) -> Pieces | None:
+    """Return a marker as pieces: text, or a list of texts and token ids. None when it is neither."""
+    if marker is None or marker == "":
+        return ()
+    if isinstance(marker, str):
+        return (marker,)
+    if isinstance(marker, list | tuple) and all(_is_piece(piece) for piece in marker):
+        return tuple(marker)
+    return None
+
+
+def joined(flat: Sequence[str | int], decode: Callable[[Sequence[int]], str] | None) -> str | None:
+    """Return pieces as one text, each run of ids decoded at once; None where there are ids and nothing decodes them."""
+    if all(isinstance(piece, str) for piece in flat):
+        return "".join(map(str, flat))
+    if decode is None:
+        return None
+    said: list[str] = []
+    for is_text, run in groupby(flat, key=lambda piece: isinstance(piece, str)):
+        held = list(run)
+        said.append("".join(map(str, held)) if is_text else decode([int(piece) for piece in held]))
+    return "".join(said)
+
+
+def _is_piece(value: object) -> bool:
+    return isinstance(value, str) or (type(value) is int and value >= 0)
+
+
+def read_meta(config: Mapping[str, Any], *, api: bool) -> MetaFormat:
+    """Check a configuration and return it in the form that rendering reads.
+
+    Args:
+        config: The `meta_template` of a model, as OpenCompass has it.
+        api: The template is for an API, which takes messages; there `begin` may be a message.
+
+    Raises:
+        InContextError: Something about it is wrong; names all of it.
+    """
+    problems: list[str] = []
+    for key in config:
+        if key not in _META_KEYS:
+            problems.append(f"unknown key {key!r}{nearest(str(key), _META_KEYS)}")
+    known: dict[str, str] = {}
+    round_ = tuple(_entries(config, "round", known, problems))
+    reserved = tuple(_entries(config, "reserved_roles", known, problems))
+    eos = config.get("eos_token_id")
+    if not (eos is None or _is_piece(eos) or (isinstance(eos, list | tuple) and all(map(_is_piece, eos)))):
+        problems.append(f"eos_token_id must be a token id, text, or a list of them, got {eos!r}")
+    begin = config.get("begin")
+    first = begin if api and isinstance(begin, Mapping) else None
+    if first is not None and not isinstance(first.get("role"), str):
+        problems.append("begin is a message without a role; give it as {'role': ..., 'prompt': ...}")
+    start = _marker(begin, "begin", problems) if first is None else ()
+    end = _marker(config.get("end"), "end", problems)
+    if problems:
+        raise refuse("meta template", problems)
+    return MetaFormat(
+        start,
+        round_,
+        end,
+        {role.role: role for role in reserved if isinstance(role, RoleFormat)},
+        tuple(eos) if isinstance(eos, list | tuple) else eos,
+        first,
+    )
+
+
+def _entries(
+    config: Mapping[str, Any], key: str, known: dict[str, str], problems: list[str]
+) -> Iterable[str | RoleFormat]:
+    """Yield what a list of roles holds, and note what is wrong with it."""
+    entries = config.get(key)
+    if entries is None:
+        return
+    if not isinstance(entries, list | tuple):
+        problems.append(f"{key} must be a list, got {type(entries).__name__}; write {key}=[{{'role': ...}}]")
+        return
+    for index, entry in enumerate(entries):
+        where = f"{key}[{index}]"
+        if isinstance(entry, Mapping):
+            if (role := _role(entry, where, problems)) is not None:
+                if role.role in known:
+                    problems.append(
+                        f"{where}: role {role.role!r} is there twice (see {known[role.role]}); say it in one way"
+                    )
+                known.setdefault(role.role, where)
+                yield role
+        elif isinstance(entry, str) and key == "round":
+            yield entry
+        else:
+            problems.append(
+                f"{where} must be a dict with a role{' or text' if key == 'round' else ''}, got {type(entry).__name__}"
+            )
+
+
+def _role(entry: Mapping[str, Any], where: str, problems: list[str]) -> RoleFormat | None:
+    before = len(problems)
+    for key in entry:
+        if key not in _ROLE_KEYS:
+            problems.append(f"{where}: unknown key {key!r}{nearest(str(key), _ROLE_KEYS)}")
+    for key in ("role", "api_role", "prompt"):
+        value = entry.get(key)
+        if not isinstance(value, str) and (value is not None or key == "role"):
+            problems.append(f"{where}: {key} must be text, got {value!r}"[:200])
+    if not isinstance(entry.get("generate", False), bool):
+        problems.append(f"{where}: generate must be True or False, got {entry['generate']!r}"[:200])
+    begin = _marker(entry.get("begin"), f"{where}: begin", problems)
+    end = _marker(entry.get("end"), f"{where}: end", problems)
+    if len(problems) > before:
+        return None
+    name = entry["role"]
+    return RoleFormat(
+        name, entry.get("api_role") or name, begin, end, entry.get("prompt") or "", entry.get("generate", False)
+    )
+
+
+def _marker(value: object, where: str, problems: list[str]) -> Pieces:
+    found = pieces(value)
+    if found is None:
+        problems.append(f"{where} must be text, or a list of texts and token ids, got {value!r}"[:200])
+        return ()
+    return found

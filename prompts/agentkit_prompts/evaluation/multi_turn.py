@@ -1,0 +1,187 @@
+"""`MultiTurnPromptTemplate`: a row with several questions becomes a dialogue, asked turn by turn.
+
+The document: AISBench, multi-turn prompt. Nothing here calls a model: `requests` yields prompts and is sent answers.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Generator, Mapping, Sequence
+from copy import deepcopy
+from itertools import zip_longest
+from typing import Any, Literal, TypeAlias, get_args
+
+from agentkit_prompts.errors import InContextError, InContextWarning, nearest
+from agentkit_prompts.evaluation.columns import safe_format
+from agentkit_prompts.evaluation.dialogue import items_of, problems_of
+from agentkit_prompts.evaluation.meta.role_config import refuse
+from agentkit_prompts.evaluation.prompt_list import Item, PromptList, section
+
+__all__ = ["InferMode", "MultiTurnPromptTemplate"]
+
+InferMode: TypeAlias = Literal["every", "every_with_gt", "last"]
+"""`every`: each turn is asked, after the model's own answers. `every_with_gt`: each turn, after the true answers.
+`last`: the last turn alone, after the true answers."""
+
+_REPLY = "BOT"
+
+
+class MultiTurnPromptTemplate:
+    """A dialogue whose `round` is said once for each question of a row (AISBench document).
+
+    The columns `question` and `answer` hold lists, one entry for each turn. The items of role BOT are the answers.
+
+    Args:
+        template: `begin`, `round` and `end`, of texts and role items.
+
+    Raises:
+        InContextError: It is not like that; names everything.
+    """
+
+    labels: tuple[Any, ...] = ()
+    is_dialogue = True
+    ice_token: str | None = None
+
+    def __init__(self, template: Mapping[str, Any]) -> None:
+        problems = problems_of(template)
+        if problems:
+            raise refuse("MultiTurnPromptTemplate", problems)
+        self.template = deepcopy(dict(template))
+
+    def places(self, label: Any = None) -> str:
+        """Worked examples have no place in it."""
+        return ""
+
+    def item(
+        self, row: Mapping[str, Any], *, ice: object = "", hide: str | None = None, instead: str = ""
+    ) -> PromptList:
+        """Return the whole dialogue with its true answers: the questions that have one.
+
+        `hide` and `instead` change nothing: `requests` decides which answers a model sees.
+
+        Raises:
+            InContextError: The row has no questions or answers, or there are worked examples.
+        """
+        if ice:
+            raise InContextError("MultiTurnPromptTemplate: worked examples have no place in it; use ZeroRetriever")
+        return self._prompt(row, self._chat(row, self._pairs(row)))
+
+    def label_item(
+        self, row: Mapping[str, Any], label: Any = None, *, ice: object = "", keep_separator: bool = False
+    ) -> PromptList:
+        """Return the same as `item`: it has no labels."""
+        return self.item(row, ice=ice)
+
+    def ice_item(self, row: Mapping[str, Any], label: Any = None, *, keep_separator: bool = True) -> PromptList:
+        """Return the dialogue of `row` as a worked example: the rounds, without begin and end."""
+        return PromptList(section("ice", self._chat(row, self._pairs(row))))
+
+    def requests(
+        self, row: Mapping[str, Any], infer_mode: InferMode = "every"
+    ) -> Generator[PromptList, str | None, list[str | None]]:
+        """Yield the prompt of each request; send back the model's answer, or None when the request failed.
+
+        A failed request ends the dialogue in mode `every`, whose next turn would need its answer. A row without
+        questions, and a dialogue without items of role BOT, makes no request.
+
+        Returns:
+            What was sent back, in order.
+
+        Raises:
+            InContextError: The mode is unknown, the row lacks a column, an answer is missing that a turn needs, or
+                what was sent back is no text.
+        """
+        if infer_mode not in get_args(InferMode):
+            raise InContextError(
+                f"infer_mode: expected one of {', '.join(get_args(InferMode))}, got {infer_mode!r}"
+                f"{nearest(str(infer_mode), get_args(InferMode))}"
+            )
+        known = () if infer_mode == "every" else ("answer",)
+        columns = _columns(row, ("question", *known))
+        questions, answers = columns[0], columns[1] if known else []
+        if known and not len(questions) - 1 <= len(answers) <= len(questions):
+            raise InContextError(
+                f"MultiTurnPromptTemplate: mode {infer_mode!r} needs an answer to each question, but the last may lack "
+                f"it; there are {len(questions)} questions and {len(answers)} answers"
+            )
+        chat = self._chat(row, list(zip_longest(questions, answers, fillvalue="")))
+        replies = [place for place, item in enumerate(chat) if isinstance(item, dict) and item["role"] == _REPLY]
+        given: list[str | None] = []
+        for place in replies[-1:] if infer_mode == "last" else replies:
+            reply = yield self._prompt(row, chat[:place])
+            if reply is not None and not isinstance(reply, str):
+                raise InContextError(
+                    f"MultiTurnPromptTemplate: the answer to request {len(given)} must be text, or None when it "
+                    f"failed, got {type(reply).__name__}"
+                )
+            given.append(reply)
+            if infer_mode == "every":
+                if reply is None:
+                    break
+                item = chat[place]
+                chat[place] = {**item, "prompt": reply} if isinstance(item, dict) else item
+        return given
+
+    def _pairs(self, row: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+        """Return the questions of a row that have an answer, with it; say which have none."""
+        questions, answers = _columns(row, ("question", "answer"))
+        if len(questions) != len(answers):
+            warnings.warn(
+                f"MultiTurnPromptTemplate: {len(questions)} questions and {len(answers)} answers; the dialogue has the "
+                f"first {min(len(questions), len(answers))} of each",
+                InContextWarning,
+                stacklevel=3,
+            )
+        return list(zip(questions, answers, strict=False))
+
+    def _chat(self, row: Mapping[str, Any], turns: Sequence[tuple[Any, Any]]) -> list[Item]:
+        """Return the items of the round, once for each turn."""
+        said = [{**row, "question": question, "answer": answer} for question, answer in turns]
+        return [filled for values in said for filled in _filled(self.template["round"], values)]
+
+    def _prompt(self, row: Mapping[str, Any], chat: Sequence[Item]) -> PromptList:
+        """Return a dialogue between what begins and what ends it."""
+        fixed = {name: value for name, value in row.items() if name not in ("question", "answer")}
+        begin, end = (
+            section(name, _filled(self.template[name], fixed)) if self.template.get(name) else []
+            for name in ("begin", "end")
+        )
+        return PromptList([*begin, *section("round", [_copy(item) for item in chat]), *end])
+
+
+def _columns(row: Mapping[str, Any], names: Sequence[str]) -> list[list[Any]]:
+    """Return the entries of each column, one for each turn; name every column that has none."""
+    problems: list[str] = []
+    found: list[list[Any]] = []
+    for name in names:
+        value = row.get(name)
+        if name not in row:
+            problems.append(f"the row has no column {name!r}; there is: {', '.join(map(str, row)) or 'none'}")
+        elif not isinstance(value, str | list | tuple):
+            problems.append(f"column {name!r} must be a list with an entry for each turn, got {type(value).__name__}")
+        else:
+            if isinstance(value, str):
+                warnings.warn(
+                    f"MultiTurnPromptTemplate: column {name!r} is text, so each character is a turn; make it a list",
+                    InContextWarning,
+                    stacklevel=4,
+                )
+            found.append(list(value))
+    if problems:
+        raise refuse("MultiTurnPromptTemplate", problems)
+    return found
+
+
+def _filled(items: Any, values: Mapping[str, Any]) -> list[Item]:
+    return [
+        safe_format(item, values)
+        if isinstance(item, str)
+        else {**item, "prompt": safe_format(item["prompt"], values)}
+        if "prompt" in item
+        else _copy(item)
+        for item in items_of(items)
+    ]
+
+
+def _copy(item: Item) -> Item:
+    return dict(item) if isinstance(item, dict) else item

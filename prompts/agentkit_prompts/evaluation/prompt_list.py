@@ -1,0 +1,145 @@
+"""`PromptList`: an evaluation prompt before a model is known, as texts, messages of roles, and section markers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, SupportsIndex, TypeAlias
+
+from agentkit_prompts.errors import InContextError
+from agentkit_prompts.evaluation.columns import safe_format
+
+__all__ = ["Item", "PromptList", "is_marker", "section"]
+
+Item: TypeAlias = str | dict[str, Any]
+"""Text, a role item `{"role", "prompt", ...}`, or a marker `{"section", "pos": "begin" | "end"}`."""
+
+
+class PromptList(list[Item]):
+    """Items of a prompt, in order (OpenCompass document).
+
+    Its methods return new lists with dicts of their own; `+=` alone changes it. Text is one item, never characters.
+    """
+
+    __slots__ = ()
+
+    def format(self, row: Mapping[str, Any] | None = None, /, **columns: Any) -> PromptList:
+        """Return the list with the columns filled in, in texts and in the `prompt` of role items.
+
+        Raises:
+            InContextError: An item is neither text nor dict, its prompt is no text, or a value cannot become text.
+        """
+        values = {**(row or {}), **columns}
+        return self._map(lambda text: safe_format(text, values))
+
+    def replace(self, src: str, dst: str | PromptList) -> PromptList:
+        """Return the list with `dst` wherever texts and prompts say `src`.
+
+        A `PromptList` takes the place of `src` among the items; texts that become empty are left out.
+
+        Raises:
+            InContextError: `src` is empty, or stands in the prompt of a role item, where items cannot go.
+        """
+        if not src:
+            raise InContextError("PromptList.replace: nothing to look for; give the token that is to be replaced")
+        if isinstance(dst, str):
+            return self._map(lambda text: text.replace(src, dst))
+        if not isinstance(dst, PromptList):
+            raise InContextError(
+                f"PromptList.replace: expected text or a PromptList for {src!r}, got {type(dst).__name__}; "
+                "wrap a list of items as PromptList(items)"
+            )
+        found: list[Item] = []
+        for position, item in enumerate(self):
+            if isinstance(item, str):
+                before, *others = item.split(src)
+                found += [before] if before else []
+                for piece in others:
+                    found += _copies(dst)
+                    found += [piece] if piece else []
+            elif src in _prompt(position, item):
+                raise InContextError(
+                    f"PromptList[{position}]: {src!r} stands in the prompt of role {item.get('role')!r}, and what "
+                    "replaces it has roles of its own; put the token among the items of the list, or use text examples"
+                )
+            else:
+                found.append(dict(item))
+        return PromptList(found)
+
+    def _map(self, change: Callable[[str], str]) -> PromptList:
+        found: list[Item] = []
+        for position, item in enumerate(self):
+            if isinstance(item, str):
+                found.append(change(item))
+            else:
+                prompt = _prompt(position, item)
+                found.append({**item, "prompt": change(prompt)} if prompt else dict(item))
+        return PromptList(found)
+
+    def __add__(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, other: str | Iterable[Item] | None, /
+    ) -> PromptList:
+        """Return both, one after the other; text is one item, and nothing adds nothing."""
+        return PromptList([*_copies(self), *_items(other)])
+
+    def __radd__(self, other: str | Iterable[Item] | None, /) -> PromptList:
+        """Return `other` in front."""
+        return PromptList([*_items(other), *_copies(self)])
+
+    def __iadd__(self, other: str | Iterable[Item] | None, /) -> PromptList:  # type: ignore[override]
+        """Append text as one item, or all items of a list."""
+        self.extend(_items(other))
+        return self
+
+    def __mul__(self, times: SupportsIndex, /) -> PromptList:
+        """Return it this many times over."""
+        return PromptList([item for _ in range(times.__index__()) for item in _copies(self)])
+
+    def __str__(self) -> str:
+        """All texts and prompts, joined by nothing.
+
+        Raises:
+            InContextError: An item is neither text nor dict, or its prompt is no text.
+        """
+        return "".join(
+            [item if isinstance(item, str) else _prompt(position, item) for position, item in enumerate(self)]
+        )
+
+
+def section(name: str, items: Iterable[Item]) -> list[Item]:
+    """Return `items` between the markers of a section: `begin`, `round`, `ice` or `end`."""
+    return [{"section": name, "pos": "begin"}, *items, {"section": name, "pos": "end"}]
+
+
+def is_marker(item: object) -> bool:
+    """Whether an item only says where a section begins or ends."""
+    return isinstance(item, dict) and len(item) == 2 and "section" in item and "pos" in item
+
+
+def _copies(items: Iterable[Item]) -> list[Item]:
+    return [dict(item) if isinstance(item, dict) else item for item in items]
+
+
+def _items(other: object) -> list[Item]:
+    if not other:
+        return []
+    if isinstance(other, str):
+        return [other]
+    if isinstance(other, list | tuple):
+        return _copies(other)
+    raise InContextError(
+        f"PromptList: cannot be joined with a {type(other).__name__}; expected text or a list of items"
+    )
+
+
+def _prompt(position: int, item: object) -> str:
+    """Return the text of a role item, empty where it has none."""
+    if not isinstance(item, dict):
+        raise InContextError(
+            f"PromptList[{position}]: expected text or a dict with a role, got {type(item).__name__} {item!r}"[:300]
+        )
+    prompt = item.get("prompt", "")
+    if not isinstance(prompt, str):
+        raise InContextError(
+            f"PromptList[{position}]: the prompt of role {item.get('role')!r} must be text, got {type(prompt).__name__}"
+        )
+    return prompt

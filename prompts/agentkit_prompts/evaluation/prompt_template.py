@@ -1,0 +1,259 @@
+"""`PromptTemplate`: how one row of a dataset becomes a prompt, or a worked example in another row's prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, NamedTuple, TypeAlias
+
+from agentkit_prompts.errors import InContextError, nearest
+from agentkit_prompts.evaluation.columns import Slots, Tokens, slots
+from agentkit_prompts.evaluation.dialogue import SECTIONS, items_of, problems_of
+from agentkit_prompts.evaluation.prompt_list import Item, PromptList, section
+
+__all__ = ["PromptTemplate", "Shown"]
+
+Shown: TypeAlias = str | PromptList
+"""Worked examples, rendered: text, or items with roles."""
+
+_MOST_PLANS = 64
+
+
+class _Entry(NamedTuple):
+    """One item of a prompt: `item` alone, or with the text in `parts`, between which the examples go."""
+
+    item: dict[str, Any] | None
+    """A role item or marker; None for text."""
+    parts: tuple[Slots, ...]
+
+
+class _Plan(NamedTuple):
+    """A template, compiled for rows with the same columns."""
+
+    is_text: bool
+    entries: tuple[_Entry, ...]
+
+
+class PromptTemplate:
+    """A text, a dialogue or a label for each of several such, with a row's columns in braces (OpenCompass document).
+
+    Args:
+        template: Text; a dialogue `{"begin", "round", "end"}` of texts and role items; or a dict of label to either.
+        ice_token: Where worked examples go. Required to be in a text; what has no such place takes no examples.
+        sep_token: Marks where the scored answer begins; it is taken out before a model sees the prompt.
+        column_token_map: Column name to a token that stands for it, beside `{column}`.
+
+    Raises:
+        InContextError: Any of them is not like that; names everything at once.
+    """
+
+    def __init__(
+        self,
+        template: str | Mapping[Any, Any],
+        ice_token: str | None = None,
+        sep_token: str | None = None,
+        column_token_map: Mapping[str, str] | None = None,
+    ) -> None:
+        problems = [
+            f"{name} must be text, got {type(token).__name__}"
+            for name, token in (("ice_token", ice_token), ("sep_token", sep_token))
+            if token is not None and not isinstance(token, str)
+        ]
+        problems += _problems_of_tokens(column_token_map)
+        problems += _problems(template, ice_token if isinstance(ice_token, str) else None)
+        if problems:
+            raise InContextError(f"{type(self).__name__}: {'; '.join(problems)}")
+        self.template = deepcopy(template)
+        self.ice_token = ice_token or None
+        self.sep_token = sep_token or None
+        self._tokens: Tokens = tuple((token, name) for name, token in (column_token_map or {}).items())
+        self._plans: dict[Hashable, _Plan] = {}
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """The labels it has a prompt for; none when there is one prompt for all."""
+        return tuple(self.template) if _is_labelled(self.template) else ()
+
+    @property
+    def is_dialogue(self) -> bool:
+        """Whether it is one dialogue with roles; examples of dialogues are not separated by text."""
+        return isinstance(self.template, Mapping) and not _is_labelled(self.template)
+
+    def places(self, label: Any = None) -> str:
+        """Say where examples can go: "" nowhere, "text" inside text of a role or a text, "items" among items."""
+        chosen = self._chosen(label)
+        if self.ice_token is None:
+            return ""
+        if isinstance(chosen, str):
+            return "text" if self.ice_token in chosen else ""
+        found = {
+            "items" if isinstance(item, str) else "text"
+            for name in SECTIONS
+            for item in items_of(chosen.get(name, ()))
+            if self.ice_token in (item if isinstance(item, str) else item.get("prompt", ""))
+        }
+        return min(found, default="", key=["text", "items"].index)  # within a role's text, only text can go
+
+    def item(self, row: Mapping[str, Any], *, ice: Shown = "", hide: str | None = None, instead: str = "") -> Shown:
+        """Return the prompt that asks for the answer of `row`; of label prompts, the first.
+
+        Args:
+            row: Column name to value. A column that it has not stays in the text, in its braces.
+            ice: Worked examples, put where `ice_token` is, as they are.
+            hide: The column of the answer, whose value is not shown.
+            instead: What is shown instead.
+
+        Raises:
+            InContextError: The examples have roles and their place is inside text, or a value cannot become text.
+        """
+        values = row if hide is None else {**row, hide: instead}
+        return self._render(self._plan(self._first, "prompt", values), values, ice)
+
+    def label_item(
+        self, row: Mapping[str, Any], label: Any = None, *, ice: Shown = "", keep_separator: bool = False
+    ) -> Shown:
+        """Return the prompt that a model scores for `label`, with the answer of `row` visible.
+
+        Raises:
+            InContextError: There are label prompts and none for `label`; or as `item`.
+        """
+        return self._render(self._plan(label, "scored" if keep_separator else "prompt", row), row, ice)
+
+    def ice_item(self, row: Mapping[str, Any], label: Any = None, *, keep_separator: bool = True) -> Shown:
+        """Return `row` as a worked example with its answer: the dialogue's rounds, without begin and end.
+
+        Raises:
+            InContextError: There are label prompts and none for `label`, or a value cannot become text.
+        """
+        return self._render(self._plan(label, "ice" if keep_separator else "clean ice", row), row, "")
+
+    @property
+    def _first(self) -> Any:
+        return next(iter(self.template)) if _is_labelled(self.template) else None
+
+    def _chosen(self, label: Any) -> Any:
+        """Return the text or dialogue for a label."""
+        if not _is_labelled(self.template):
+            return self.template
+        try:
+            chosen = self.template[label]
+        except (KeyError, TypeError):
+            hint = nearest(str(label), map(str, self.labels))
+            raise InContextError(
+                f"{type(self).__name__}: no prompt for label {label!r} ({type(label).__name__}){hint}"
+            ) from None
+        return {"round": chosen} if isinstance(chosen, list) else chosen
+
+    def _plan(self, label: Any, form: str, row: Mapping[str, Any]) -> _Plan:
+        """Return the compiled prompt for rows with these columns."""
+        names = tuple(row)
+        chosen = self._chosen(label)
+        key = (label if _is_labelled(self.template) else None, form, names)
+        plan = self._plans.get(key)
+        if plan is None:
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            plan = self._plans[key] = self._compile(chosen, form, names)
+        return plan
+
+    def _compile(self, chosen: Any, form: str, names: tuple[str, ...]) -> _Plan:
+        if isinstance(chosen, str):
+            return _Plan(True, (_Entry(None, self._parts(chosen, form, names)),))
+        ice = form.endswith("ice")
+        listed: list[Item] = []
+        for name in ("round",) if ice else SECTIONS:
+            if name in chosen:
+                listed += section("ice" if ice else name, items_of(chosen[name]))
+        entries = []
+        for item in listed:
+            if isinstance(item, str):
+                entries.append(_Entry(None, self._parts(item, form, names)))
+            else:
+                entries.append(_Entry(item, self._parts(item["prompt"], form, names) if "prompt" in item else ()))
+        return _Plan(False, tuple(entries))
+
+    def _parts(self, text: str, form: str, names: tuple[str, ...]) -> tuple[Slots, ...]:
+        """Cut a text at the places of examples, and each piece where columns go."""
+        pieces = [text]
+        if self.ice_token is not None:
+            pieces = [text.replace(self.ice_token, "")] if form.endswith("ice") else text.split(self.ice_token)
+        if self.sep_token is not None and form in ("prompt", "clean ice"):
+            pieces = [piece.replace(self.sep_token, "") for piece in pieces]
+        return tuple([slots(piece, names, self._tokens) for piece in pieces])
+
+    def _render(self, plan: _Plan, row: Mapping[str, Any], ice: Shown) -> Shown:
+        if plan.is_text:
+            return self._joined(plan.entries[0].parts, row, ice, "a text")
+        found = PromptList()
+        for item, parts in plan.entries:
+            if item is None:
+                if self.ice_token is not None and not isinstance(ice, str):
+                    _splice(found, parts, row, ice)
+                else:
+                    found.append(self._joined(parts, row, ice, "a text"))
+            elif parts:
+                found.append({**item, "prompt": self._joined(parts, row, ice, f"the prompt of role {item['role']!r}")})
+            else:
+                found.append(dict(item))
+        return found
+
+    def _joined(self, parts: Sequence[Slots], row: Mapping[str, Any], ice: Shown, where: str) -> str:
+        if len(parts) == 1:
+            return parts[0].fill(row)
+        if not isinstance(ice, str):
+            raise InContextError(
+                f"{type(self).__name__}: {self.ice_token!r} stands in {where}, and the worked examples have roles of "
+                "their own; put the token among the items of `begin` or `round`, or make the examples text"
+            )
+        return ice.join([part.fill(row) for part in parts])
+
+
+def _splice(found: PromptList, parts: Sequence[Slots], row: Mapping[str, Any], ice: Sequence[Item]) -> None:
+    for number, part in enumerate(parts):
+        if number:
+            found += [dict(item) if isinstance(item, dict) else item for item in ice]
+        if part.text:
+            found.append(part.fill(row))
+
+
+def _is_labelled(template: object) -> bool:
+    return isinstance(template, Mapping) and not set(template) <= set(SECTIONS)
+
+
+def _problems_of_tokens(tokens: object) -> list[str]:
+    if tokens is None:
+        return []
+    if not isinstance(tokens, Mapping):
+        return [f"column_token_map must map column names to tokens, got {type(tokens).__name__}"]
+    return [
+        f"column_token_map[{name!r}] must be text that is not empty, got {token!r}"
+        for name, token in tokens.items()
+        if not isinstance(token, str) or not token
+    ]
+
+
+def _problems(template: object, ice_token: str | None) -> list[str]:
+    if isinstance(template, str):
+        return (
+            [f"ice_token {ice_token!r} is not in the template {template[:80]!r}"] if _lacks(template, ice_token) else []
+        )
+    if not isinstance(template, Mapping):
+        return [f"template must be text or a dict, got {type(template).__name__}"]
+    if not _is_labelled(template):
+        return problems_of(template)
+    found = []
+    for label, chosen in template.items():
+        where = f"template[{label!r}]"
+        if isinstance(chosen, str):
+            if _lacks(chosen, ice_token):
+                found.append(f"ice_token {ice_token!r} is not in {where} {chosen[:80]!r}")
+        elif isinstance(chosen, list | Mapping):
+            dialogue = {"round": chosen} if isinstance(chosen, list) else chosen
+            found += [f"{where}: {problem}" for problem in problems_of(dialogue)]
+        else:
+            found.append(f"{where} must be text, a list of turns or a dialogue, got {type(chosen).__name__}")
+    return found
+
+
+def _lacks(text: str, ice_token: str | None) -> bool:
+    return bool(ice_token) and ice_token not in text  # type: ignore[operator]

@@ -1,0 +1,124 @@
+"""`RawPromptTemplate`: a row as messages that a chat API takes as they are, without a meta template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any, TypeAlias
+
+from agentkit_prompts.errors import InContextError
+from agentkit_prompts.evaluation.columns import safe_format
+
+__all__ = ["Messages", "RawPromptTemplate"]
+
+Messages: TypeAlias = list[dict[str, Any]]
+"""Messages with `role` and `content`, in a plain list: parsers hand it on unchanged."""
+
+_ROLES = ("system", "user", "assistant")
+
+
+class RawPromptTemplate:
+    """Messages with a row's columns in the text of their content (OpenCompass document).
+
+    Args:
+        messages: `{"role", "content"}`, `{"expand_column": name}` for a column that holds messages, or `ice_token`.
+        format_variables: Whether `{column}` in the text of a content, or of its parts, is filled.
+        ice_token: The item in whose place worked examples go.
+
+    Raises:
+        InContextError: A message is not like that; names all of them at once.
+    """
+
+    labels: tuple[Any, ...] = ()
+    is_dialogue = True
+
+    def __init__(
+        self, messages: Sequence[Mapping[str, Any] | str], format_variables: bool = True, ice_token: str = "</E>"
+    ) -> None:
+        if isinstance(messages, str) or not isinstance(messages, Sequence):
+            raise InContextError(f"RawPromptTemplate: messages must be a list, got {type(messages).__name__}")
+        problems = [
+            problem for position, message in enumerate(messages) for problem in _problems(position, message, ice_token)
+        ]
+        if problems:
+            raise InContextError(f"RawPromptTemplate: {'; '.join(problems)}")
+        self.messages: tuple[Any, ...] = tuple(deepcopy(message) for message in messages)
+        self.format_variables = format_variables
+        self.ice_token = ice_token
+
+    def places(self, label: Any = None) -> str:
+        """Say where examples can go: "items" among the messages, "" nowhere."""
+        return "items" if self.ice_token in [message for message in self.messages if isinstance(message, str)] else ""
+
+    def item(self, row: Mapping[str, Any], *, ice: object = (), hide: str | None = None, instead: str = "") -> Messages:
+        """Return the messages that ask for the answer of `row`; the column `hide` says `instead`.
+
+        Raises:
+            InContextError: A column to expand is not there or holds no messages, or the examples are text.
+        """
+        return self._render(row if hide is None else {**row, hide: instead}, ice)
+
+    def label_item(
+        self, row: Mapping[str, Any], label: Any = None, *, ice: object = (), keep_separator: bool = False
+    ) -> Messages:
+        """Return the messages with the answer visible."""
+        return self._render(row, ice)
+
+    def ice_item(self, row: Mapping[str, Any], label: Any = None, *, keep_separator: bool = True) -> Messages:
+        """Return the messages of `row` as a worked example, with its answer."""
+        return self._render(row, ())
+
+    def _render(self, row: Mapping[str, Any], ice: object) -> Messages:
+        if ice and (isinstance(ice, str) or not isinstance(ice, list | tuple)):
+            raise InContextError("RawPromptTemplate: examples that are text cannot go among messages; give them roles")
+        found: Messages = []
+        for message in self.messages:
+            if isinstance(message, str):
+                found += [deepcopy(item) for item in ice or ()]  # type: ignore[attr-defined]
+            elif "expand_column" in message:
+                found += _expanded(row, message["expand_column"])
+            else:
+                made = deepcopy(dict(message))
+                if self.format_variables:
+                    made["content"] = _filled(made["content"], row)
+                found.append(made)
+        return found
+
+
+def _filled(content: Any, row: Mapping[str, Any]) -> Any:
+    """Return a content with the columns in its text, or in the texts of its parts."""
+    if isinstance(content, str):
+        return safe_format(content, row)
+    if isinstance(content, list):
+        return [_filled(part, row) for part in content]
+    if isinstance(content, dict) and isinstance(content.get("text"), str):
+        return {**content, "text": safe_format(content["text"], row)}
+    return content
+
+
+def _problems(position: int, message: object, ice_token: object) -> list[str]:
+    where = f"messages[{position}]"
+    if isinstance(message, str):
+        return (
+            []
+            if message == ice_token
+            else [f"{where} is text other than the ice_token {ice_token!r}: {message[:80]!r}"]
+        )
+    if not isinstance(message, Mapping):
+        return [f"{where} must be a dict or the ice_token, got {type(message).__name__}"]
+    if "expand_column" in message:
+        name = message["expand_column"]
+        return [] if isinstance(name, str) else [f"{where}: expand_column must name a column, got {name!r}"]
+    found = [f"{where} has no {key!r}" for key in ("role", "content") if key not in message]
+    if "role" in message and message["role"] not in _ROLES:
+        found.append(f"{where} has the role {message['role']!r}; expected {', '.join(_ROLES)}")
+    return found
+
+
+def _expanded(row: Mapping[str, Any], name: str) -> Messages:
+    if name not in row:
+        raise InContextError(f"RawPromptTemplate: no column {name!r} to expand; there is: {', '.join(map(str, row))}")
+    held = row[name]
+    if not isinstance(held, list | tuple) or not all(isinstance(item, Mapping) and "role" in item for item in held):
+        raise InContextError(f"RawPromptTemplate: column {name!r} must hold a list of messages with roles")
+    return [deepcopy(dict(item)) for item in held]

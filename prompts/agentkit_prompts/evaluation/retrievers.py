@@ -1,0 +1,154 @@
+"""Which rows of a dataset are shown as worked examples: selectors by position, and one call for a whole split."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from random import Random
+
+from agentkit_prompts.context.prompt_context import Example
+from agentkit_prompts.errors import InContextError, PromptError
+from agentkit_prompts.tree.examples import ExampleSelector
+
+__all__ = ["RandomSelector", "WindowSelector", "retrieve"]
+
+_SEED = 43
+_STATE_WORDS = 624
+_WORD = 0xFFFFFFFF
+
+
+class RandomSelector:
+    """`k` examples drawn without replacement: the same ones for the same seed, and others for each row of a split.
+
+    The draws are those of NumPy's legacy generator, without NumPy: evaluations that were run by OpenCompass or AISBench
+    show the same examples here.
+
+    Args:
+        k: How many.
+        seed: A whole number from 0 to 2**32 - 1.
+    """
+
+    __slots__ = ("k", "seed")
+
+    def __init__(self, k: int = 1, *, seed: int = _SEED) -> None:
+        self.k = _whole("RandomSelector: k", k)
+        self.seed = _whole("RandomSelector: seed", seed)
+        if seed > _WORD:
+            raise InContextError(f"RandomSelector: seed must be at most {_WORD}, got {seed}")
+
+    def select(self, query: str, examples: Sequence[Example]) -> tuple[Example, ...]:
+        """Return the first draw of the seed."""
+        return self.select_all([query], examples)[0]
+
+    def select_all(self, queries: Sequence[str], examples: Sequence[Example]) -> list[tuple[Example, ...]]:
+        """Return one draw per query, one after the other.
+
+        Raises:
+            InContextError: There are fewer than `k` examples.
+        """
+        _enough("RandomSelector", self.k, len(examples))
+        generator = _legacy_generator(self.seed)
+        return [
+            tuple([examples[position] for position in _shuffled(generator, len(examples))[: self.k]]) for _ in queries
+        ]
+
+
+class WindowSelector:
+    """The `k` examples in front of a row's own position, in order, beginning with the last ones for the first row.
+
+    Args:
+        k: How many.
+    """
+
+    __slots__ = ("k",)
+
+    def __init__(self, k: int) -> None:
+        self.k = _whole("WindowSelector: k", k)
+
+    def select(self, query: str, examples: Sequence[Example]) -> tuple[Example, ...]:
+        """Return the last `k` examples."""
+        return self.select_all([query], examples)[0]
+
+    def select_all(self, queries: Sequence[str], examples: Sequence[Example]) -> list[tuple[Example, ...]]:
+        """Return the window of each query by its position; past the last example it goes on with the first.
+
+        Raises:
+            InContextError: There are fewer than `k` examples.
+        """
+        size = len(examples)
+        _enough("WindowSelector", self.k, size)
+        return [
+            tuple([examples[(row - self.k + place) % size] for place in range(self.k)]) for row in range(len(queries))
+        ]
+
+
+def retrieve(selector: ExampleSelector, queries: Sequence[str], examples: Sequence[Example]) -> list[tuple[int, ...]]:
+    """Return, for each query, the positions of the examples that a selector chooses.
+
+    A selector that looks at a query's place among the others has `select_all(queries, examples)` beside `select`.
+
+    Args:
+        selector: Any example selector.
+        queries: What the rows ask, in order.
+        examples: The pool; the id of each is its position.
+
+    Raises:
+        InContextError: The selector failed, has to be awaited, or returned what is not in the pool.
+    """
+    name = type(selector).__name__
+    select_all = getattr(selector, "select_all", None)
+    try:
+        if select_all is not None:
+            chosen = select_all(queries, examples)
+        else:
+            chosen = [_at_once(name, selector.select(query, examples)) for query in queries]
+        positions = {example.id: position for position, example in enumerate(examples)}
+        return [tuple([positions[example.id] for example in row]) for row in chosen]
+    except InContextError:
+        raise
+    except PromptError as error:
+        raise InContextError(str(error)) from error
+    except KeyError as error:
+        raise InContextError(f"{name}: returned an example with id {error}, which is not one of the pool") from error
+    except Exception as error:
+        raise InContextError(f"{name}: could not select examples: {type(error).__name__}: {error}") from error
+
+
+def _at_once(name: str, selected: Sequence[Example] | Awaitable[Sequence[Example]]) -> Sequence[Example]:
+    if isinstance(selected, Awaitable):
+        give_up = getattr(selected, "close", None) or getattr(selected, "cancel", None)
+        if give_up is not None:
+            give_up()
+        raise InContextError(f"{name}: has to be awaited; give it an embedder whose `embed` is not async")
+    return selected
+
+
+def _legacy_generator(seed: int) -> Random:
+    """Return the Mersenne Twister seeded as `numpy.random.seed` does; Python's own seeding differs."""
+    state = [seed]
+    for number in range(1, _STATE_WORDS):
+        state.append((1812433253 * (state[-1] ^ (state[-1] >> 30)) + number) & _WORD)
+    generator = Random()
+    generator.setstate((3, (*state, _STATE_WORDS), None))
+    return generator
+
+
+def _shuffled(generator: Random, size: int) -> list[int]:
+    order = list(range(size))
+    for last in range(size - 1, 0, -1):
+        mask = (1 << last.bit_length()) - 1
+        other = generator.getrandbits(32) & mask
+        while other > last:
+            other = generator.getrandbits(32) & mask
+        order[last], order[other] = order[other], order[last]
+    return order
+
+
+def _enough(name: str, wanted: int, there: int) -> None:
+    if wanted > there:
+        raise InContextError(f"{name}: {wanted} examples are asked for and there are {there}; ask for fewer")
+
+
+def _whole(what: str, number: int) -> int:
+    if type(number) is not int or number < 0:
+        raise InContextError(f"{what} must be a whole number of 0 or more, got {number!r}")
+    return number

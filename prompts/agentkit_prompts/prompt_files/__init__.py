@@ -1,0 +1,1 @@
+"""Prompts in files: front matter, one file, a folder that is read again as a whole."""

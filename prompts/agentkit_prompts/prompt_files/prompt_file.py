@@ -1,0 +1,216 @@
+"""A prompt made of its files: one, or one per locale."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, NamedTuple
+
+from agentkit_prompts.errors import PromptError, TemplateError
+from agentkit_prompts.prompt_files.front_matter import LOCALE, Source, read_source
+from agentkit_prompts.templates.template import Template
+from agentkit_prompts.tokens.size import Size
+from agentkit_prompts.tree.additional_info import AdditionalInfoPrompt
+from agentkit_prompts.tree.examples import ExamplesPrompt
+from agentkit_prompts.tree.layers import Place
+from agentkit_prompts.tree.leaves import (
+    ConversationPrompt,
+    KnowledgePrompt,
+    MemoPrompt,
+    TextPrompt,
+    ToolPrompt,
+    UserInputPrompt,
+)
+from agentkit_prompts.tree.prompt import BasePrompt
+
+__all__ = ["SUFFIX", "Entry", "PromptFile", "content_hash", "entries_of"]
+
+SUFFIX = ".prompt.j2"
+_KINDS: Mapping[str, type[BasePrompt]] = {
+    "text": TextPrompt,
+    "info": AdditionalInfoPrompt,
+    "input": UserInputPrompt,
+    "conversation": ConversationPrompt,
+    "memo": MemoPrompt,
+    "knowledge": KnowledgePrompt,
+    "tools": ToolPrompt,
+    "examples": ExamplesPrompt,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PromptFile:
+    """Where a prompt of a folder is from, and what its front matter says beyond the prompt itself."""
+
+    name: str
+    files: tuple[str, ...]
+    """One per locale, that of the fallback text first."""
+    role: Place | None
+    """The place of `Layers` it goes to; None for a prompt that is only taken by name."""
+    order: float
+    """Prompts of one place stand in ascending order, equal ones by name."""
+    version: str | None
+    """The version its author gave it."""
+    hash: str
+    """Hash of the files, 16 hex digits."""
+
+
+class Entry(NamedTuple):
+    """A prompt, and the files it was made from, as (file, text)."""
+
+    made_from: tuple[tuple[str, str], ...]
+    prompt: BasePrompt
+    file: PromptFile
+
+
+class _Part(NamedTuple):
+    """One file of a prompt, and its locale."""
+
+    locale: str | None
+    of_name: bool
+    """Whether the locale is that of the file name."""
+    source: Source
+
+
+def entries_of(
+    texts: Mapping[str, str], label: str, before: Mapping[str, Entry], problems: list[PromptError]
+) -> dict[str, Entry]:
+    """Return the prompts that the files make, by name; what is wrong is added to `problems`.
+
+    Args:
+        texts: The text of each file, by the name that errors give it: `label`, a slash, and its path.
+        label: The folder they are in.
+        before: Prompts made earlier, taken over where their files are the same.
+        problems: Where to put what is wrong.
+    """
+    groups: dict[str, list[_Part]] = {}
+    for file, text in texts.items():
+        faults: list[TemplateError] = []
+        source = read_source(file, text, faults)
+        problems += faults
+        if source is not None:
+            name, part = _named(file.removeprefix(f"{label}/").removesuffix(SUFFIX), source, problems)
+            groups.setdefault(name, []).append(part)
+    entries: dict[str, Entry] = {}
+    for name, parts in sorted(groups.items()):
+        parts.sort(key=lambda part: (part.locale is not None, part.of_name, part.locale or ""))
+        made_from = tuple((part.source.file, texts[part.source.file]) for part in parts)
+        known = before.get(name)
+        if known is not None and known.made_from == made_from:
+            entries[name] = known
+            continue
+        found: list[PromptError] = [*_contradictions(name, parts)] or [*_broken(name, parts)]
+        if found:
+            problems += found
+            continue
+        says = parts[0].source.says
+        role = says.get("role", "system")
+        entries[name] = Entry(
+            made_from,
+            _prompt(name, parts[0].source.says, parts),
+            PromptFile(
+                name,
+                tuple(part.source.file for part in parts),
+                role if role != "none" else None,
+                says.get("order", 0),
+                says.get("version"),
+                content_hash(made_from, label),
+            ),
+        )
+    return entries
+
+
+def _named(name: str, source: Source, problems: list[PromptError]) -> tuple[str, _Part]:
+    """Return the name of the prompt a file belongs to, and the file as a part of it."""
+    stem, _, suffix = name.rpartition(".")
+    of_name = suffix.replace("_", "-") if stem and not stem.endswith("/") and LOCALE.fullmatch(suffix) else None
+    said = source.says.get("locale")
+    locale = said.replace("_", "-") if said is not None else None
+    if of_name is not None and locale not in (None, of_name):
+        what = f"the locale is {locale!r} here and {of_name!r} in the file name"
+        problems.append(TemplateError(what, file=source.file, line=source.lines["locale"]))
+    part = _Part(locale or of_name, of_name is not None, source)
+    return source.says.get("name", stem if of_name is not None else name), part
+
+
+def _contradictions(name: str, parts: Sequence[_Part]) -> Iterator[TemplateError]:
+    """Find what two files of one prompt disagree about; the first one counts."""
+    first = parts[0].source
+    taken: dict[str | None, str] = {}
+    for locale, _, source in parts:
+        other = taken.setdefault(locale, source.file)
+        if other != source.file:
+            text = f"the text of {name!r} for {locale}" if locale else f"the prompt {name!r}"
+            line = source.lines.get("name") or source.lines.get("locale")
+            yield TemplateError(f"{text} is in {other} too: give one of them another name", file=source.file, line=line)
+        for key, value in source.says.items():
+            if key not in ("locale", "version", "name") and first.says.get(key, ...) != value:
+                what = f"{key} differs from {first.file}, which counts for every locale: say it there"
+                yield TemplateError(what, file=source.file, line=source.lines[key])
+
+
+def _broken(name: str, parts: Sequence[_Part]) -> Iterator[PromptError]:
+    """Build each file on its own, so that an error is blamed on the right one."""
+    first = parts[0].source
+    try:
+        _size(first.says)
+    except PromptError as error:
+        yield TemplateError(f"budget: {error}", file=first.file, line=first.lines["budget"])
+        return
+    for part in parts:
+        try:
+            _prompt(name, first.says, [part])
+        except TemplateError as error:
+            yield error
+        except PromptError as error:
+            yield TemplateError(str(error), file=first.file, line=first.lines.get("schema"))
+            return
+
+
+def _kind(says: Mapping[str, Any]) -> type[BasePrompt]:
+    kind = _KINDS[says.get("kind", "text")]
+    return AdditionalInfoPrompt if kind is TextPrompt and "schema" in says else kind
+
+
+@cache
+def _default(kind: type[BasePrompt]) -> BasePrompt:
+    """Return a prompt of the kind as it is when nothing is said about it."""
+    return kind("") if kind is TextPrompt else kind()
+
+
+def _size(says: Mapping[str, Any]) -> Size:
+    kind, budget = _kind(says), says.get("budget", {})
+    if budget.get("cut") == "items" and kind.items is None:
+        raise PromptError("cut: items needs a kind that shows items: memo, knowledge or examples")
+    return replace(_default(kind).size, **budget)
+
+
+def _prompt(name: str, says: Mapping[str, Any], parts: Sequence[_Part]) -> BasePrompt:
+    kind, schema = _kind(says), says.get("schema")
+    fields: dict[str, Any] = {key: says[key] for key in ("volatility", "fence") if key in says}
+    fields["size"] = _size(says)
+    if schema is not None or any(part.source.body.strip() for part in parts):
+        first, default = parts[0].source, str(_default(kind).template.text)
+        texts = {part.locale or "": part.source.body if part.source.body.strip() else default for part in parts}
+        fields["template"] = Template(
+            texts if parts[0].locale or parts[1:] else texts[""],
+            engine=says.get("engine", "jinja"),
+            params_schema=schema,
+            file=first.file,
+            first_line=first.first_line,
+            places={part.locale or "": (part.source.file, part.source.first_line) for part in parts},
+        )
+    elif kind is TextPrompt:
+        fields["template"] = Template("", file=parts[0].source.file)
+    return kind(name=name, **fields)
+
+
+def content_hash(files: Any, label: str) -> str:
+    """Hash files by the names they have inside their folder, wherever that is."""
+    state = hashlib.blake2b(digest_size=8)
+    for file, text in files:
+        name = file.removeprefix(f"{label}/")
+        state.update(f"{len(name)} {len(text)} {name}{text}".encode("utf-8", "surrogatepass"))
+    return state.hexdigest()

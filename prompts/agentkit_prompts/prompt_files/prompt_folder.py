@@ -1,0 +1,232 @@
+"""`PromptFolder`: prompts from `*.prompt.j2` files of a folder or a package, reloaded all at once or not at all."""
+
+from __future__ import annotations
+
+import importlib.resources
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from threading import Lock
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from agentkit_prompts.errors import PromptError, PromptFilesError, TemplateError
+from agentkit_prompts.prompt_files.prompt_file import SUFFIX, Entry, PromptFile, content_hash, entries_of
+from agentkit_prompts.tree.layers import PLACES, Layers
+from agentkit_prompts.tree.prompt import BasePrompt
+
+__all__ = ["PromptFolder", "Reload"]
+
+_MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """What `PromptFolder.reload` did."""
+
+    changed: tuple[str, ...] = ()
+    """Names of the prompts that are new, different or gone; empty when nothing changed or something is broken."""
+    error: PromptError | None = None
+    """Why the old prompts stay: names every broken file."""
+
+
+class _State(NamedTuple):
+    texts: Mapping[str, str]
+    entries: Mapping[str, Entry]
+    layers: Layers
+    version: str
+
+
+class PromptFolder(Mapping[str, BasePrompt]):
+    """Prompts by name, from the `*.prompt.j2` files of a folder and of those inside it.
+
+    A file is a template, with YAML front matter between two lines of `---` where it has something to say:
+
+    - `role`: the place of `Layers` it goes to; `system` when not given, `none` to be taken by name only.
+    - `order`: a number; prompts of one place stand in ascending order, equal ones by name.
+    - `kind`: `text` (the default), `info`, `input`, `conversation`, `memo`, `knowledge`, `tools` or `examples`. Without
+      text of its own, a kind has its default template.
+    - `schema`: JSON Schema of the additional kwargs, each of which the template sees by its name (`text`, `info`); of
+      what the template sees (other kinds).
+    - `budget`: fields of `Size`. `volatility`, `fence`: as in `BasePrompt`. `engine`: `jinja` or `fstring`.
+    - `name`, `locale`: in place of those of the file name. `version`: text for people, kept in `files`.
+
+    `greeting.prompt.j2` and `greeting.zh.prompt.j2` are one prompt with a text per locale; the file without a locale is
+    the fallback, and its front matter counts for all. A prompt in an inner folder is named `folder/greeting`.
+
+    Raises:
+        PromptFilesError: Files cannot be used; names every one of them, with the line.
+    """
+
+    __slots__ = ("_given", "_label", "_lock", "_root", "_state")
+
+    def __init__(self, root: Traversable, label: str) -> None:
+        self._root = root
+        self._label = label
+        self._lock = Lock()
+        self._given: tuple[_State, dict[str, Any], Layers] | None = None
+        self._state = self._read(None)
+
+    @classmethod
+    def load(cls, path: str | Path) -> PromptFolder:
+        """Load a folder.
+
+        Raises:
+            PromptFilesError: There is no such folder or no prompt in it, or files cannot be used.
+        """
+        return cls(Path(path), Path(path).as_posix())
+
+    @classmethod
+    def from_package(cls, package: str) -> PromptFolder:
+        """Load the files that a package such as `"myapp.prompts"` brings along, zipped or not.
+
+        Raises:
+            PromptFilesError: There is no such package or no prompt in it, or files cannot be used.
+        """
+        try:
+            root = importlib.resources.files(package)
+        except (ImportError, TypeError, ValueError) as error:
+            what = PromptError(f"{package!r}: expected an importable package with {SUFFIX} files in it ({error})")
+            raise PromptFilesError([what]) from error
+        return cls(root, package)
+
+    @property
+    def files(self) -> Mapping[str, PromptFile]:
+        """Where each prompt is from."""
+        return MappingProxyType({name: entry.file for name, entry in self._state.entries.items()})
+
+    @property
+    def version(self) -> str:
+        """Hash of all files, 16 hex digits."""
+        return self._state.version
+
+    def layers(self, **fields: Any) -> Layers:
+        """Return the prompts in their places, the same object until something changes.
+
+        Args:
+            fields: Other fields of `Layers`; prompts given for a place stand behind those of the folder.
+
+        Raises:
+            SchemaConflict: Prompts that were given and those of the folder require different things.
+        """
+        state = self._state
+        if not fields:
+            return state.layers
+        known = self._given
+        if known is None or known[0] is not state or not _same(known[1], fields):
+            known = self._given = (state, fields, _layers(state.entries, fields))
+        return known[2]
+
+    def reload(self) -> Reload:
+        """Read the files again. Everything is built before anything is replaced; what did not change stays the same
+        object. When something is broken the old prompts stay, and the result says what.
+        """
+        with self._lock:
+            before = self._state
+            try:
+                now = self._read(before)
+            except PromptError as error:
+                return Reload(error=error)
+            if now is before:
+                return Reload()
+            self._state = now
+        names = sorted(before.entries.keys() | now.entries.keys())
+        return Reload(tuple(name for name in names if before.entries.get(name) is not now.entries.get(name)))
+
+    def __getitem__(self, name: str) -> BasePrompt:
+        return self._state.entries[name].prompt
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state.entries)
+
+    def __len__(self) -> int:
+        return len(self._state.entries)
+
+    def __repr__(self) -> str:
+        return f"PromptFolder({self._label!r}, {len(self)} prompts, version {self.version})"
+
+    def _read(self, before: _State | None) -> _State:
+        problems: list[PromptError] = []
+        texts = _texts(self._root, self._label, problems)
+        if not texts and not problems:
+            problems.append(PromptError(f"{self._label}: no {SUFFIX} file in this folder"))
+        if before is not None and not problems and texts == before.texts:
+            return before
+        entries = entries_of(texts, self._label, before.entries if before is not None else {}, problems)
+        if problems:
+            raise PromptFilesError(problems)
+        try:
+            layers = _layers(entries, {})
+        except PromptError as error:
+            raise PromptFilesError([error]) from error
+        return _State(texts, entries, layers, content_hash(texts.items(), self._label))
+
+
+def _texts(root: Traversable, label: str, problems: list[PromptError]) -> dict[str, str]:
+    """Return the text of every prompt file, by the name errors give it, sorted."""
+    texts: dict[str, str] = {}
+    seen: set[str] = set()
+    todo = [(label, root)]
+    while todo:
+        name, folder = todo.pop()
+        try:
+            if isinstance(folder, Path):
+                real = os.path.realpath(folder)
+                if real in seen:
+                    problems.append(TemplateError("a link leads to this folder a second time: remove it", file=name))
+                    continue
+                seen.add(real)
+            inside = sorted(folder.iterdir(), key=lambda item: item.name, reverse=True)
+        except (OSError, ValueError) as error:
+            problems.append(TemplateError(f"expected a folder with {SUFFIX} files ({error})", file=name))
+            continue
+        for item in inside:
+            if item.name.startswith("."):
+                continue
+            if item.name.endswith(SUFFIX):
+                try:
+                    texts[f"{name}/{item.name}"] = _text(item)
+                except (OSError, ValueError) as error:
+                    line = (
+                        error.object.count(b"\n", 0, error.start) + 1 if isinstance(error, UnicodeDecodeError) else None
+                    )
+                    what = f"cannot be read ({error}); prompt files are UTF-8 text"
+                    problems.append(TemplateError(what, file=f"{name}/{item.name}", line=line))
+            elif item.is_dir():
+                todo.append((f"{name}/{item.name}", item))
+    return dict(sorted(texts.items()))
+
+
+def _text(item: Traversable) -> str:
+    """Read a file the same way on every machine: UTF-8 with or without a mark, any line ends."""
+    if isinstance(item, Path):
+        status = item.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("not a regular file")
+        if status.st_size > _MOST_BYTES:
+            raise ValueError(f"{status.st_size:,} bytes, at most {_MOST_BYTES:,} are read")
+    data = item.read_bytes()
+    if len(data) > _MOST_BYTES:
+        raise ValueError(f"{len(data):,} bytes, at most {_MOST_BYTES:,} are read")
+    return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _layers(entries: Mapping[str, Entry], fields: Mapping[str, Any]) -> Layers:
+    placed: dict[str, Any] = {}
+    ordered = sorted(entries.values(), key=lambda entry: (entry.file.order, entry.file.name))
+    for place in PLACES:
+        prompts: list[Any] = [entry.prompt for entry in ordered if entry.file.role == place]
+        given = fields.get(place, ())
+        prompts += given if isinstance(given, list | tuple) else [given]
+        if prompts or place in fields:
+            placed[place] = prompts
+    return Layers(**{**fields, **placed})
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return one.keys() == other.keys() and all(
+        value is other[name] or value == other[name] for name, value in one.items()
+    )

@@ -1,0 +1,70 @@
+"""The prompters of the LazyLLM document: `AlpacaPrompter`, `ChatPrompter` and `EmptyPrompter`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from agentkit_prompts.prompters.history import History, Tools
+from agentkit_prompts.prompters.prompter import Prompter
+
+__all__ = ["AlpacaPrompter", "ChatPrompter", "EmptyPrompter"]
+
+_PREAMBLE = (
+    "Below is an instruction that describes a task, paired with extra messages such as input that provides further "
+    "context if possible. Write a response that appropriately completes the request.\n\n### Instruction:\n"
+)
+
+
+class AlpacaPrompter(Prompter):
+    """Everything the user sends goes into slots; there is no history.
+
+    With an instruction in two parts the block of the `extra_keys` follows the user's part.
+    """
+
+    layout: ClassVar[str] = "{system}\n{instruction}\n{tools}\n{user}### Response:\n"
+    split: ClassVar[str] = "### Response:"
+
+    def instruct(self, system: str, user: str | None, extra: str) -> tuple[str, str]:
+        """Put the words of the data set in front of the system part."""
+        if user is None:
+            return f"{_PREAMBLE}{system}\n\n{extra}", ""
+        return f"{_PREAMBLE}{system}", f"{user}\n\n{extra}" if extra else user
+
+
+class ChatPrompter(Prompter):
+    """What the user sends fills the slots of the instruction; without a slot it is the user's message.
+
+    With an instruction in two parts the block of the `extra_keys` follows the user's part.
+    """
+
+    layout: ClassVar[str] = "{sos}{system}{instruction}{tools}{eos}\n\n{history}\n{soh}\n{user}{input}\n{eoh}{soa}\n"
+    split: ClassVar[str] = "{soa}"
+
+    def instruct(self, system: str, user: str | None, extra: str) -> tuple[str, str]:
+        """Close the instruction and the block behind it with a line break each."""
+        if user is None:
+            return (f"{system}\n{extra}\n" if system or extra else ""), ""
+        return system, user + extra
+
+
+class EmptyPrompter(Prompter):
+    """The text it generates is the input itself, whatever that is; history and tools are in the request only."""
+
+    layout: ClassVar[str] = "{tools}{history}{input}"
+
+    def generate_prompt(
+        self,
+        input: Any = None,
+        history: History | None = None,
+        tools: Tools | None = None,
+        label: str | None = None,
+        *,
+        show: bool = False,
+        return_dict: bool = False,
+    ) -> Any:
+        """Return the input, or with `return_dict` a request whose last message it is."""
+        if not return_dict:
+            if show or self._show:
+                self._log(input)
+            return input
+        return super().generate_prompt(input, history, tools, label, show=show, return_dict=True)

@@ -1,0 +1,332 @@
+"""`Prompter`: an instruction with slots, said to hosted and to local models alike, after the LazyLLM document.
+
+A prompter is a preset: its `layers` compose the messages, its `chat_template` writes the same messages as text.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
+
+from agentkit_prompts.composition.compose import compose
+from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.prompt_context import PromptContext, UserInput
+from agentkit_prompts.errors import PrompterError, nearest
+from agentkit_prompts.prompters.history import History, Tools, read_history, read_tools, tool_spec
+from agentkit_prompts.prompters.layout import TOKENS, PrompterLayout, check_layout
+from agentkit_prompts.prompters.slots import SlotPrompt, slots_of
+from agentkit_prompts.tree.layers import Layers, VolatilityWarning
+
+__all__ = ["PreHook", "Prompter", "SlotValues"]
+
+SlotValues: TypeAlias = Mapping[str, Any] | UserInput | str | float | None
+"""What the user sends: text, or the text of every slot by its name; numbers are written as text."""
+PreHook: TypeAlias = Callable[[Any, Any, Any, Any], tuple[Any, Any, Any, Any]]
+"""Replaces (input, history, tools, label) before anything is read."""
+
+_LOG = logging.getLogger("agentkit.prompters")
+_EXTRA = "Here are some extra messages you can referred to:\n\n"
+
+
+class Prompter:
+    """Base of all prompters. A subclass says in which `layout` and words it speaks.
+
+    Args:
+        instruction: What the model is told, with slots such as `{context}`; a str belongs to the system message, a
+            dict may have a `system` and a `user` part.
+        extra_keys: More slots, each shown under its name behind the instruction.
+        tools: Tools of every call; a call must not bring its own then.
+        history: Turns in front of the history of every call.
+        pre_hook: Replaces (input, history, tools, label) of every call.
+        show: Log what is generated, under `agentkit.prompters`.
+
+    Attributes:
+        slots: The names of all slots, in the order they stand in.
+        layers: What composes the messages.
+        chat_template: What writes the same messages as text for a local model.
+
+    Raises:
+        PrompterError: Something is given that the prompter has no place for; names all of it.
+    """
+
+    layout: ClassVar[str] = ""
+    """The text for a local model: places `{system}{instruction}{tools}{history}{user}{input}`, and tokens such as
+    `{soh}`. What it has no place for is refused."""
+    split: ClassVar[str] = ""
+    """The end of the layout from which on the model replies, such as `{soa}`."""
+    system: str = "You are an AI-Agent developed by LazyLLM."
+    """The line in front of the instruction: who the model is. A subclass or `for_model` sets another."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.layout:
+            check_layout(cls.__name__, cls.layout, cls.split)
+
+    def __init__(
+        self,
+        instruction: str | Mapping[str, str] | None = None,
+        extra_keys: str | Sequence[str] | None = None,
+        *,
+        tools: Tools | None = None,
+        history: History | None = None,
+        pre_hook: PreHook | None = None,
+        show: bool = False,
+    ) -> None:
+        if not self.layout:
+            raise PrompterError(f"{type(self).__name__} has no layout: use a subclass that sets `layout`")
+        system, user = self._parts(instruction)
+        extra = "".join(f"### {key}:\n{{{key}}}\n\n" for key in _keys(extra_keys))
+        self._words = self.instruct(system, user, extra and _EXTRA + extra)
+        self.tools = tuple(read_tools(tools))
+        self.history = tuple(read_history(history))
+        self._pre_hook = pre_hook
+        self._show = show
+        self.slots = slots_of(*self._words)
+        self._set_up(dict.fromkeys(TOKENS, ""), self.system)
+        if self._words[0] and not self.layers.system:
+            raise PrompterError(f"{type(self).__name__} has no place for an instruction to the system")
+        if self.history:
+            self._refuse_history()
+
+    def instruct(self, system: str, user: str | None, extra: str) -> tuple[str, str]:
+        """Return the text of the system message and the text in front of the user's input; both may hold slots.
+
+        `user` is None when the instruction was one str; `extra` is the block of the `extra_keys`, or nothing.
+        """
+        if user is None:
+            return (f"{system}\n\n{extra}" if extra else system), ""
+        return system, user + extra
+
+    def _parts(self, instruction: Any) -> tuple[str, str | None]:
+        if instruction is None:
+            return "", None
+        if isinstance(instruction, str):
+            return instruction, None
+        if not isinstance(instruction, Mapping):
+            raise PrompterError(f"instruction: expected a str or a dict, got {type(instruction).__name__}")
+        wrong = [key for key in ("system", "user") if not isinstance(instruction.get(key, ""), str)]
+        if wrong:
+            raise PrompterError(f"instruction: expected text for {', '.join(map(repr, wrong))}")
+        unused = [str(key) for key in instruction if key not in ("system", "user")]
+        if unused:
+            warnings.warn(
+                f"instruction: only 'system' and 'user' are used, {', '.join(map(repr, unused))} will not be said",
+                stacklevel=3,
+            )
+        return instruction.get("system", ""), instruction.get("user", "")
+
+    def _set_up(self, tokens: Mapping[str, str], system: str) -> None:
+        places = set(re.findall(r"\{(\w+)\}", self.layout))
+        self.system = system
+        instruction, user = self._words
+        lead = system if "system" in places else None
+        has_system, name = bool(places & {"system", "instruction"}), type(self).__name__
+        with warnings.catch_warnings():  # where its slots stand is what a prompter is
+            warnings.simplefilter("ignore", VolatilityWarning)
+            self.layers = Layers(
+                system=[SlotPrompt.of(instruction, self.slots, lead=lead, name=name)] if has_system else (),
+                input=SlotPrompt.of(user, self.slots, input="input" in places, name=name),
+                conversation="history" in places,
+                empty_messages=True,
+            )
+        self.chat_template = PrompterLayout(self.layout, self.split, system, tokens)
+
+    def for_model(self, *, system: str | None = None, **tokens: str | None) -> Self:
+        """Return the prompter with what belongs to a model: its system text and its tokens.
+
+        Args:
+            system: Who the model is; None leaves it as it is.
+            tokens: `sos`, `eos`, `soh`, `eoh`, `soa`, `eoa`, `soe`, `eoe`: start and end of system, human, assistant
+                and environment (a tool result); `tool_start_token`, `tool_args_token`, `tool_end_token`. None leaves
+                one as it is.
+
+        Raises:
+            PrompterError: Names every token that does not exist or is not text.
+        """
+        given = {name: token for name, token in tokens.items() if token is not None}
+        wrong = [f"no token is called {name!r}{nearest(name, TOKENS)}" for name in tokens if name not in TOKENS]
+        wrong += [f"{name!r} must be text" for name, token in given.items() if not isinstance(token, str)]
+        if system is not None and not isinstance(system, str):
+            wrong.append("'system' must be text")
+        if wrong:
+            raise PrompterError(f"for_model: {'; '.join(wrong)}")
+        other = copy.copy(self)
+        other._set_up({**self.chat_template.tokens, **given}, self.system if system is None else system)
+        return other
+
+    def context(
+        self, input: SlotValues = None, history: History | None = None, tools: Tools | None = None
+    ) -> PromptContext:
+        """Return what `layers` are rendered from for one call.
+
+        Raises:
+            PrompterError: Names all missing and unexpected slots, or what is wrong with the history or the tools.
+        """
+        return self._turn(input, history, tools, None)[0]
+
+    @overload
+    def generate_prompt(
+        self,
+        input: SlotValues = None,
+        history: History | None = None,
+        tools: Tools | None = None,
+        label: str | None = None,
+        *,
+        show: bool = False,
+        return_dict: Literal[False] = False,
+    ) -> str: ...
+    @overload
+    def generate_prompt(
+        self,
+        input: SlotValues = None,
+        history: History | None = None,
+        tools: Tools | None = None,
+        label: str | None = None,
+        *,
+        show: bool = False,
+        return_dict: Literal[True],
+    ) -> dict[str, Any]: ...
+    def generate_prompt(
+        self,
+        input: SlotValues = None,
+        history: History | None = None,
+        tools: Tools | None = None,
+        label: str | None = None,
+        *,
+        show: bool = False,
+        return_dict: bool = False,
+    ) -> str | dict[str, Any]:
+        """Return the prompt of one call: text for a local model, or with `return_dict` the request of a hosted one.
+
+        Args:
+            input: The user's text, or a dict of slots; one key that is no slot is the user's text beside them.
+            history: `[question, answer]` pairs or message dicts.
+            tools: Tool specs of a chat request.
+            label: The reply to learn, put behind the text; a request has no place for one and ignores it.
+            show: Log the result, also when the prompter does not.
+            return_dict: Return `{"messages": [...], "tools": [...]}`, without `tools` when there are none.
+
+        The text is not defended against control tokens in what the user says: `Composition.to_text` is.
+
+        Raises:
+            PrompterError: Names all missing and unexpected slots, or what is wrong with the history or the tools.
+        """
+        ctx, listed, label = self._turn(input, history, tools, label)
+        composition = compose(self.layers, ctx)
+        prompt: str | dict[str, Any]
+        if return_dict:
+            prompt = {"messages": _plain(composition.to_openai()["messages"])}
+            if listed:
+                prompt["tools"] = copy.deepcopy(listed)
+        else:
+            prompt = self.chat_template.render(composition.messages, listed) + (label or "")
+        if show or self._show:
+            self._log(prompt)
+        return prompt
+
+    def _log(self, prompt: object) -> None:
+        _LOG.info("%s: %s", type(self).__name__, prompt)
+
+    def get_response(self, output: str, input: str | None = None) -> str:
+        """Return the reply in what a local model wrote: without the prompt it repeats, or what follows the split."""
+        if input and output.startswith(input):
+            return output[len(input) :]
+        split = self.chat_template.split
+        return output.rsplit(split, 1)[-1] if split else output
+
+    def _turn(
+        self, given: SlotValues, history: Any, tools: Any, label: Any
+    ) -> tuple[PromptContext, list[Mapping[str, Any]], str | None]:
+        if self._pre_hook is not None:
+            replaced = self._pre_hook(given, history, tools, label)
+            if not isinstance(replaced, tuple | list) or len(replaced) != 4:
+                raise PrompterError("pre_hook: it must return (input, history, tools, label)")
+            given, history, tools, label = replaced
+        if label is not None and not isinstance(label, str):
+            raise PrompterError(f"label: expected text, got {type(label).__name__}")
+        listed = read_tools(tools)
+        if listed and self.tools:
+            raise PrompterError("tools are given at construction already: give them there or with the call, not both")
+        listed = listed or list(self.tools)
+        earlier = read_history(history)
+        if earlier:
+            self._refuse_history()
+        ctx = PromptContext(
+            user_input=self._user_input(given),
+            conversation=Conversation([*self.history, *earlier]),
+            tools=tuple(map(tool_spec, listed)),
+        )
+        return ctx, listed, label
+
+    def _refuse_history(self) -> None:
+        if not self.layers.conversation:
+            raise PrompterError(f"{type(self).__name__} has no place for history: use ChatPrompter")
+
+    def _user_input(self, given: Any) -> UserInput:
+        if isinstance(given, UserInput):
+            return given
+        if isinstance(given, Mapping):
+            return self._filled(given)
+        if given is not None and not isinstance(given, str | int | float):
+            raise PrompterError(f"input: expected text or a dict of slots, got {type(given).__name__}")
+        if len(self.slots) > 1 or (self.slots and given is None):
+            slots = ", ".join(map(repr, self.slots))
+            raise PrompterError(
+                f"input: expected a dict with {slots}" + ("; text can fill one slot only" if given else "")
+            )
+        return UserInput("" if given is None else _text(given))
+
+    def _filled(self, given: Mapping[str, Any]) -> UserInput:
+        missing = [slot for slot in self.slots if slot not in given]
+        others = [key for key in given if key not in self.slots]
+        shows_input = self.layers.input[0].input  # type: ignore[attr-defined]
+        wrong = [f"{slot!r} is missing{_near(slot, map(str, others))}" for slot in missing]
+        if others and (missing or len(others) > 1 or (not shows_input and given[others[0]])):
+            slots = f"the slots are {', '.join(map(repr, self.slots))}" if self.slots else "there are no slots"
+            own = ", and one key more may hold the user's own text" if shows_input else ""
+            wrong.append(f"unexpected {', '.join(map(repr, others))}: {slots}{own}")
+        wrong += [
+            f"{key!r} is a {type(text).__name__}, expected text" for key, text in given.items() if not _is_text(text)
+        ]
+        if wrong:
+            raise PrompterError(f"input: {'; '.join(wrong)}")
+        values = {slot: _text(given[slot]) for slot in self.slots}
+        return UserInput(_text(given[others[0]]) if others else "", additional_kwargs=values)
+
+
+def _near(slot: str, others: Iterable[str]) -> str:
+    from difflib import get_close_matches  # only errors need it
+
+    close = get_close_matches(slot[:64], [other[:64] for other in others], 1)
+    return f" (is it {close[0]!r}?)" if close else ""
+
+
+def _keys(given: Any) -> tuple[str, ...]:
+    if not given:
+        return ()
+    keys = (given,) if isinstance(given, str) else given
+    if not isinstance(keys, list | tuple):
+        raise PrompterError(f"extra_keys: expected a str or a list of str, got {type(given).__name__}")
+    wrong = [key for key in keys if not isinstance(key, str) or slots_of(f"{{{key}}}") != (key,)]
+    if wrong:
+        raise PrompterError(f"extra_keys: a key is one word, letters, digits and _; not {', '.join(map(repr, wrong))}")
+    return tuple(dict.fromkeys(keys))
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str | int | float)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """Return a copy that the caller may change."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value

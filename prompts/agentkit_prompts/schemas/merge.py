@@ -1,0 +1,163 @@
+"""Merging what several prompts require of `additional_kwargs` into one JSON Schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from agentkit_prompts.errors import PromptError, SchemaConflict
+from agentkit_prompts.schemas.check import resolve
+from agentkit_prompts.schemas.params import JsonSchema, shape_faults
+
+__all__ = ["REQUIRED_BY", "merge_schemas"]
+
+REQUIRED_BY = "x-required-by"
+"""Schema keyword that lists the prompts a property is needed by."""
+
+
+def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchema | None:
+    """Merge the additional-kwargs schemas of several prompts, each given with its prompt path.
+
+    None merges with anything; equal properties unify (titles and descriptions do not count); a property lists the
+    prompts that need it under `x-required-by`; `$defs` of the same name but another meaning are kept apart.
+
+    Raises:
+        SchemaConflict: Two prompts want the same property with different schemas; names both paths.
+        PromptError: One of them is not a JSON Schema.
+    """
+    merged: JsonSchema | None = None
+    origin: dict[str, tuple[str, str]] = {}
+    required: dict[str, None] = {}
+    for path, schema in schemas:
+        if schema is None:
+            continue
+        faults = list(shape_faults(schema, f"the additional_kwargs_schema of {path or 'the prompt'}", 0))
+        if faults:
+            raise PromptError("; ".join(faults))
+        if merged is None:
+            merged = {"type": "object", "properties": {}}
+        root = _flatten(schema)
+        renamed = _adopt_defs(root, merged)
+        for name, item in root.get("properties", {}).items():
+            meaning = _meaning(item, root)
+            owners = item.get(REQUIRED_BY) if isinstance(item, Mapping) else None
+            owners = [_under(path, owner) for owner in owners] if owners else [path]
+            known = origin.get(name)
+            if known is None:
+                origin[name] = (owners[0], meaning)
+                adopted = _rename(item, renamed)
+                merged["properties"][name] = {**(adopted if isinstance(adopted, dict) else {}), REQUIRED_BY: owners}
+            elif known[1] != meaning:
+                raise SchemaConflict(
+                    f"additional kwarg {name!r}: {known[0] or _OWN} wants {known[1]}, {owners[0] or _OWN} wants "
+                    f"{meaning}; "
+                    "rename one of them or give both the same schema"
+                )
+            else:
+                listed = merged["properties"][name][REQUIRED_BY]
+                listed.extend(owner for owner in owners if owner not in listed)
+        required.update(dict.fromkeys(root.get("required", ())))
+    if merged is not None and required:
+        merged["required"] = list(required)
+    return merged
+
+
+_OWN = "the template around them"
+
+
+def _under(path: str, owner: str) -> str:
+    return f"{path}.{owner}" if path and owner else path or owner
+
+
+def _flatten(schema: JsonSchema) -> JsonSchema:
+    """Resolve a top-level `$ref`, as pydantic writes for recursive models, and call `definitions` `$defs`."""
+    if "definitions" in schema:
+        renamed = _modern({key: value for key, value in schema.items() if key != "definitions"})
+        schema = {**renamed, "$defs": {**_modern(schema["definitions"]), **renamed.get("$defs", {})}}
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#/"):
+        return {**resolve(reference, schema), "$defs": schema.get("$defs", {})}
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if options and "properties" not in schema:  # Optional and Union at the root: what every alternative needs
+        defs = schema.get("$defs", {})
+        found = [_flatten({"$defs": defs, **option}) for option in options if isinstance(option, Mapping)]
+        objects = [option for option in found if "properties" in option]
+        if objects:
+            optional = len(objects) < len(options)
+            needed = [set() if optional else set(option.get("required", ())) for option in objects]
+            properties = {name: item for option in reversed(objects) for name, item in option["properties"].items()}
+            required = sorted(set.intersection(*needed))
+            return {"properties": properties, "required": required, "$defs": defs}
+    return schema
+
+
+def _modern(node: Any) -> Any:
+    """Return a schema whose references to `definitions` lead to `$defs`."""
+    if isinstance(node, Mapping):
+        return {
+            key: "#/$defs/" + value[14:]
+            if key == "$ref" and isinstance(value, str) and value.startswith("#/definitions/")
+            else _modern(value)
+            for key, value in node.items()
+        }
+    return [_modern(item) for item in node] if isinstance(node, list | tuple) else node
+
+
+def _adopt_defs(schema: JsonSchema, merged: JsonSchema) -> dict[str, str]:
+    """Copy the definitions of `schema` into `merged` under names that do not collide; return old name -> new name."""
+    renamed: dict[str, str] = {}
+    ours = merged.get("$defs", {})
+    for name in schema.get("$defs", {}):
+        meaning = _meaning({"$ref": f"#/$defs/{name}"}, schema)
+        candidate, number = name, 1
+        while candidate in renamed.values() or (
+            candidate in ours and _meaning({"$ref": f"#/$defs/{candidate}"}, merged) != meaning
+        ):
+            number += 1
+            candidate = f"{name}__{number}"
+        renamed[name] = candidate
+    fresh = {new: _rename(schema["$defs"][old], renamed) for old, new in renamed.items() if new not in ours}
+    if fresh:
+        merged["$defs"] = {**ours, **fresh}
+    return renamed
+
+
+def _rename(node: Any, renamed: Mapping[str, str]) -> Any:
+    if isinstance(node, Mapping):
+        return {
+            key: f"#/$defs/{renamed.get(value[8:], value[8:])}"
+            if key == "$ref" and isinstance(value, str) and value.startswith("#/$defs/")
+            else _rename(value, renamed)
+            for key, value in node.items()
+        }
+    return [_rename(item, renamed) for item in node] if isinstance(node, list | tuple) else node
+
+
+_ANNOTATIONS = frozenset({"title", "description", "examples", "$defs", REQUIRED_BY})
+
+
+def _meaning(node: Any, root: JsonSchema) -> str:
+    """Return canonical JSON of a schema with references resolved, annotations left out and cycles cut."""
+
+    def expand(item: Any, path: tuple[str, ...], as_names: bool) -> Any:
+        if isinstance(item, Mapping):
+            reference = item.get("$ref")
+            if isinstance(reference, str) and not as_names:
+                if reference in path:
+                    return {"$cycle": len(path) - path.index(reference)}
+                beside = {key: value for key, value in item.items() if key != "$ref"}
+                target = expand(resolve(reference, root), (*path, reference), False)
+                return {**target, **expand(beside, path, False)}
+            return {
+                key: sorted(value, key=str)
+                if key == "required" and not as_names
+                else expand(value, path, not as_names and key in ("properties", "patternProperties"))
+                for key, value in item.items()
+                if as_names or key not in _ANNOTATIONS
+            }
+        if isinstance(item, list | tuple):
+            return [expand(value, path, False) for value in item]
+        return item
+
+    return json.dumps(expand(node, (), False), sort_keys=True, ensure_ascii=False, default=str)

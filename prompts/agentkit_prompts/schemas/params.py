@@ -1,0 +1,222 @@
+"""Schemas of template parameters: what is refused, and how values are checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias, Union, get_args, get_origin
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
+
+from agentkit_prompts.errors import PromptError
+from agentkit_prompts.schemas.check import Problem, bound_faults, json_problems, resolve
+
+__all__ = [
+    "JsonSchema",
+    "ParamsSchema",
+    "check_params_schema",
+    "params_checker",
+    "shape_faults",
+    "to_json_schema",
+]
+
+JsonSchema: TypeAlias = dict[str, Any]
+ParamsSchema: TypeAlias = TypeAdapter[Any] | type | Mapping[str, Any]
+"""A TypeAdapter, a model, dataclass or TypedDict class, or a JSON Schema object."""
+
+
+def as_adapter(schema: ParamsSchema) -> TypeAdapter[Any] | None:
+    """Return the TypeAdapter of a schema, or None for a JSON Schema object.
+
+    Raises:
+        PromptError: pydantic cannot make a validator of it.
+    """
+    if isinstance(schema, TypeAdapter):
+        return schema
+    if isinstance(schema, Mapping):
+        return None
+    try:
+        return TypeAdapter(schema)
+    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        raise PromptError(
+            f"params_schema {_named(schema)}: {str(error).splitlines()[0]}; "
+            "allow it with model_config = ConfigDict(arbitrary_types_allowed=True)"
+        ) from error
+
+
+def to_json_schema(schema: ParamsSchema) -> JsonSchema:
+    """Return the JSON Schema of a params schema.
+
+    Raises:
+        PromptError: A type in it has no JSON Schema.
+    """
+    if isinstance(schema, Mapping):
+        return dict(schema)
+    adapter = as_adapter(schema)
+    assert adapter is not None
+    try:
+        return adapter.json_schema()
+    except PydanticInvalidForJsonSchema as error:
+        raise PromptError(
+            f"params_schema {_named(schema)}: no JSON Schema for it ({str(error).splitlines()[0]})"
+        ) from error
+
+
+def check_params_schema(schema: ParamsSchema) -> None:
+    """Refuse a schema that would refuse the context: one that forbids extras, or a model without arbitrary types.
+
+    The rule is that of the TFRobot document; it is applied through Optional, Union, Annotated, TypedDict and dataclass
+    as well, and to `additionalProperties: false`.
+
+    Raises:
+        PromptError: Names every offender at once.
+    """
+    if isinstance(schema, Mapping):
+        faults = list(shape_faults(schema, "the JSON Schema", 0)) or list(_json_faults(schema, schema))
+    else:
+        adapter = as_adapter(schema)
+        assert adapter is not None
+        faults = list(_type_faults(adapter._type, set()))
+        if (adapter._config or {}).get("extra") == "forbid":
+            faults.append(f'the config of {_named(schema)} forbids extra fields: use extra="ignore"')
+    if faults:
+        raise PromptError(f"params_schema cannot be used by a prompt: {'; '.join(dict.fromkeys(faults))}")
+
+
+def _type_faults(kind: Any, seen: set[int]) -> Iterator[str]:
+    """Walk the alternatives of a top-level type; what its fields hold is their own business."""
+    if id(kind) in seen:
+        return
+    seen.add(id(kind))
+    if hasattr(kind, "__value__"):  # `type X = ...`
+        yield from _type_faults(kind.__value__, seen)
+        return
+    if get_origin(kind) is not None and not inspect.isclass(kind):
+        arguments = get_args(kind)
+        is_union = get_origin(kind) is Union or type(kind).__name__ == "UnionType"
+        for argument in arguments if is_union else arguments[:1]:
+            yield from _type_faults(argument, seen)
+        return
+    behind = getattr(kind, "__supertype__", None)  # NewType
+    if behind is not None:
+        yield from _type_faults(behind, seen)
+        return
+    if not inspect.isclass(kind):
+        return
+    if issubclass(kind, BaseModel) and kind.__pydantic_root_model__:
+        yield from _type_faults(kind.model_fields["root"].annotation, seen)
+    if issubclass(kind, BaseModel):
+        config: Mapping[str, Any] = kind.model_config
+    elif dataclasses.is_dataclass(kind) or _is_typed_dict(kind):
+        config = getattr(kind, "__pydantic_config__", None) or {}
+    else:
+        return
+    if config.get("extra") == "forbid" or getattr(kind, "__closed__", False) is True:
+        yield f'{kind.__name__} forbids extra fields, but a prompt passes the whole context: use extra="ignore"'
+    if issubclass(kind, BaseModel) and not config.get("arbitrary_types_allowed"):
+        yield f"{kind.__name__} must set arbitrary_types_allowed=True: context values are not JSON types"
+
+
+def _is_typed_dict(kind: type) -> bool:
+    """Like `typing.is_typeddict`, for classes made by typing_extensions too."""
+    return issubclass(kind, dict) and hasattr(kind, "__required_keys__")
+
+
+_HOLDS_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions")
+_LISTS_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_IS_SCHEMA = ("items", "additionalProperties", "unevaluatedProperties", "not", "contains", "propertyNames")
+_DEEPEST_SCHEMA = 64
+
+
+def shape_faults(schema: object, where: str, depth: int) -> Iterator[str]:
+    """Find what is no JSON Schema at all, before anything walks it."""
+    if isinstance(schema, bool):
+        return
+    if not isinstance(schema, Mapping):
+        yield f"{where} must be an object or a boolean, got {type(schema).__name__}"
+        return
+    if depth > _DEEPEST_SCHEMA:
+        yield f"{where.partition('.')[0]} nests deeper than {_DEEPEST_SCHEMA} levels"
+        return
+    for keyword in _HOLDS_SCHEMAS:
+        held = schema.get(keyword, {})
+        if not isinstance(held, Mapping):
+            yield f"{where}.{keyword} must be an object of schemas, got {type(held).__name__}"
+            continue
+        for name, item in held.items():
+            yield from shape_faults(item, f"{where}.{keyword}.{name}", depth + 1)
+    for keyword in _LISTS_SCHEMAS:
+        options = schema.get(keyword, ())
+        if not isinstance(options, list | tuple):
+            yield f"{where}.{keyword} must be a list of schemas, got {type(options).__name__}"
+            continue
+        for index, item in enumerate(options):
+            yield from shape_faults(item, f"{where}.{keyword}[{index}]", depth + 1)
+    for keyword in _IS_SCHEMA:
+        if keyword in schema:
+            yield from shape_faults(schema[keyword], f"{where}.{keyword}", depth + 1)
+    yield from bound_faults(schema, where)
+    for keyword in ("required", "enum"):
+        if not isinstance(schema.get(keyword, ()), list | tuple):
+            yield f"{where}.{keyword} must be a list, got {type(schema[keyword]).__name__}"
+
+
+def _json_faults(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
+    if isinstance(schema, bool):
+        return
+    if schema.get("additionalProperties") is False or schema.get("unevaluatedProperties") is False:
+        title = schema.get("title", "the JSON Schema")
+        yield f"{title} sets additionalProperties to false, but a prompt passes the whole context: leave it out"
+    if depth > 32:
+        return
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        for option in schema.get(keyword, ()):
+            yield from _json_faults(option, root, depth + 1)
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#/"):
+        yield from _json_faults(resolve(reference, root), root, depth + 1)
+
+
+def _named(schema: object) -> str:
+    name = getattr(schema, "__name__", None) or getattr(getattr(schema, "_type", None), "__name__", None)
+    return str(name or repr(schema))
+
+
+def params_checker(schema: ParamsSchema) -> Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], list[Problem]]]:
+    """Return a function that checks values, giving them with defaults filled in, and every problem at once."""
+    adapter = as_adapter(schema)
+    if adapter is None:
+        document = to_json_schema(schema)
+        return lambda values: (_with_defaults(document, values), list(json_problems(document, values, document, "")))
+    validate = adapter.validate_python
+
+    def check(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Problem]]:
+        try:
+            checked = validate(dict(values))
+        except ValidationError as error:
+            return values, [
+                (".".join(map(str, item["loc"])) or "(value)", item["msg"]) for item in error.errors(include_url=False)
+            ]
+        return {**values, **_fields(checked)}, []
+
+    return check
+
+
+def _fields(value: Any) -> Mapping[str, Any]:
+    """Return the fields of a validated object without dumping it."""
+    if isinstance(value, BaseModel):
+        return {**value.__dict__, **(value.__pydantic_extra__ or {})}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
+    return value if isinstance(value, Mapping) else {}
+
+
+def _with_defaults(schema: Mapping[str, Any], values: Mapping[str, Any]) -> Mapping[str, Any]:
+    defaults = {
+        name: item["default"]
+        for name, item in schema.get("properties", {}).items()
+        if name not in values and isinstance(item, Mapping) and "default" in item
+    }
+    return {**values, **defaults} if defaults else values

@@ -1,0 +1,22 @@
+"""The template engine: Jinja's language, bounded, sandboxed, and able to say where each value came from."""
+
+from __future__ import annotations
+
+from agentkit_prompts.templates.engine.meter import DEFAULT, Limits
+from agentkit_prompts.templates.engine.program import Program, Syntax, compile_program
+from agentkit_prompts.templates.engine.sites import Site
+from agentkit_prompts.templates.engine.trace import Trace
+from agentkit_prompts.templates.engine.values import Piece, RenderedText, Trusted
+
+__all__ = [
+    "DEFAULT",
+    "Limits",
+    "Piece",
+    "Program",
+    "RenderedText",
+    "Site",
+    "Syntax",
+    "Trace",
+    "Trusted",
+    "compile_program",
+]

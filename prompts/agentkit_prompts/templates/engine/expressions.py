@@ -1,0 +1,252 @@
+"""Python code for the expressions of a template."""
+
+# ruff: noqa: N802, N815 (the visitor calls methods by the name of the node class)
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable
+from typing import Any
+
+from jinja2 import nodes
+from jinja2.idtracking import Symbols
+from jinja2.visitor import NodeVisitor
+
+from agentkit_prompts.templates.engine import access, operators
+from agentkit_prompts.templates.engine.filters import FILTERS
+from agentkit_prompts.templates.engine.is_tests import TESTS
+from agentkit_prompts.templates.engine.runtime import RUNTIME
+from agentkit_prompts.templates.engine.values import Nothing
+
+__all__ = ["COUNTERS", "CodeError", "Expressions", "Frame", "Names"]
+
+COUNTERS = {
+    "depth": "1",
+    "depth0": "0",
+    "first": "({i} == 0)",
+    "index": "({i} + 1)",
+    "index0": "{i}",
+    "last": "({i} == {n} - 1)",
+    "length": "{n}",
+    "revindex": "({n} - {i})",
+    "revindex0": "({n} - {i} - 1)",
+}
+"""What can be read off `loop` without a loop object, by the names of index and length."""
+
+_SHORT = 256
+_KEYWORDS = frozenset(keyword.kwlist)
+
+
+def _size(value: object) -> int:
+    return len(value) if isinstance(value, str) else 1
+
+
+class CodeError(Exception):
+    """A mistake found while code is made."""
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+class Names(Symbols):
+    """Jinja's symbol table, with identifiers that Python does not fold together."""
+
+    def _define_ref(self, name: str, load: tuple[str, str | None] | None = None) -> str:
+        ident = f"l_{self.level}_{name if name.isascii() else name.encode('utf-8').hex() + '_u'}"
+        self.refs[name] = ident
+        if load is not None:
+            self.loads[ident] = load
+        return ident
+
+
+class Frame:
+    """A scope while code is made."""
+
+    __slots__ = ("buffer", "indices", "loop", "symbols")
+
+    def __init__(
+        self,
+        symbols: Names,
+        buffer: str | None = None,
+        indices: tuple[str, ...] = (),
+        loop: tuple[str, str] | None = None,
+    ) -> None:
+        self.symbols = symbols
+        self.buffer = buffer
+        """Name of the list that takes text; None where pieces are collected."""
+        self.indices = indices
+        """Names of the index variables of the loops around."""
+        self.loop = loop
+        """Names of index and length of the loop whose counters stand for `loop`, when there is no loop object."""
+
+    def inner(self, buffer: str | None = None) -> Frame:
+        return Frame(Names(parent=self.symbols), buffer or self.buffer, self.indices, self.loop)
+
+
+class Expressions(NodeVisitor):
+    """Visits an expression and returns its code."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.constants: dict[str, Any] = dict(RUNTIME)
+
+    def fresh(self, prefix: str) -> str:
+        self.count += 1
+        return f"{prefix}_{self.count}"
+
+    def constant(self, prefix: str, value: Any) -> str:
+        name = self.fresh(prefix)
+        self.constants[name] = value
+        return name
+
+    def expression(self, node: nodes.Node, frame: Frame) -> str:
+        code: str = self.visit(node, frame)
+        return code
+
+    def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
+        """Refuse what nobody thought of."""
+        raise CodeError(f"{type(node).__name__} is not part of prompt templates", node.lineno)
+
+    def name(self, name: str, frame: Frame) -> str:
+        return frame.symbols.ref(name)
+
+    def visit_Name(self, node: nodes.Name, frame: Frame) -> str:
+        return self.name(node.name, frame)
+
+    def visit_Const(self, node: nodes.Const, frame: Frame) -> str:
+        value = node.value
+        if type(value) is float and (value != value or value in (float("inf"), float("-inf"))):
+            return self.constant("k", value)
+        return repr(value)
+
+    def visit_TemplateData(self, node: nodes.TemplateData, frame: Frame) -> str:
+        return repr(node.data)
+
+    def visit_Tuple(self, node: nodes.Tuple, frame: Frame) -> str:
+        return f"({''.join(self.expression(item, frame) + ', ' for item in node.items)})"
+
+    def visit_List(self, node: nodes.List, frame: Frame) -> str:
+        return f"[{', '.join(self.expression(item, frame) for item in node.items)}]"
+
+    def visit_Dict(self, node: nodes.Dict, frame: Frame) -> str:
+        pairs = [f"({self.expression(item.key, frame)}, {self.expression(item.value, frame)})" for item in node.items]
+        return f"mapping(meter, ({''.join(pair + ', ' for pair in pairs)}))"
+
+    def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> str:
+        source = node.node
+        if isinstance(source, nodes.Name) and source.name == "loop" and frame.loop and node.attr in COUNTERS:
+            return COUNTERS[node.attr].format(i=frame.loop[0], n=frame.loop[1])
+        code = self.expression(source, frame)
+        name = node.attr
+        if not name.isascii() or name in _KEYWORDS:
+            return f"attribute(meter, {code}, {name!r})"
+        known = f"a_{name}"
+        self.constants[known] = access.readable(name)
+        temp = code
+        if not isinstance(source, nodes.Name):
+            temp = self.fresh("t")
+            code = f"({temp} := {code})"
+        return f"({temp}.{name} if type({code}) in {known} else attribute(meter, {temp}, {name!r}))"
+
+    def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> str:
+        source = self.expression(node.node, frame)
+        if isinstance(node.arg, nodes.Slice):
+            part = node.arg
+            bounds = [self.expression(item, frame) if item else "None" for item in (part.start, part.stop, part.step)]
+            return f"slice_of(meter, {source}, {', '.join(bounds)})"
+        return f"element(meter, {source}, {self.expression(node.arg, frame)})"
+
+    def function(self, prefix: str, name: str, table: dict[str, Callable[..., Any]]) -> str:
+        ident = f"{prefix}_{list(table).index(name)}"
+        self.constants[ident] = table[name]
+        return ident
+
+    def visit_Filter(self, node: nodes.Filter, frame: Frame) -> str:
+        assert node.node is not None
+        value = self.expression(node.node, frame)
+        return f"{self.function('f', node.name, FILTERS)}(meter, {value}{self.arguments(node, frame)})"
+
+    def visit_Test(self, node: nodes.Test, frame: Frame) -> str:
+        value = self.expression(node.node, frame)
+        if node.name == "defined":
+            return f"(not isinstance({value}, undefined))"
+        return f"{self.function('q', node.name, TESTS)}(meter, {value}{self.arguments(node, frame)})"
+
+    def arguments(self, node: nodes.Filter | nodes.Test, frame: Frame) -> str:
+        args, kwargs = self.given(node, frame)
+        return (f", *{args}" if args != "()" else "") + (f", **{kwargs}" if kwargs != "{}" else "")
+
+    def given(
+        self, node: nodes.Filter | nodes.Test | nodes.Call, frame: Frame, caller: str | None = None
+    ) -> tuple[str, str]:
+        """Return the code of the tuple and the dict of arguments."""
+        args = "".join(self.expression(item, frame) + ", " for item in node.args)
+        if node.dyn_args is not None:
+            args += f"*meter.items({self.expression(node.dyn_args, frame)}), "
+        pairs = [f"{pair.key!r}: {self.expression(pair.value, frame)}" for pair in node.kwargs]
+        if caller is not None:
+            pairs.append(f"'caller': {caller}")
+        if node.dyn_kwargs is not None:
+            pairs.append(f"**keywords(meter, {self.expression(node.dyn_kwargs, frame)})")
+        return f"({args})", f"{{{', '.join(pairs)}}}"
+
+    def visit_Call(self, node: nodes.Call, frame: Frame) -> str:
+        return self.called(node, frame, None)
+
+    def called(self, node: nodes.Call, frame: Frame, caller: str | None) -> str:
+        args, kwargs = self.given(node, frame, caller)
+        if isinstance(node.node, nodes.Getattr):
+            target = self.expression(node.node.node, frame)
+            return f"call_method(meter, {target}, {node.node.attr!r}, {args}, {kwargs})"
+        return f"call(meter, {self.expression(node.node, frame)}, {args}, {kwargs})"
+
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> str:
+        return f"join(meter, {', '.join(self.expression(item, frame) for item in node.nodes)})"
+
+    def visit_Compare(self, node: nodes.Compare, frame: Frame) -> str:
+        left = self.expression(node.expr, frame)
+        parts: list[str] = []
+        for at, one in enumerate(node.ops):
+            right = self.expression(one.expr, frame)
+            kept = right
+            if at + 1 < len(node.ops):
+                kept = self.fresh("t")
+                right = f"({kept} := {right})"
+            if one.op == "notin":
+                parts.append(f"(not compare_in(meter, {left}, {right}))")
+            elif one.op in ("eq", "ne") and isinstance(one.expr, nodes.Const) and _size(one.expr.value) < _SHORT:
+                parts.append(f"({left} {'==' if one.op == 'eq' else '!='} {right})")
+            else:
+                parts.append(f"compare_{one.op}(meter, {left}, {right})")
+            left = kept
+        return parts[0] if len(parts) == 1 else f"({' and '.join(parts)})"
+
+    def visit_CondExpr(self, node: nodes.CondExpr, frame: Frame) -> str:
+        if node.expr2 is not None:
+            other = self.expression(node.expr2, frame)
+        else:
+            hint = "the inline if was false and has no else"
+            other = self.constant("u", Nothing("else", hint=hint))
+        return f"({self.expression(node.expr1, frame)} if {self.expression(node.test, frame)} else {other})"
+
+    def visit_And(self, node: nodes.And, frame: Frame) -> str:
+        return f"({self.expression(node.left, frame)} and {self.expression(node.right, frame)})"
+
+    def visit_Or(self, node: nodes.Or, frame: Frame) -> str:
+        return f"({self.expression(node.left, frame)} or {self.expression(node.right, frame)})"
+
+    def visit_Not(self, node: nodes.Not, frame: Frame) -> str:
+        return f"(not {self.expression(node.node, frame)})"
+
+    def visit_Neg(self, node: nodes.Neg, frame: Frame) -> str:
+        return f"negative(meter, {self.expression(node.node, frame)})"
+
+    def visit_Pos(self, node: nodes.Pos, frame: Frame) -> str:
+        return f"positive(meter, {self.expression(node.node, frame)})"
+
+    def binary(self, node: nodes.BinExpr, frame: Frame) -> str:
+        number = list(operators.BINARY).index(node.operator)
+        return f"binary_{number}(meter, {self.expression(node.left, frame)}, {self.expression(node.right, frame)})"
+
+    visit_Add = visit_Sub = visit_Mul = visit_Div = visit_FloorDiv = visit_Mod = visit_Pow = binary

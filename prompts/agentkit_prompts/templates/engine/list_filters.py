@@ -1,0 +1,252 @@
+"""The filters of templates that work on lists and mappings."""
+
+# ruff: noqa: D103 (each does what the filter it is named for does in Jinja)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agentkit_prompts.templates.engine.access import attribute as attribute_of
+from agentkit_prompts.templates.engine.access import element
+from agentkit_prompts.templates.engine.finalise import text
+from agentkit_prompts.templates.engine.meter import Meter
+from agentkit_prompts.templates.engine.operators import add
+from agentkit_prompts.templates.engine.values import Fault, Undefined
+
+__all__ = [
+    "WIDEST",
+    "Group",
+    "as_list",
+    "batch",
+    "columns",
+    "extreme",
+    "first",
+    "getter",
+    "group",
+    "items_of",
+    "last",
+    "length",
+    "reverse",
+    "sort_items",
+    "sort_mapping",
+    "total",
+    "unique",
+    "whole",
+]
+
+WIDEST = 10_000
+"""Widest field, most columns."""
+
+_LONGEST_PATH = 1_000
+
+
+def whole(name: str, value: Any, least: int = 0, most: int = WIDEST) -> int:
+    if not isinstance(value, int) or not least <= value <= most:
+        raise Fault(f"{name} must be a whole number from {least} to {most:,}, got {_shown(value)}")
+    return value
+
+
+def _shown(value: Any) -> str:
+    """Return a short form of a bad argument."""
+    return repr(value)[:40] if isinstance(value, int | float) and abs(value) < 1e15 else type(value).__name__
+
+
+def getter(meter: Meter, path: Any) -> Callable[[Any], Any]:
+    """Return a reader of a dotted path; whole numbers in it name elements."""
+    if path is None:
+        return lambda item: item
+    if isinstance(path, int):
+        return lambda item: element(meter, item, path)
+    if not isinstance(path, str) or len(path) > _LONGEST_PATH:
+        raise Fault(f"attribute must be the name of a field, got {type(path).__name__}")
+    parts = [int(part) if part.isdecimal() and len(part) < 10 else part for part in str.__str__(path).split(".")]
+    if len(parts) == 1 and isinstance(parts[0], str):
+        name = parts[0]
+        return lambda item: attribute_of(meter, item, name)
+
+    def read(item: Any) -> Any:
+        meter.charge(len(parts))
+        for part in parts:
+            item = element(meter, item, part)
+        return item
+
+    return read
+
+
+def _fold(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _keys(meter: Meter, path: Any, case_sensitive: bool) -> Callable[[Any], Any]:
+    """Return the sort key of `attribute="a,b.c"`."""
+    if isinstance(path, str) and len(path) > _LONGEST_PATH:
+        raise Fault(f"attribute is longer than {_LONGEST_PATH:,} characters")
+    read = [getter(meter, part) for part in path.split(",")] if isinstance(path, str) else [getter(meter, path)]
+    if len(read) == 1:
+        one = read[0]
+        return one if case_sensitive else lambda item: _fold(one(item))
+
+    def keys(item: Any) -> tuple[Any, ...]:
+        meter.charge(len(read))
+        return tuple([each(item) if case_sensitive else _fold(each(item)) for each in read])
+
+    return keys
+
+
+def sort_items(
+    meter: Meter, value: Any, /, reverse: bool = False, case_sensitive: bool = False, attribute: Any = None
+) -> list[Any]:
+    if isinstance(value, set | frozenset):
+        meter.charge(10 * len(value))
+        value = sorted(value, key=lambda item: (type(item).__name__, text(meter, item)))
+    items = meter.items(value, 6)
+    key = _keys(meter, attribute, case_sensitive)
+    keys = [key(item) for item in items]
+    meter.measure(keys, keys)
+    order = sorted(range(len(items)), key=keys.__getitem__, reverse=bool(reverse))
+    return [items[at] for at in order]
+
+
+def sort_mapping(
+    meter: Meter, value: Any, /, case_sensitive: bool = False, by: str = "key", reverse: bool = False
+) -> list[tuple[Any, Any]]:
+    if by not in ("key", "value"):
+        raise Fault("dictsort sorts by 'key' or 'value'")
+    return sort_items(meter, items_of(meter, value), bool(reverse), bool(case_sensitive), 0 if by == "key" else 1)
+
+
+def items_of(meter: Meter, value: Any, /) -> list[tuple[Any, Any]]:
+    if isinstance(value, Undefined):
+        return []
+    if not isinstance(value, Mapping):
+        raise Fault(f"only a mapping has items, got {type(value).__name__}")
+    return [(key, value[key]) for key in meter.items(value, 2)]
+
+
+def unique(meter: Meter, value: Any, /, case_sensitive: bool = False, attribute: Any = None) -> list[Any]:
+    key = _keys(meter, attribute, case_sensitive)
+    seen: set[Any] = set()
+    kept: list[Any] = []
+    for item in meter.items(value, 3):
+        one = key(item)
+        meter.measure(one)
+        if one not in seen:
+            seen.add(one)
+            kept.append(item)
+    return kept
+
+
+def group(meter: Meter, value: Any, /, attribute: Any, default: Any = None, case_sensitive: bool = False) -> list[Any]:
+    read = getter(meter, attribute)
+
+    def key(item: Any) -> Any:
+        found = read(item)
+        return default if isinstance(found, Undefined) and default is not None else found
+
+    pairs = [(key(item), item) for item in meter.items(value, 12)]
+    groups: list[tuple[Any, list[Any]]] = []
+    last: Any = Undefined("grouper")
+    for grouper, item in sort_items(meter, pairs, False, case_sensitive, 0):
+        one = grouper if case_sensitive else _fold(grouper)
+        if not groups or one != last:
+            groups.append((grouper, []))
+            last = one
+        groups[-1][1].append(item)
+    return [Group(grouper, items) for grouper, items in groups]
+
+
+class Group(tuple[Any, list[Any]]):
+    """One group of `groupby`: a pair whose halves also have the names `grouper` and `list`."""
+
+    __slots__ = ()
+
+    def __new__(cls, grouper: Any, items: list[Any]) -> Group:
+        return super().__new__(cls, (grouper, items))
+
+    @property
+    def grouper(self) -> Any:
+        """What the items have in common."""
+        return self[0]
+
+    @property
+    def list(self) -> list[Any]:
+        """The items."""
+        return self[1]
+
+
+def extreme(run: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(meter: Meter, value: Any, /, case_sensitive: bool = False, attribute: Any = None) -> Any:
+        items = meter.items(value, 3)
+        if not items:
+            return Undefined("item", hint="the list is empty, so it has no least or greatest item")
+        key = _keys(meter, attribute, case_sensitive)
+        keys = [key(item) for item in items]
+        meter.measure(keys, keys)
+        return items[run(range(len(items)), key=keys.__getitem__)]
+
+    return apply
+
+
+def total(meter: Meter, value: Any, /, attribute: Any = None, start: Any = 0) -> Any:
+    read = getter(meter, attribute)
+    total = start
+    for item in meter.items(value, 3):
+        total = add(meter, total, read(item))
+    return total
+
+
+def as_list(meter: Meter, value: Any, /) -> list[Any]:
+    return list(meter.items(value))
+
+
+def first(meter: Meter, value: Any, /) -> Any:
+    items = meter.items(value, 0)
+    return items[0] if items else Undefined("first", hint="the list is empty, so it has no first item")
+
+
+def last(meter: Meter, value: Any, /) -> Any:
+    items = meter.items(value, 0)
+    return items[-1] if items else Undefined("last", hint="the list is empty, so it has no last item")
+
+
+def length(meter: Meter, value: Any, /) -> int:
+    if isinstance(value, Undefined):
+        value.fail()
+    if not hasattr(type(value), "__len__"):
+        raise Fault(f"{type(value).__name__} has no length")
+    return len(value)
+
+
+def reverse(meter: Meter, value: Any, /) -> Any:
+    if isinstance(value, str):
+        meter.chars(len(value))
+        return str.__str__(value)[::-1]
+    return list(meter.items(value))[::-1]
+
+
+def batch(meter: Meter, value: Any, /, linecount: Any, fill_with: Any = None) -> list[list[Any]]:
+    size = whole("batch size", linecount, 1)
+    items = meter.items(value, 2)
+    meter.charge(8 * (len(items) // size))
+    rows = [list(items[at : at + size]) for at in range(0, len(items), size)]
+    if rows and fill_with is not None:
+        meter.charge(size)
+        rows[-1] += [fill_with] * (size - len(rows[-1]))
+    return rows
+
+
+def columns(meter: Meter, value: Any, /, slices: Any, fill_with: Any = None) -> list[list[Any]]:
+    count = whole("slices", slices, 1)
+    items = meter.items(value, 2)
+    meter.charge(count)
+    size, more = divmod(len(items), count)
+    rows: list[list[Any]] = []
+    at = 0
+    for number in range(count):
+        end = at + size + (number < more)
+        rows.append(list(items[at:end]))
+        if fill_with is not None and number >= more:
+            rows[-1].append(fill_with)
+        at = end
+    return rows

@@ -1,0 +1,151 @@
+"""Limits of one run of a template. Work is charged in steps, so that the same input always gets the same answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from time import thread_time
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from agentkit_prompts.templates.engine.values import Fault, Nothing, Undefined
+
+__all__ = ["DEFAULT", "Limits", "Meter"]
+
+_CHARS_PER_STEP = 16
+_STEPS_BETWEEN_CLOCKS = 50_000
+_DEEPEST_CALL = 100
+_OURS = "agentkit_prompts."
+_COLLIDES = (1 << 61) - 1  # whole numbers from here on have hashes that were chosen by whoever chose them
+_SCALARS = frozenset({bool, float, type(None)})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one run of a template may do.
+
+    One step is about one node of the template evaluated, 16 characters or one element handled: some 50 ns.
+    """
+
+    output_chars: int = 4_000_000
+    """Characters of text it may produce; also the longest string it may make on the way."""
+    steps: int = 1_000_000
+    """Steps of work: a loop over 10,000 documents whose body has 60 nodes passes, a nested-loop bomb does not."""
+    seconds: float = 2.0
+    """CPU time of the thread. A net under `steps` for slow properties and iterators of the caller's own objects."""
+
+
+DEFAULT = Limits()
+
+
+class Meter:
+    """What one run has used of its limits."""
+
+    __slots__ = ("depth", "end", "gate", "left", "limits")
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.left = limits.steps
+        self.gate = max(0, limits.steps - _STEPS_BETWEEN_CLOCKS)
+        self.end = 0.0
+        self.depth = 0
+
+    def charge(self, steps: int) -> None:
+        """Take steps off what is left.
+
+        Raises:
+            Fault: There are not that many, or the time is over.
+        """
+        self.left -= steps
+        if self.left < self.gate:
+            self._check()
+
+    def _check(self) -> None:
+        if self.left < 0:
+            raise Fault(f"the template does too much work: more than {self.limits.steps:,} steps")
+        self.tick()
+        self.gate = max(0, self.left - _STEPS_BETWEEN_CLOCKS)
+
+    def tick(self) -> None:
+        """Look at the clock: called where code of the caller's own objects runs, which steps cannot foresee."""
+        now = thread_time()
+        if not self.end:
+            self.end = now + self.limits.seconds
+        elif now > self.end:
+            raise Fault(f"the template takes too long: more than {self.limits.seconds} s")
+
+    def chars(self, count: int, slowness: int = 1) -> None:
+        """Charge a string of `count` characters that is about to be made or searched."""
+        if count > self.limits.output_chars:
+            self.too_long(count)
+        self.charge(1 + count * slowness // _CHARS_PER_STEP)
+
+    def too_long(self, count: int) -> NoReturn:
+        """Refuse a text of `count` characters."""
+        raise Fault(f"the template makes a text of {count:,} characters: more than {self.limits.output_chars:,}")
+
+    def enter(self) -> None:
+        """Start a macro or a recursive loop."""
+        self.depth += 1
+        if self.depth > _DEEPEST_CALL:
+            raise Fault(f"macros or recursive loops nest deeper than {_DEEPEST_CALL}")
+        self.charge(25)
+
+    def items(self, value: object, weight: int = 1) -> Sequence[Any]:
+        """Return what a loop over `value` visits, `weight` steps charged for each item.
+
+        Raises:
+            Fault: It is not iterable, has no fixed order, or never ends.
+        """
+        kind = type(value)
+        if kind is tuple or kind is list or kind is range:
+            self.charge(weight * len(value) + 2)  # type: ignore[arg-type]
+            return value  # type: ignore[return-value]
+        if kind is dict or kind is MappingProxyType:
+            self.charge(weight * len(value) + 2)  # type: ignore[arg-type]
+            return list(value)  # type: ignore[call-overload,no-any-return]
+        if isinstance(value, Undefined):
+            return () if kind is Nothing else value.fail()
+        if isinstance(value, str):
+            self.charge(weight * len(value) + 2)
+            return str.__str__(value)
+        if isinstance(value, set | frozenset):
+            raise Fault(f"a {kind.__name__} has no fixed order: sort it first, with `|sort`")
+        if isinstance(value, bytes | bytearray | memoryview):
+            raise Fault(f"{kind.__name__} is not text: decode it before it gets here")
+        if isinstance(value, Mapping) or hasattr(kind, "__len__"):
+            self.charge(weight * len(value) + 2)  # type: ignore[arg-type]
+            if kind.__module__.startswith(_OURS):
+                return list(value)  # type: ignore[call-overload,no-any-return]
+            weight = 1
+        elif not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
+            raise Fault(f"{kind.__name__} cannot be looped over: expected a list, a mapping or text")
+        return list(self._charged(value, weight))  # type: ignore[arg-type]
+
+    def _charged(self, value: Iterable[Any], weight: int) -> Iterator[Any]:
+        for item in value:
+            self.charge(weight)
+            self.tick()
+            yield item
+
+    def measure(self, *values: object) -> None:
+        """Charge every node of nested containers that are about to be compared, hashed or sorted."""
+        stack: list[Any] = [values]
+        while stack:
+            value = stack.pop()
+            steps = 12
+            for item in value.values() if isinstance(value, dict) else value:
+                kind = type(item)
+                if kind is str:
+                    steps += 1 + (len(item) >> 8)
+                else:
+                    steps += 1
+                    if kind is int:
+                        if not -_COLLIDES < item < _COLLIDES:
+                            steps += 1_000
+                    elif kind not in _SCALARS:
+                        if isinstance(item, list | tuple | dict):
+                            stack.append(item)
+                        elif isinstance(item, str):
+                            steps += len(item) >> 8
+            self.charge(steps)

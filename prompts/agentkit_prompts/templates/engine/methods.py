@@ -1,0 +1,263 @@
+"""Methods that templates may call, by type: an allow-list of bounded ones. Nothing else of an object is callable."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from typing import Any
+
+from agentkit_prompts.templates.engine.access import MAPPINGS, attribute
+from agentkit_prompts.templates.engine.finalise import text
+from agentkit_prompts.templates.engine.meter import Meter
+from agentkit_prompts.templates.engine.objects import Cycler, Function, Joiner, Loop, Macro, Namespace
+from agentkit_prompts.templates.engine.values import Fault, Undefined
+
+__all__ = ["SAME_SIZE", "WIDTH", "call", "call_method"]
+
+SAME_SIZE = [
+    "capitalize",
+    "casefold",
+    "count",
+    "endswith",
+    "find",
+    "index",
+    "isalnum",
+    "isalpha",
+    "isascii",
+    "isdecimal",
+    "isdigit",
+    "isidentifier",
+    "islower",
+    "isnumeric",
+    "isprintable",
+    "isspace",
+    "istitle",
+    "isupper",
+    "lower",
+    "lstrip",
+    "partition",
+    "removeprefix",
+    "removesuffix",
+    "rfind",
+    "rindex",
+    "rpartition",
+    "rstrip",
+    "startswith",
+    "strip",
+    "swapcase",
+    "title",
+    "upper",
+]
+"""Methods of str whose result is about as long as the text."""
+WIDTH = ("center", "ljust", "rjust", "zfill")
+"""Methods of str whose first argument says how long the result is."""
+_FIELD = re.compile(r"\{\{|\}\}|\{(?P<name>\w*)(?::(?P<spec>[^{}]*))?\}|[{}]")
+_SPEC = re.compile(
+    r"(?:.?[<>=^])?[+\- ]?#?0?(?P<width>\d{0,4})[,_]?(?:\.(?P<precision>\d{1,3}))?[bcdeEfFgGosxX%]?", re.S
+)
+_DIRECTIVE = re.compile(r"%(.?)", re.S)
+_DIRECTIVES = frozenset("aAbBdfGHIjmMpSuUVwWyYzZ%")
+
+
+def call(meter: Meter, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a macro, a `loop`, a joiner or a global function.
+
+    Raises:
+        Fault: It is something else.
+    """
+    kind = type(target)
+    if kind is Macro:
+        return target.call(meter, args, kwargs)
+    meter.charge(5)
+    if kind is Function:
+        return target.run(meter, *args, **kwargs)
+    if kind is Joiner and not args and not kwargs:
+        return target.call()
+    if kind is Loop and len(args) == 1 and not kwargs:
+        return target.recurse(meter, args[0])
+    if isinstance(target, Undefined):
+        target.fail()
+    raise Fault(f"{kind.__name__} cannot be called: templates call macros and a few built-in functions only")
+
+
+def call_method(meter: Meter, target: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call `target.name(...)`, if templates may."""
+    meter.charge(5)
+    if isinstance(target, str):
+        method = _STR.get(name)
+        if method is not None:
+            return method(meter, str.__str__(target), *args, **kwargs)
+    elif isinstance(target, Mapping):
+        method = _MAPPING.get(name)
+        if method is not None:
+            return method(meter, target, *args, **kwargs)
+    elif isinstance(target, list | tuple):
+        if name in ("count", "index"):
+            meter.measure(target, args)
+            return getattr(target, name)(*args, **kwargs)
+    elif isinstance(target, date | time | timedelta):
+        method = _TIMES.get(name)
+        if method is not None:
+            return method(target, *args, **kwargs)
+    elif isinstance(target, Loop | Cycler) and name in ("changed", "cycle", "next", "reset") and hasattr(target, name):
+        return getattr(target, name)(meter, *args, **kwargs)
+    elif isinstance(target, Namespace):
+        return call(meter, attribute(meter, target, name), args, kwargs)
+    elif isinstance(target, Undefined):
+        target.fail()
+    if name[:1] == "_":
+        raise Fault(f"{name[:80]!r} is private: templates read public names only", name[:80])
+    raise Fault(
+        f"{type(target).__name__}.{name[:80]}(...) is not one of the methods that templates can call", name[:80]
+    )
+
+
+def _plain(name: str) -> Callable[..., Any]:
+    method = getattr(str, name)
+
+    def run(meter: Meter, value: str, *args: Any, **kwargs: Any) -> Any:
+        meter.chars(len(value), 2)
+        return method(value, *args, **kwargs)
+
+    return run
+
+
+def _wide(name: str) -> Callable[..., str]:
+    method = getattr(str, name)
+
+    def run(meter: Meter, value: str, width: Any, *args: Any) -> str:
+        if not isinstance(width, int):
+            raise Fault(f"{name} takes a whole number, got {type(width).__name__}")
+        meter.chars(max(len(value), width))
+        return method(value, width, *args)  # type: ignore[no-any-return]
+
+    return run
+
+
+def _split(name: str) -> Callable[..., list[str]]:
+    method = getattr(str, name)
+
+    def run(meter: Meter, value: str, *args: Any, **kwargs: Any) -> list[str]:
+        meter.chars(len(value), 8)
+        return method(value, *args, **kwargs)  # type: ignore[no-any-return]
+
+    return run
+
+
+def replace(meter: Meter, value: str, old: Any, new: Any, count: int = -1) -> str:
+    """Replace a part of a text wherever it is, or `count` times."""
+    if not isinstance(old, str) or not isinstance(new, str) or not isinstance(count, int):
+        raise Fault("replace takes two texts and a whole number")
+    meter.chars(len(value), 2)
+    found = value.count(old) if count < 0 else min(count, value.count(old))
+    meter.chars(max(0, len(value) + found * (len(new) - len(old))))
+    return str.replace(value, str.__str__(old), str.__str__(new), count)
+
+
+def join_texts(meter: Meter, separator: str, items: Any) -> str:
+    """Join texts with a separator."""
+    texts = meter.items(items, 2)
+    if not all(isinstance(item, str) for item in texts):
+        raise Fault("join takes a list of texts: use `|join` for other values")
+    meter.chars(sum(map(len, texts)) + len(separator) * max(0, len(texts) - 1))
+    return separator.join(texts)
+
+
+def format_text(meter: Meter, template: str, *args: Any, **kwargs: Any) -> str:
+    """Fill the `{}` fields of a text: plain names or positions with a bounded format, no attributes, no elements."""
+    meter.chars(len(template), 4)
+    automatic = 0
+    made: list[str] = []
+    last = 0
+    for field in _FIELD.finditer(template):
+        made.append(template[last : field.start()])
+        last = field.end()
+        if field[0] in ("{{", "}}"):
+            made.append(field[0][0])
+            continue
+        if field["name"] is None:
+            raise Fault("format takes fields such as {}, {0} or {name:>8}; attributes and elements are not allowed")
+        key = field["name"]
+        if not key:
+            key, automatic = str(automatic), automatic + 1
+        if key.isdecimal() and len(key) < 4 and int(key) < len(args):
+            value = args[int(key)]
+        elif key in kwargs:
+            value = kwargs[key]
+        else:
+            raise Fault(f"the format names {key!r}, which it was not given")
+        spec = field["spec"] or ""
+        if not _SPEC.fullmatch(spec):
+            raise Fault(f"{spec!r} is not a format that templates know")
+        if not isinstance(value, int | float) or not spec:
+            value = text(meter, value)
+        meter.chars(10_000 if spec else len(str(value)))
+        try:
+            made.append(format(value, spec))
+        except (ValueError, OverflowError) as error:
+            raise Fault(f"the format cannot be filled: {error}") from error
+    made.append(template[last:])
+    meter.chars(sum(map(len, made)))
+    return "".join(made)
+
+
+def _get(meter: Meter, value: Mapping[Any, Any], key: Any, default: Any = None) -> Any:
+    meter.measure(key)
+    return value[key] if key in value else default  # noqa: SIM401 (a mapping's own get may do anything)
+
+
+def _items(meter: Meter, value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    if type(value) in MAPPINGS:
+        meter.charge(2 * len(value))
+        return list(value.items())
+    return [(key, value[key]) for key in meter.items(value, 2)]
+
+
+def _keys(meter: Meter, value: Mapping[Any, Any]) -> list[Any]:
+    return list(meter.items(value))
+
+
+def _values(meter: Meter, value: Mapping[Any, Any]) -> list[Any]:
+    return [value[key] for key in meter.items(value, 2)]
+
+
+def _strftime(value: Any, pattern: Any) -> str:
+    """Format a time, without the widths, locale forms and time zones of the machine that C libraries add."""
+    if not isinstance(value, date | time) or not isinstance(pattern, str):
+        raise Fault("strftime takes a format and works on dates and times")
+    if len(pattern) > 1000:
+        raise Fault("the strftime format is longer than 1,000 characters")
+    for found in _DIRECTIVE.finditer(pattern):
+        if found[1] not in _DIRECTIVES:
+            raise Fault(f"strftime: {found[0]!r} is not one of {', '.join('%' + one for one in sorted(_DIRECTIVES))}")
+    return value.strftime(pattern)
+
+
+def _on(name: str, *kinds: type) -> Callable[..., Any]:
+    def run(value: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(value, kinds):
+            raise Fault(f"{type(value).__name__} has no method {name}")
+        return getattr(value, name)(*args, **kwargs)
+
+    return run
+
+
+_STR: dict[str, Callable[..., Any]] = {
+    **{name: _plain(name) for name in SAME_SIZE},
+    **{name: _wide(name) for name in WIDTH},
+    **{name: _split(name) for name in ("split", "rsplit", "splitlines")},
+    "format": format_text,
+    "join": join_texts,
+    "replace": replace,
+}
+_MAPPING: dict[str, Callable[..., Any]] = {"get": _get, "items": _items, "keys": _keys, "values": _values}
+_TIMES: dict[str, Callable[..., Any]] = {
+    "date": _on("date", datetime),
+    "isoformat": _on("isoformat", date, time),
+    "isoweekday": _on("isoweekday", date),
+    "strftime": _strftime,
+    "time": _on("time", datetime),
+    "total_seconds": _on("total_seconds", timedelta),
+    "weekday": _on("weekday", date),
+}

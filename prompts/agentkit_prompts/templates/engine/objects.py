@@ -1,0 +1,268 @@
+"""Objects that only templates see: macros, `loop`, namespaces, cyclers, joiners, global functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from agentkit_prompts.templates.engine.meter import Meter
+from agentkit_prompts.templates.engine.values import Fault, Undefined
+
+__all__ = ["GLOBALS", "UNSET", "Cycler", "Function", "Joiner", "Loop", "Macro", "Namespace"]
+
+UNSET = object()
+"""An argument of a macro that was not given."""
+
+
+class Macro:
+    """A macro or call block: binds arguments and runs its body into a buffer."""
+
+    __slots__ = ("arguments", "body", "name", "takes_caller", "takes_kwargs", "takes_varargs")
+
+    def __init__(
+        self,
+        body: Callable[..., str],
+        name: str,
+        arguments: tuple[str, ...],
+        takes_caller: bool,
+        takes_kwargs: bool,
+        takes_varargs: bool,
+    ) -> None:
+        self.body = body
+        self.name = name
+        self.arguments = arguments
+        self.takes_caller = takes_caller
+        self.takes_kwargs = takes_kwargs
+        self.takes_varargs = takes_varargs
+
+    def call(self, meter: Meter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Run the body. The order of what it is given: arguments, caller, kwargs, varargs."""
+        names = self.arguments
+        given: list[Any] = list(args[: len(names)])
+        given += [kwargs.pop(name, UNSET) for name in names[len(given) :]]
+        if self.takes_caller and "caller" not in names:
+            given.append(
+                kwargs.pop("caller", None)
+                or Undefined("caller", hint=f"macro {self.name!r} was not called by a call block")
+            )
+        if self.takes_kwargs:
+            given.append(kwargs)
+        elif kwargs:
+            raise Fault(f"macro {self.name!r} takes no argument {next(iter(kwargs))!r}")
+        if self.takes_varargs:
+            given.append(args[len(names) :])
+        elif len(args) > len(names):
+            raise Fault(f"macro {self.name!r} takes at most {len(names)} arguments, got {len(args)}")
+        meter.enter()
+        try:
+            return self.body(*given)
+        finally:
+            meter.depth -= 1
+
+
+class Loop:
+    """The `loop` of a for loop, where more of it is used than its counters."""
+
+    __slots__ = ("_changed", "_items", "_recurse", "depth0", "index0")
+
+    FIELDS: ClassVar[frozenset[str]] = frozenset(
+        {
+            "depth",
+            "depth0",
+            "first",
+            "index",
+            "index0",
+            "last",
+            "length",
+            "nextitem",
+            "previtem",
+            "revindex",
+            "revindex0",
+        }
+    )
+
+    def __init__(self, items: Sequence[Any], recurse: Callable[[Any, int], str] | None = None, depth0: int = 0) -> None:
+        self._items = items
+        self._recurse = recurse
+        self._changed: object = UNSET
+        self.depth0 = depth0
+        self.index0 = -1
+
+    @property
+    def depth(self) -> int:
+        return self.depth0 + 1
+
+    @property
+    def index(self) -> int:
+        return self.index0 + 1
+
+    @property
+    def length(self) -> int:
+        return len(self._items)
+
+    @property
+    def first(self) -> bool:
+        return self.index0 == 0
+
+    @property
+    def last(self) -> bool:
+        return self.index0 == len(self._items) - 1
+
+    @property
+    def revindex(self) -> int:
+        return len(self._items) - self.index0
+
+    @property
+    def revindex0(self) -> int:
+        return len(self._items) - self.index0 - 1
+
+    @property
+    def previtem(self) -> Any:
+        at = self.index0 - 1
+        return (
+            self._items[at] if at >= 0 else Undefined("previtem", hint="the first round of a loop has no loop.previtem")
+        )
+
+    @property
+    def nextitem(self) -> Any:
+        at = self.index0 + 1
+        if at < len(self._items):
+            return self._items[at]
+        return Undefined("nextitem", hint="the last round of a loop has no loop.nextitem")
+
+    def cycle(self, meter: Meter, *values: Any) -> Any:
+        """Return the value whose turn it is."""
+        if not values:
+            raise Fault("loop.cycle needs values to cycle through")
+        return values[self.index0 % len(values)]
+
+    def changed(self, meter: Meter, *values: Any) -> bool:
+        """Tell whether the values differ from those of the last call."""
+        meter.measure(values)
+        if self._changed is not UNSET and self._changed == values:
+            return False
+        self._changed = values
+        return True
+
+    def recurse(self, meter: Meter, items: object) -> str:
+        """Run a recursive loop over the next level."""
+        if self._recurse is None:
+            raise Fault("loop(...) works in a `for ... recursive` only")
+        meter.enter()
+        try:
+            return self._recurse(items, self.depth0 + 1)
+        finally:
+            meter.depth -= 1
+
+
+class Namespace:
+    """Names a template can assign to from inside a loop."""
+
+    __slots__ = ("names",)
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self.names = names
+
+
+class Cycler:
+    """Gives its values in turn."""
+
+    __slots__ = ("_at", "_values")
+
+    def __init__(self, values: tuple[Any, ...]) -> None:
+        self._values = values
+        self._at = 0
+
+    @property
+    def current(self) -> Any:
+        return self._values[self._at]
+
+    def next(self, meter: Meter) -> Any:
+        """Return the current value and go on to the next."""
+        value = self._values[self._at]
+        self._at = (self._at + 1) % len(self._values)
+        return value
+
+    def reset(self, meter: Meter) -> str:
+        """Go back to the first value."""
+        self._at = 0
+        return ""
+
+
+class Joiner:
+    """Gives nothing the first time it is called, and its separator from then on."""
+
+    __slots__ = ("_separator", "_used")
+
+    def __init__(self, separator: str) -> None:
+        self._separator = separator
+        self._used = False
+
+    def call(self) -> str:
+        """Return the separator, or nothing the first time."""
+        if self._used:
+            return self._separator
+        self._used = True
+        return ""
+
+
+class Function:
+    """A global function of templates. `run` gets the meter first."""
+
+    __slots__ = ("name", "run")
+
+    def __init__(self, name: str, run: Callable[..., Any]) -> None:
+        self.name = name
+        self.run = run
+
+
+def _range(meter: Meter, /, *args: Any) -> range:
+    if not all(type(arg) is int for arg in args):
+        raise Fault("range takes whole numbers")
+    made = range(*args)
+    if abs((made.stop - made.start) // made.step) > meter.limits.steps:
+        raise Fault(f"the range has more than {meter.limits.steps:,} numbers")
+    return made
+
+
+def _dict(meter: Meter, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for pairs in args:
+        if isinstance(pairs, Mapping):
+            made.update((key, pairs[key]) for key in meter.items(pairs))
+        else:
+            for pair in meter.items(pairs):
+                key, value = meter.items(pair)
+                meter.measure(key)
+                made[key] = value
+    made.update(kwargs)
+    return made
+
+
+def _namespace(meter: Meter, /, *args: Any, **kwargs: Any) -> Namespace:
+    return Namespace(_dict(meter, *args, **kwargs))
+
+
+def _cycler(meter: Meter, /, *values: Any) -> Cycler:
+    if not values:
+        raise Fault("cycler needs values to cycle through")
+    return Cycler(values)
+
+
+def _joiner(meter: Meter, /, sep: str = ", ") -> Joiner:
+    if not isinstance(sep, str):
+        raise Fault(f"joiner takes a separator, got {type(sep).__name__}")
+    return Joiner(sep)
+
+
+GLOBALS: dict[str, Function] = {
+    name: Function(name, run)
+    for name, run in (
+        ("cycler", _cycler),
+        ("dict", _dict),
+        ("joiner", _joiner),
+        ("namespace", _namespace),
+        ("range", _range),
+    )
+}
+"""What templates can call without being given it."""

@@ -1,0 +1,241 @@
+"""Operators of templates: the ones that can grow a value are bounded before they run."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+from agentkit_prompts.templates.engine.finalise import text
+from agentkit_prompts.templates.engine.meter import Meter
+from agentkit_prompts.templates.engine.values import Fault, Undefined
+
+__all__ = ["BINARY", "COMPARE", "join", "negative", "percent", "positive"]
+
+_LONGEST_INT_BITS = 8192
+_WIDEST_FIELD = 10_000
+_MOST_DIGITS = 1_000
+_NUMBERS = (int, float, Decimal)
+_TIMES = (datetime, date, timedelta, time)
+_SEQUENCES = (list, tuple)
+_PERCENT = re.compile(
+    r"%(?:\((?P<name>[^()]*)\))?(?P<spec>[#0\- +]*(?P<width>\d*)(?:\.(?P<precision>\d*))?)(?P<kind>.?)", re.S
+)
+
+
+def _refuse(sign: str, left: object, right: object) -> Fault:
+    for side in (left, right):
+        if isinstance(side, Undefined):
+            side.fail()
+    return Fault(f"{type(left).__name__} {sign} {type(right).__name__} is not something templates can work out")
+
+
+def _whole(value: Any) -> Any:
+    if type(value) is int and value.bit_length() > _LONGEST_INT_BITS:
+        raise Fault("a number grows too large")
+    return value
+
+
+def _arithmetic(sign: str, run: Callable[[Any, Any], Any], times: bool) -> Callable[[Meter, Any, Any], Any]:
+    def calculate(meter: Meter, left: Any, right: Any) -> Any:
+        meter.charge(2)
+        if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
+            return _whole(run(left, right))
+        if times and isinstance(left, _TIMES) and isinstance(right, _TIMES):
+            return run(left, right)
+        raise _refuse(sign, left, right)
+
+    return calculate
+
+
+def add(meter: Meter, left: Any, right: Any) -> Any:
+    """Add numbers and times, join text with text and lists with lists."""
+    meter.charge(2)
+    if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
+        return _whole(left + right)  # type: ignore[operator]
+    if isinstance(left, str) and isinstance(right, str):
+        meter.chars(len(left) + len(right))
+        return str.__str__(left) + str.__str__(right)
+    if isinstance(left, _SEQUENCES) and isinstance(right, type(left)):
+        meter.charge(len(left) + len(right))
+        return [*left, *right] if isinstance(left, list) else (*left, *right)
+    if isinstance(left, _TIMES) and isinstance(right, _TIMES):
+        return left + right  # type: ignore[operator]
+    raise _refuse("+", left, right)
+
+
+def multiply(meter: Meter, left: Any, right: Any) -> Any:
+    """Multiply numbers, repeat text and lists."""
+    meter.charge(2)
+    if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
+        if type(left) is int and type(right) is int and left.bit_length() + right.bit_length() > _LONGEST_INT_BITS:
+            raise Fault("a number grows too large")
+        return left * right  # type: ignore[operator]
+    if isinstance(left, int):
+        left, right = right, left
+    if isinstance(right, int) and isinstance(left, str):
+        meter.chars(max(0, len(left) * right))
+        return str.__str__(left) * right
+    if isinstance(right, int) and isinstance(left, _SEQUENCES):
+        meter.charge(max(0, len(left) * right))
+        return left * right
+    raise _refuse("*", left, right)
+
+
+def power(meter: Meter, left: Any, right: Any) -> Any:
+    """Raise a number to a power."""
+    meter.charge(10)
+    if not isinstance(left, _NUMBERS) or not isinstance(right, _NUMBERS):
+        raise _refuse("**", left, right)
+    if isinstance(left, int) and isinstance(right, int) and left.bit_length() * abs(right) > _LONGEST_INT_BITS:
+        raise Fault("a number grows too large")
+    made: object = left**right  # type: ignore[operator]
+    if isinstance(made, complex):
+        raise Fault("the power is not a real number")
+    return made
+
+
+def modulo(meter: Meter, left: Any, right: Any) -> Any:
+    """Return the remainder of numbers, or text with its `%` fields filled."""
+    if isinstance(left, str):
+        return percent(meter, left, right)
+    meter.charge(2)
+    if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
+        return left % right  # type: ignore[operator]
+    raise _refuse("%", left, right)
+
+
+def percent(meter: Meter, template: str, values: Any) -> str:
+    """Fill the `%` fields of a text. Widths are bounded, and no value is shown by its repr."""
+    template = str.__str__(template)
+    meter.chars(len(template), 4)
+    given = values if isinstance(values, tuple) else (values,)
+    used: list[Any] = []
+    keys: dict[str, Any] = {}
+    room = 0
+    at = 0
+    pieces: list[str] = []
+    last = 0
+    for field in _PERCENT.finditer(template):
+        kind = field["kind"]
+        if kind == "%":
+            continue
+        if not kind or kind not in "diouxXeEfFgGcrs":
+            raise Fault(f"{field[0]!r} is not a format that templates know")
+        for size in (field["width"], field["precision"]):
+            if size and (len(size) > 5 or int(size) > _WIDEST_FIELD):
+                raise Fault(f"{field[0]!r} is wider than {_WIDEST_FIELD:,} characters")
+        if field["name"] is not None:
+            if not isinstance(values, Mapping) or field["name"] not in values:
+                raise Fault(f"the format names {field['name']!r}, which it was not given")
+            value = values[field["name"]]
+        else:
+            if at >= len(given):
+                raise Fault("the format has more fields than values")
+            value = given[at]
+            at += 1
+        if isinstance(value, Decimal) and kind in "dioxXuc" and value.is_finite() and value.adjusted() > _MOST_DIGITS:
+            raise Fault("a number grows too large")
+        if kind in "rs" or not isinstance(value, int | float | Decimal):
+            value = text(meter, value)
+            kind = "s" if kind == "r" else kind
+            room += len(value)
+        room += int(field["width"] or 0) + int(field["precision"] or 0) + 400
+        if field["name"] is not None:
+            keys[field["name"]] = value
+        used.append(value)
+        pieces += [template[last : field.start()], f"%{field['spec']}{kind}"]
+        last = field.end()
+    if at < len(given) and not isinstance(values, Mapping):
+        raise Fault("the format has fewer fields than values")
+    meter.chars(room)
+    try:
+        return ("".join(pieces) + template[last:]) % tuple(used)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise Fault(f"the format cannot be filled: {error}") from error
+
+
+def join(meter: Meter, *values: Any) -> str:
+    """Join the texts of values: the `~` operator."""
+    texts = [value if type(value) is str else text(meter, value) for value in values]
+    meter.chars(sum(map(len, texts)))
+    return "".join(texts)
+
+
+def positive(meter: Meter, value: Any) -> Any:
+    """Return a number as it is."""
+    return +value if isinstance(value, _NUMBERS) else _minus(value)
+
+
+def negative(meter: Meter, value: Any) -> Any:
+    """Return a number with its sign turned."""
+    return -value if isinstance(value, int | float | Decimal | timedelta) else _minus(value)
+
+
+def _minus(value: object) -> Any:
+    if isinstance(value, Undefined):
+        value.fail()
+    raise Fault(f"{type(value).__name__} has no sign")
+
+
+def contains(meter: Meter, value: Any, container: Any) -> bool:
+    """Tell whether a container holds a value, or a text a part of text."""
+    if isinstance(container, Undefined):
+        container.fail()
+    if isinstance(value, Undefined):
+        value.fail()
+    if isinstance(container, str):
+        if not isinstance(value, str):
+            raise Fault(f"a text can hold text only, not {type(value).__name__}")
+        meter.chars(len(container))
+        return str.__contains__(container, value)
+    if isinstance(container, Mapping | set | frozenset):
+        meter.measure(value)
+        try:
+            return value in container
+        except TypeError:
+            return False
+    if isinstance(container, range) and type(value) is int:
+        return value in container
+    items = meter.items(container)
+    if isinstance(value, list | tuple | dict):
+        meter.measure(value, items)
+    elif isinstance(value, str):
+        meter.charge((len(value) >> 8) * len(items))
+    return value in items
+
+
+def _comparison(run: Callable[[Any, Any], bool]) -> Callable[[Meter, Any, Any], bool]:
+    def compare(meter: Meter, left: Any, right: Any) -> bool:
+        meter.charge(1)
+        if isinstance(left, str | list | tuple | dict) and isinstance(right, str | list | tuple | dict):
+            meter.measure(left, right)
+        return bool(run(left, right))
+
+    return compare
+
+
+BINARY: dict[str, Callable[[Meter, Any, Any], Any]] = {
+    "+": add,
+    "-": _arithmetic("-", operator.sub, True),
+    "*": multiply,
+    "/": _arithmetic("/", operator.truediv, False),
+    "//": _arithmetic("//", operator.floordiv, False),
+    "%": modulo,
+    "**": power,
+}
+"""Operators by their sign."""
+
+COMPARE: dict[str, Callable[[Meter, Any, Any], bool]] = {
+    "eq": _comparison(operator.eq),
+    "ne": _comparison(operator.ne),
+    "lt": _comparison(operator.lt),
+    "lteq": _comparison(operator.le),
+    "gt": _comparison(operator.gt),
+    "gteq": _comparison(operator.ge),
+    "in": contains,
+}
+"""Comparisons by the name Jinja gives them."""

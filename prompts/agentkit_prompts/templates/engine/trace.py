@@ -1,0 +1,150 @@
+"""What a run leaves behind: the text at once, and where each part of it came from when somebody asks."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from agentkit_prompts.context.parts import Media, neutralise_markers
+from agentkit_prompts.templates.engine.finalise import OPENING, is_parts, parts_of, text
+from agentkit_prompts.templates.engine.meter import DEFAULT, Limits, Meter
+from agentkit_prompts.templates.engine.sites import Site
+from agentkit_prompts.templates.engine.values import Composed, Piece, RenderedText, Trusted
+
+__all__ = ["Group", "Trace", "emit"]
+
+Group: TypeAlias = tuple[str | int, ...]
+"""What an output statement prints: literals as text, expressions as the number of their site."""
+
+_Index: TypeAlias = tuple[int, ...] | int | None
+_PRESUMED_SMALL = 64
+_KEPT = (str, RenderedText, Trusted, Composed)
+
+
+class Trace:
+    """The result of one run.
+
+    Attributes:
+        text: The whole text, one marker for each media part.
+        parts: Media and rendered text in it that are more than text, in order; empty almost always.
+    """
+
+    __slots__ = ("groups", "marks", "meter", "parts", "sites", "text", "texts")
+
+    text: str
+    parts: list[Media | RenderedText]
+
+    def __init__(self, limits: Limits, groups: tuple[Group, ...], sites: tuple[Site, ...]) -> None:
+        self.meter = Meter(limits)
+        self.groups = groups
+        self.sites = sites
+        self.texts: list[str] = []
+        self.marks: list[Any] = []
+        self.parts = []
+
+    @classmethod
+    def of_literal(cls, text: str) -> Trace:
+        """Return the trace of a template without expressions."""
+        trace = cls(DEFAULT, ((text,),), ())
+        trace.text = text
+        if text:
+            trace.texts.append(text)
+            trace.marks.append(0)
+        return trace
+
+    def finish(self) -> None:
+        """Join the text, check its length, and break markers that are only text."""
+        texts = self.texts
+        if len(texts) > _PRESUMED_SMALL:
+            self._check(sum(map(len, texts)))
+        joined = "".join(texts)
+        self._check(len(joined))
+        self.text = joined
+        if "<" in joined and OPENING in joined:
+            self._neutralise()
+
+    def _check(self, length: int) -> None:
+        if length > self.meter.limits.output_chars:
+            self.meter.too_long(length)
+
+    def pieces(self) -> list[Piece]:
+        """Return the text cut at every `{{ }}`."""
+        made: list[Piece] = []
+        texts = self.texts
+        at = 0
+        index: _Index
+        for mark in self.marks:
+            if type(mark) is list:
+                made.extend(mark)
+                at += len(mark)
+                continue
+            number, index = (mark, None) if type(mark) is int else mark
+            for entry in self.groups[number]:
+                made.append(entry if isinstance(entry, str) else (entry, index, texts[at]))
+                at += 1
+        return made
+
+    def _neutralise(self) -> None:
+        """Break what reads like a media marker but is only text."""
+        pieces = self.pieces()
+        texts: list[str] = []
+        for at, (piece, shown) in enumerate(zip(pieces, self.texts, strict=True)):
+            if type(piece) is not tuple or OPENING not in shown:
+                texts.append(shown)
+                continue
+            site, index, value = piece
+            kind = type(value)
+            if kind is Composed:
+                pieces[at] = (site, index, str.__str__(shown))
+            elif kind is RenderedText or isinstance(value, Media) or self.sites[site].nested:
+                pass
+            else:
+                shown = neutralise_markers(shown)
+                pieces[at] = (site, index, Trusted(shown) if kind is Trusted else shown)
+            texts.append(shown)
+        self.texts = texts
+        self.marks = [pieces]
+        self.text = "".join(texts)
+
+
+def emit(trace: Trace, number: int, index: _Index, values: tuple[Any, ...]) -> None:
+    """Print a group some of whose values are not plain text yet."""
+    meter = trace.meter
+    meter.charge(1)
+    given = iter(values)
+    texts: list[str] = []
+    marks: list[Piece] = []
+    plain = True
+    for entry in trace.groups[number]:
+        if isinstance(entry, str):
+            texts.append(entry)
+            marks.append(entry)
+            continue
+        value = next(given)
+        kind = type(value)
+        if kind in _KEPT:
+            texts.append(value)
+            marks.append((entry, index, value))
+            if kind is not str:
+                plain = False
+                if kind is RenderedText:
+                    trace.parts.append(value)
+        elif isinstance(value, Media) or hasattr(kind, "__prompt__") or is_parts(value):
+            plain = False
+            for part in parts_of(meter, value):
+                if isinstance(part, Media):
+                    trace.parts.append(part)
+                    texts.append(part.marker)
+                else:
+                    if type(part) is RenderedText:
+                        trace.parts.append(part)
+                    texts.append(part)
+                marks.append((entry, index, part))
+        else:
+            made = text(meter, value)
+            texts.append(made)
+            marks.append((entry, index, made))
+    trace.texts.extend(texts)
+    if plain:
+        trace.marks.append(number if index is None else (number, index))
+    else:
+        trace.marks.append(marks)

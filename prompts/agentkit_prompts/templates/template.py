@@ -1,0 +1,210 @@
+"""`Template`: text with slots, per locale, compiled once when it is made."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from agentkit_prompts.context.parts import Media, Source
+from agentkit_prompts.errors import PromptError, TemplateError
+from agentkit_prompts.schemas.check import Problem
+from agentkit_prompts.schemas.params import (
+    JsonSchema,
+    ParamsSchema,
+    check_params_schema,
+    params_checker,
+    to_json_schema,
+)
+from agentkit_prompts.templates.engine import Program, compile_program
+from agentkit_prompts.templates.rendered import Rendered
+
+__all__ = ["MediaTable", "Template", "media_table"]
+
+MediaTable = dict[str, dict[str, Source]]
+"""Media kind -> content-addressed id -> payload."""
+
+
+_AFFIXES = re.compile(r"((?:[^{]|\{(?![{%#]))*)\{\{ *wrapped_str *\}\}((?:[^{]|\{(?![{%#]))*)")
+
+
+def media_table(media: Iterable[Media]) -> MediaTable:
+    """Group media parts by kind and id."""
+    table: MediaTable = {}
+    for part in media:
+        table.setdefault(part.kind, {})[part.id] = part.source
+    return table
+
+
+class Template:
+    """Text with slots.
+
+    Args:
+        text: The text, or a mapping of locale to text; the first entry is the fallback. A locale such as `zh-CN`
+            falls back to `zh`, then to the first.
+        engine: `jinja` (a sandboxed, bounded Jinja) or `fstring` (`{name}` slots, plain names only).
+        params_schema: What the template needs: a TypeAdapter, a model, dataclass or TypedDict, or a JSON Schema
+            object. Values are checked against it when the template renders, and its defaults apply.
+        file: File the text came from, for error messages.
+        first_line: Line of that file at which the text starts.
+        places: File and first line per locale, where the texts come from several files.
+
+    Raises:
+        TemplateError: Syntax error, with file and line.
+        PromptError: The params schema forbids extras or refuses arbitrary types.
+    """
+
+    __slots__ = ("_affixes", "_check", "_programs", "engine", "file", "names", "params_schema", "text")
+
+    def __init__(
+        self,
+        text: str | Mapping[str, str],
+        *,
+        engine: Literal["jinja", "fstring"] = "jinja",
+        params_schema: ParamsSchema | None = None,
+        file: str | Path | None = None,
+        first_line: int = 1,
+        places: Mapping[str, tuple[str, int]] | None = None,
+    ) -> None:
+        texts = {"": text} if isinstance(text, str) else dict(text)
+        if not texts or not all(isinstance(item, str) for item in texts.values()):
+            raise PromptError("Template: expected text, or a mapping of at least one locale to text")
+        if params_schema is not None:
+            check_params_schema(params_schema)
+        self.text = text if isinstance(text, str) else texts
+        self.engine = engine
+        self.file = str(file) if file is not None else None
+        self.params_schema = params_schema
+        self._programs: dict[str | None, Program] = {}
+        for locale, source in texts.items():
+            name, line = (places or {}).get(locale, (self.file, first_line))
+            self._programs[locale] = compile_program(source, syntax=engine, file=name, first_line=line)
+        self._programs[None] = self._programs[next(iter(texts))]
+        self._affixes: dict[Program, tuple[str, str]] = {}
+        for program in self._programs.values():
+            found = _AFFIXES.fullmatch(program.source) if engine == "jinja" and "\r" not in program.source else None
+            if found:
+                self._affixes[program] = (found[1], found[2].removesuffix("\n"))
+        names: dict[str, int] = {}
+        for program in self._programs.values():
+            for name, line in program.names.items():
+                names.setdefault(name, line)
+        self.names: Mapping[str, int] = names
+        """Names the text needs, with the line each first stands on."""
+        self._check: Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], list[Problem]]] | None = (
+            params_checker(params_schema) if params_schema is not None else None
+        )
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str | Path,
+        *,
+        engine: Literal["jinja", "fstring"] = "jinja",
+        params_schema: ParamsSchema | None = None,
+    ) -> Template:
+        """Read a UTF-8 template file.
+
+        Raises:
+            TemplateError: The file cannot be read, is not UTF-8, or has a syntax error.
+        """
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise TemplateError(f"cannot be read as UTF-8 text ({error})", file=str(path)) from error
+        return cls(text, engine=engine, params_schema=params_schema, file=path)
+
+    @property
+    def json_schema(self) -> JsonSchema | None:
+        """The params schema as JSON Schema: the declared one, or one inferred from the names of the text."""
+        if self.params_schema is not None:
+            return to_json_schema(self.params_schema)
+        if not self.names:
+            return None
+        return {"type": "object", "properties": {name: {} for name in self.names}, "required": sorted(self.names)}
+
+    @property
+    def kwargs_schema(self) -> JsonSchema | None:
+        """Inferred JSON Schema of the additional kwargs that the text reads as `additional_kwargs.NAME`, or None."""
+        read: dict[str, bool] = {}
+        for program in self._programs.values():
+            for name, required in program.kwargs.items():
+                read[name] = read.get(name, False) or required
+        if not read:
+            return None
+        schema: JsonSchema = {"type": "object", "properties": {name: {} for name in read}}
+        needed = [name for name, required in read.items() if required]
+        return {**schema, "required": needed} if needed else schema
+
+    @property
+    def version(self) -> str:
+        """Hash of the text in every locale, 16 hex digits."""
+        texts = {"": self.text} if isinstance(self.text, str) else self.text
+        state = hashlib.blake2b(digest_size=8)
+        for locale, text in texts.items():
+            state.update(f"{locale}\0{len(text)}\0{text}".encode("utf-8", "surrogatepass"))
+        return state.hexdigest()
+
+    def program(self, locale: str | None = None) -> Program:
+        """Return the compiled text for a locale, falling back from `zh-CN` to `zh` to the first."""
+        found = self._programs.get(locale)
+        if found is None and locale is not None:
+            language = locale.replace("_", "-").split("-", 1)[0]
+            found = self._programs.get(locale.replace("_", "-")) or self._programs.get(language)
+        return found if found is not None else self._programs[None]
+
+    def affixes(self, locale: str | None = None) -> tuple[str, str] | None:
+        """Return what stands before and after `{{ wrapped_str }}` when the text is nothing else, or None."""
+        if self.params_schema is not None:
+            return None
+        return self._affixes.get(self.program(locale))
+
+    def problems(self, values: Mapping[str, Any]) -> list[Problem]:
+        """Return what the params schema has against `values`."""
+        return self._check(values)[1] if self._check is not None else []
+
+    def run(
+        self, values: Mapping[str, Any], *, locale: str | None = None, prefixes: Mapping[str, str] | None = None
+    ) -> Rendered:
+        """Render over `values`; `prefixes` maps a name to where in the context its value lives.
+
+        Raises:
+            TemplateError: A value is missing, has the wrong type, cannot be printed, or a limit was hit.
+        """
+        if self._check is not None:
+            values, problems = self._check(values)
+            if problems:
+                wrong = "; ".join(f"{name}: {what}" for name, what in problems)
+                raise TemplateError(f"values do not fit the params_schema: {wrong}", file=self.file)
+        return Rendered.from_program(self.program(locale), values, prefixes)
+
+    def render(self, params: Mapping[str, Any], locale: str | None = None) -> str:
+        """Render to plain text, media as alt text."""
+        return self.run(params, locale=locale).plain
+
+    def multimodal_render(self, params: Mapping[str, Any], locale: str | None = None) -> tuple[str, MediaTable]:
+        """Render to text with one marker per media use, and the media."""
+        rendered = self.run(params, locale=locale)
+        return rendered.text, media_table(rendered.media)
+
+    def __repr__(self) -> str:
+        text = self.text if isinstance(self.text, str) else next(iter(self.text.values()))
+        return f"Template({self.file or (text if len(text) <= 40 else text[:37] + '...')!r})"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """A str or a locale mapping stands for a template where a field wants one."""
+
+        def coerce(value: Any) -> Template:
+            if isinstance(value, Template):
+                return value
+            if isinstance(value, str | Mapping):
+                return cls(value)
+            raise ValueError(f"expected a Template or its text, got {type(value).__name__}")
+
+        return core_schema.no_info_plain_validator_function(coerce)

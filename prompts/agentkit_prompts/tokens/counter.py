@@ -1,0 +1,128 @@
+"""Counting tokens: a protocol, and a fast estimate that says it is one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.parts import Media, MediaKind, Text
+from agentkit_prompts.context.prompt_context import ToolSpec, per_toolset
+
+__all__ = [
+    "ESTIMATE",
+    "MEDIA_TOKENS",
+    "MESSAGE_OVERHEAD",
+    "EstimateCounter",
+    "TokenCounter",
+    "media_tokens",
+    "message_tokens",
+    "schema_tokens",
+    "tool_tokens",
+]
+
+MESSAGE_OVERHEAD = 4
+"""Tokens a chat format spends around each message: role, delimiters."""
+
+MEDIA_TOKENS: dict[MediaKind, int] = {"image": 800, "audio": 1_000, "video": 4_000, "file": 2_000}
+"""Tokens one media part is taken to cost. No tokenizer sees media, so this is an estimate with every counter."""
+
+
+@runtime_checkable
+class TokenCounter(Protocol):
+    """Counts the tokens of text."""
+
+    @property
+    def name(self) -> str:
+        """Name for tables, such as `cl100k_base`."""
+        ...
+
+    @property
+    def estimated(self) -> bool:
+        """Whether the counts are an estimate."""
+        ...
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens of `text`."""
+        ...
+
+
+class EstimateCounter:
+    """About a quarter of a token per ASCII character and one per CJK character; takes no time and no files."""
+
+    name = "estimate"
+    estimated = True
+
+    def count(self, text: str) -> int:
+        """Return the estimate, 0 only for empty text."""
+        size = len(text)
+        if text.isascii():
+            return (size + 3) >> 2
+        beyond_ascii = len(text.encode("utf-8", "surrogatepass")) - size
+        return (2 * size + 3 * beyond_ascii + 7) >> 3
+
+
+ESTIMATE = EstimateCounter()
+"""The default counter."""
+
+
+def media_tokens(media: Iterable[Media]) -> int:
+    """Return what the media parts are taken to cost."""
+    return sum(MEDIA_TOKENS[part.kind] for part in media)
+
+
+def tool_tokens(tools: tuple[ToolSpec, ...], counter: TokenCounter) -> int:
+    """Return what the tool specs cost as JSON."""
+    return per_toolset(tools, counter, _tool_tokens)
+
+
+def _tool_tokens(tools: tuple[ToolSpec, ...], counter: TokenCounter) -> int:
+    return sum(counter.count(tool.json) + MESSAGE_OVERHEAD for tool in tools)
+
+
+def schema_tokens(schema: Mapping[str, Any], counter: TokenCounter) -> int:
+    """Return what the schema of the answer costs as JSON; written once per schema."""
+    known = _SCHEMAS.get(id(schema))
+    if known is None or known[0] is not schema:
+        if len(_SCHEMAS) >= _MOST_COUNTERS:
+            _SCHEMAS.clear()
+        known = _SCHEMAS[id(schema)] = (schema, json.dumps(schema, ensure_ascii=False))
+    return counter.count(known[1]) + MESSAGE_OVERHEAD
+
+
+_SCHEMAS: dict[int, tuple[Mapping[str, Any], str]] = {}
+
+
+def message_tokens(counter: TokenCounter) -> Callable[[Message], int]:
+    """Return the function that counts a whole message: text, media, tool calls and overhead.
+
+    The same function for the same counter, so that conversations count each message once.
+    """
+    known = _FUNCTIONS.get(id(counter))
+    if known is None or known[0] is not counter:
+        if len(_FUNCTIONS) >= _MOST_COUNTERS:
+            _FUNCTIONS.clear()
+        known = _FUNCTIONS[id(counter)] = (counter, _message_tokens(counter))
+    return known[1]
+
+
+_FUNCTIONS: dict[int, tuple[TokenCounter, Callable[[Message], int]]] = {}
+_MOST_COUNTERS = 64
+
+
+def _message_tokens(counter: TokenCounter) -> Callable[[Message], int]:
+    count = counter.count
+
+    def tokens(message: Message) -> int:
+        content = message.content
+        total = MESSAGE_OVERHEAD
+        if isinstance(content, str):
+            total += count(content)
+        else:
+            total += sum(count(part.text) if isinstance(part, Text) else MEDIA_TOKENS[part.kind] for part in content)
+        for call in message.tool_calls:
+            total += MESSAGE_OVERHEAD + count(call.name) + count(call.arguments)
+        return total
+
+    return tokens

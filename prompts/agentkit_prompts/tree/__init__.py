@@ -1,0 +1,1 @@
+"""The prompts: `BasePrompt`, the leaves, `WrapPrompt`, examples, and `Layers`, which place them."""

@@ -1,0 +1,102 @@
+"""`AdditionalInfoPrompt`: the structured data that a user or an upstream system sends along with the input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext
+from agentkit_prompts.errors import KwargsError, PromptError
+from agentkit_prompts.schemas.check import Problem
+from agentkit_prompts.schemas.params import JsonSchema, to_json_schema
+from agentkit_prompts.templates.rendered import Rendered
+from agentkit_prompts.templates.template import Template
+from agentkit_prompts.tree.leaves import default_template
+from agentkit_prompts.tree.prompt import BasePrompt
+
+__all__ = ["AdditionalInfoPrompt"]
+
+
+class AdditionalInfoPrompt(BasePrompt):
+    """Renders `user_input.additional_kwargs`; its template sees each of them by its own name.
+
+    `template.params_schema` is what the prompt requires (its defaults apply). Without one, every name the template
+    uses that the context does not have is required.
+    """
+
+    template: Template = Field(
+        default_factory=lambda: default_template(
+            "{% for name, value in additional_kwargs.items() %}{% if not loop.first %}\n{% endif %}"
+            "{{ name }}: {{ value }}{% endfor %}"
+        )
+    )
+
+    def _check(self) -> None:
+        super()._check()
+        if self.template.params_schema is not None:
+            taken = CONTEXT_NAMES & set(self._properties)
+            if taken:
+                raise PromptError(
+                    f"{self.label}: {', '.join(sorted(taken))} cannot be the name of an additional kwarg: "
+                    "the context uses it; choose another name"
+                )
+
+    @property
+    def _properties(self) -> Mapping[str, Any]:
+        schema = self.additional_kwargs_schema or {}
+        return schema.get("properties", {})  # type: ignore[no-any-return]
+
+    def _declared(self) -> frozenset[str]:
+        if self.template.params_schema is None:
+            return frozenset(self.template.names)
+        return frozenset(to_json_schema(self.template.params_schema).get("properties", {}))
+
+    @property
+    def additional_kwargs_schema(self) -> JsonSchema | None:
+        """The template's params schema, or one inferred from the names it uses."""
+        if self.template.params_schema is not None:
+            return to_json_schema(self.template.params_schema)
+        names = [name for name in self.template.names if name not in CONTEXT_NAMES]
+        read = super().additional_kwargs_schema or {"type": "object", "properties": {}}
+        if not names and not read["properties"]:
+            return None
+        required = [*names, *(name for name in read.get("required", ()) if name not in names)]
+        schema: JsonSchema = {"type": "object", "properties": {**{name: {} for name in names}, **read["properties"]}}
+        return {**schema, "required": required} if required else schema
+
+    def kwargs_problems(self, kwargs: Mapping[str, Any]) -> list[Problem]:
+        """Return what is wrong with `kwargs`, checked by the params schema itself."""
+        if self.template.params_schema is not None:
+            return self.template.problems(kwargs)
+        return super().kwargs_problems(kwargs)
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        """The kwargs, and what else the template names."""
+        if type(self).render is not AdditionalInfoPrompt.render or type(self).values is not AdditionalInfoPrompt.values:
+            return None
+        return (CONTEXT_NAMES & frozenset(self.template.names)) | {"additional_kwargs", "locale"}
+
+    def values(self, ctx: PromptContext) -> Mapping[str, Any]:
+        """The context, and each additional kwarg by its name."""
+        return {**ctx.user_input.additional_kwargs, **ctx.view}
+
+    def render(self, ctx: PromptContext) -> Rendered:
+        """Render the kwargs.
+
+        Raises:
+            KwargsError: Names every kwarg that is missing or invalid.
+        """
+        kwargs = ctx.user_input.additional_kwargs
+        if self.template.params_schema is not None or any(name not in kwargs for name in self._required):
+            problems = self.kwargs_problems(kwargs)
+            if problems:
+                raise KwargsError({name: (what, ()) for name, what in problems})
+        prefixes = {name: f"additional_kwargs.{name}" for name in self.template.names if name not in CONTEXT_NAMES}
+        return self.template.run(self.values(ctx), locale=ctx.locale, prefixes=prefixes)
+
+    @property
+    def _required(self) -> tuple[str, ...]:
+        return tuple(name for name in self.template.names if name not in CONTEXT_NAMES)

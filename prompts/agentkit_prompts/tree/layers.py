@@ -1,0 +1,176 @@
+"""`Layers`: which prompts go where in a chat turn."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from agentkit_prompts.errors import KwargsError, PromptError
+from agentkit_prompts.schemas.merge import merge_schemas
+from agentkit_prompts.schemas.params import JsonSchema
+from agentkit_prompts.templates.template import Template
+from agentkit_prompts.tokens.size import Size
+from agentkit_prompts.tree.leaves import TextPrompt, UserInputPrompt
+from agentkit_prompts.tree.prompt import RANKS, BasePrompt
+
+__all__ = ["PLACES", "Layers", "Place", "VolatilityWarning"]
+
+Place: TypeAlias = Literal["system", "before_input", "input", "after_input", "after_intermediate"]
+PLACES: tuple[Place, ...] = get_args(Place)
+
+
+class VolatilityWarning(UserWarning):
+    """A prompt that changes often stands before one that does not: no prompt cache can keep what follows it."""
+
+
+def _prompts(value: Any) -> tuple[Any, ...]:
+    """Accept one prompt or many; text and templates stand for a `TextPrompt`."""
+    if isinstance(value, str | Template | BasePrompt):
+        value = (value,)
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"expected a prompt, text, or a list of them, got {type(value).__name__}")
+    return tuple(TextPrompt(item) if isinstance(item, str | Template) else item for item in value)
+
+
+Prompts: TypeAlias = Annotated[tuple[BasePrompt, ...], BeforeValidator(_prompts)]
+
+
+@lru_cache(maxsize=1)
+def _user_input() -> UserInputPrompt:
+    return UserInputPrompt()
+
+
+class Layers(BaseModel):
+    """Places prompts where a chat turn has room for them.
+
+    The turn is: a system message (`system`), the conversation, one user message (`before_input`, `input`,
+    `after_input`), the tool traffic of this turn, and, when there is any, a closing user message
+    (`after_intermediate`). Prompts of one place are joined with a blank line; those that render to nothing vanish.
+
+    Raises:
+        SchemaConflict: Two prompts require the same additional kwarg with different schemas.
+        PromptError: A prompt contains itself.
+    """
+
+    __slots__ = ("_plan",)
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
+
+    system: Prompts = ()
+    conversation: bool = True
+    """Whether the conversation of the context is sent as messages."""
+    history: Size = Size(cut="items", priority=10)
+    """How much of the conversation is sent under a budget: its newest steps."""
+    history_block: int = 512
+    """Tokens between the points where a cut history may start. Larger keeps the prefix stable for more turns, and may
+    leave up to as many tokens unused."""
+    traffic: Size = Size(cut="items", priority=50)
+    """How much of this turn's tool traffic is sent under a budget: its newest steps, always the last one."""
+    before_input: Prompts = ()
+    input: Prompts = Field(default_factory=lambda: (_user_input(),))
+    after_input: Prompts = ()
+    after_intermediate: Prompts = ()
+    empty_messages: bool = False
+    """Whether a system or user message that has prompts is sent even when they render to nothing, for models that were
+    trained on that. An Anthropic request cannot hold one."""
+
+    def __init__(self, system: Any = (), /, **data: Any) -> None:
+        if system != ():
+            data["system"] = system
+        super().__init__(**data)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for path, prompt in self.prompts():
+            _refuse_cycles(path, prompt, ())
+        for name in ("history", "traffic"):
+            cut = getattr(self, name).cut
+            if cut not in ("none", "drop", "items"):
+                raise PromptError(f"{name}: messages are kept in whole steps; use cut none, drop or items, not {cut!r}")
+        if self.history_block < 0:
+            raise PromptError(f"history_block must not be negative, got {self.history_block}; 0 switches it off")
+        _ = self.additional_kwargs_schema  # merging finds a conflict now rather than later
+        for advice in self.volatile_before_stable():
+            warnings.warn(advice, VolatilityWarning, stacklevel=5)
+        return self
+
+    def volatile_before_stable(self) -> list[str]:
+        """Say which prompts of `system` change more often than what is sent after them, which breaks prompt caches."""
+        found: list[str] = []
+        worst = 0
+        culprit = ""
+        for path, prompt in _in_order([(f"system[{index}]", prompt) for index, prompt in enumerate(self.system)]):
+            rank = RANKS[prompt.changes]
+            if rank > worst:
+                worst, culprit = rank, f"{path} ({prompt.label})"
+            elif rank < worst:
+                found.append(f"{culprit} changes more often than {path} ({prompt.label}): put it behind")
+        if worst == RANKS["turn"] and self.conversation:
+            found.append(
+                f"{culprit} changes every turn and stands before the conversation, so no cache can keep the "
+                "conversation: put it into before_input, or declare its volatility"
+            )
+        return found
+
+    def prompts(self) -> Iterator[tuple[str, BasePrompt]]:
+        """Yield the outermost prompts in the order they are sent, each with its path, such as `system[0]`."""
+        for place in PLACES:
+            for index, prompt in enumerate(getattr(self, place)):
+                yield f"{place}[{index}]", prompt
+
+    def walk(self) -> Iterator[tuple[str, BasePrompt]]:
+        """Yield every prompt of the tree with its path."""
+        stack = list(self.prompts())[::-1]
+        while stack:
+            path, prompt = stack.pop()
+            yield path, prompt
+            stack.extend((f"{path}.{name}", child) for name, child in reversed(prompt.children))
+
+    @property
+    def additional_kwargs_schema(self) -> JsonSchema | None:
+        """What all prompts together require of `additional_kwargs`; `x-required-by` lists the prompts per property."""
+        return merge_schemas((path, prompt.additional_kwargs_schema) for path, prompt in self.prompts())
+
+    def check_kwargs(self, kwargs: Mapping[str, Any]) -> None:
+        """Check additional kwargs against every prompt.
+
+        Raises:
+            KwargsError: Names all missing and invalid kwargs at once, with the prompts that need them.
+        """
+        problems: dict[str, tuple[str, tuple[str, ...]]] = {}
+        for path, prompt in self.walk():
+            if prompt.children and type(prompt).kwargs_problems is BasePrompt.kwargs_problems:
+                own = prompt.template.kwargs_schema  # children answer for themselves
+                found = prompt.kwargs_problems(kwargs) if own is not None else []
+                names = set((own or {}).get("properties", {}))
+                found = [(name, what) for name, what in found if name.split(".")[0] in names]
+            else:
+                found = prompt.kwargs_problems(kwargs)
+            for name, what in found:
+                known = problems.get(name, (what, ()))
+                problems[name] = (known[0], (*known[1], path))
+        if problems:
+            raise KwargsError(problems)
+
+
+def _in_order(prompts: Iterable[tuple[str, BasePrompt]]) -> Iterator[tuple[str, BasePrompt]]:
+    """Yield what changes for itself, in the order it is sent: leaves, and prompts around others that say how often
+    they change or change more often than what they hold.
+    """
+    for path, prompt in prompts:
+        inner = max((RANKS[child.changes] for _, child in prompt.children), default=-1)
+        if prompt.volatility is not None or RANKS[prompt.changes] > inner:
+            yield path, prompt
+        else:
+            yield from _in_order((f"{path}.{name}", child) for name, child in prompt.children)
+
+
+def _refuse_cycles(path: str, prompt: BasePrompt, above: tuple[int, ...]) -> None:
+    if id(prompt) in above:
+        raise PromptError(f"{path}: {prompt.label} contains itself")
+    for name, child in prompt.children:
+        _refuse_cycles(f"{path}.{name}", child, (*above, id(prompt)))

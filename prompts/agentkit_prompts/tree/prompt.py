@@ -1,0 +1,238 @@
+"""`BasePrompt`: the contract of every prompt, after the TFRobot document.
+
+A prompt renders one `PromptContext`. Subclasses usually only choose a default template; those that need more override
+`values` (what the template sees) or `render` itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext
+from agentkit_prompts.errors import KwargsError, PromptError, TemplateError
+from agentkit_prompts.schemas.check import Problem
+from agentkit_prompts.schemas.params import JsonSchema, check_params_schema, params_checker
+from agentkit_prompts.templates.rendered import Rendered
+from agentkit_prompts.templates.template import MediaTable, Template, media_table
+from agentkit_prompts.tokens.size import Size
+
+__all__ = ["BasePrompt", "Volatility"]
+
+Volatility: TypeAlias = Literal["static", "session", "turn"]
+
+RANKS: dict[Volatility, int] = {"static": 0, "session": 1, "turn": 2}
+"""How volatile each class is, to compare them."""
+_SESSION = frozenset({"tools", "examples", "extra"})
+"""Context names that usually stay the same for a whole session."""
+
+
+if (
+    TYPE_CHECKING
+):  # a checker would give every subclass a keyword-only __init__ of its own, and refuse TextPrompt("text")
+
+    class _Model: ...
+else:
+    _Model = BaseModel
+
+
+class BasePrompt(_Model, ABC):
+    """Renders a context to text and media.
+
+    Raises:
+        PromptError: Something about the prompt can never render: a template error, a name the context cannot supply,
+            a params schema that would refuse the context.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
+
+    supplies: ClassVar[frozenset[str]] = frozenset()
+    """Names that `values` adds to those of the context."""
+
+    template: Template
+    """The text, with the names of the context as variables. A str is accepted."""
+    name: str | None = None
+    """A name for tables and error messages; the class name when not given."""
+    volatility: Volatility | None = None
+    """How often its text changes: never (`static`), between sessions, or every `turn`. Inferred from what it reads
+    when None."""
+    fence: bool = False
+    """Whether it is put between two lines that untrusted text cannot forge, as their nonce comes from a secret of the
+    session. Needs `PromptContext.session_key`."""
+    size: Size = Size()
+    """How many tokens it may take, and how it gives way under a budget. By default it is sent whole."""
+
+    def __init__(self, template: Template | str | Mapping[str, str] | None = None, /, **data: Any) -> None:
+        if template is not None:
+            data["template"] = template
+        super().__init__(**data)
+
+    @model_validator(mode="after")
+    def validate_prompt(self) -> Self:
+        """Refuse what could never render, when the prompt is made instead of when it is used."""
+        if self.template.params_schema is not None:
+            check_params_schema(self.template.params_schema)
+        self._check()
+        return self
+
+    def _check(self) -> None:
+        """Refuse names that nothing supplies; subclasses add their own checks."""
+        if self.size.cut == "items" and self.items is None:
+            raise PromptError(
+                f'{self.label}: cut="items" needs a prompt that shows items; use head, tail, middle or drop'
+            )
+        known = CONTEXT_NAMES | self.supplies | self._declared()
+        unknown = {name: line for name, line in self.template.names.items() if name not in known}
+        if not unknown:
+            return
+        first = next(iter(unknown))
+        listed = ", ".join(
+            f"{name!r} (line {line}{_near(name, known)})" for name, line in sorted(unknown.items(), key=lambda i: i[1])
+        )
+        raise TemplateError(
+            f"{self.label}: the context cannot supply {listed}; there are {', '.join(sorted(known))}. Data that comes "
+            "with the user's input is additional_kwargs.NAME",
+            file=self.template.file,
+            line=unknown[first],
+            variable=first,
+        )
+
+    def _declared(self) -> frozenset[str]:
+        """Names the params schema can fill in with a default."""
+        schema = self.template.json_schema if self.template.params_schema is not None else None
+        properties = (schema or {}).get("properties", {})
+        return frozenset(name for name, item in properties.items() if isinstance(item, Mapping) and "default" in item)
+
+    @property
+    def label(self) -> str:
+        """The name shown in tables and errors."""
+        return self.name or type(self).__name__
+
+    @property
+    def changes(self) -> Volatility:
+        """How often the text changes: as declared, or inferred from what it reads and what it holds."""
+        if self.volatility is not None:
+            return self.volatility
+        children = self.children
+        reads = frozenset(self.template.names) - self.supplies if children else self.reads
+        own: Volatility = "session" if self.fence else "static"  # the nonce of a fence belongs to the session
+        if reads is None or not reads - {"locale"} <= _SESSION:
+            own = "turn"
+        elif reads - {"locale"}:
+            own = "session"
+        return max((own, *(child.changes for _, child in children)), key=RANKS.__getitem__)
+
+    @property
+    def additional_kwargs_schema(self) -> JsonSchema | None:
+        """JSON Schema of what this prompt requires of the user's `additional_kwargs`; None when it requires nothing.
+
+        Inferred from what the template reads as `additional_kwargs.NAME`.
+        """
+        return self.template.kwargs_schema
+
+    def kwargs_problems(self, kwargs: Mapping[str, Any]) -> list[Problem]:
+        """Return every missing or invalid additional kwarg of this prompt alone, as (name, what is wrong)."""
+        schema = self.additional_kwargs_schema
+        return params_checker(schema)(kwargs)[1] if schema is not None else []
+
+    @property
+    def children(self) -> tuple[tuple[str, BasePrompt], ...]:
+        """The prompts inside this one, each with the path segment that leads to it."""
+        return ()
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        """The context names the rendering depends on; None when that cannot be known, as for an own `render`.
+
+        As long as these values are the same objects the rendering is reused. An override of `render` or `values` is
+        not looked into: override `reads` too to have it memoised.
+        """
+        kind = type(self)
+        if kind.render is not BasePrompt.render or kind.values is not BasePrompt.values:
+            return None
+        if self.template.params_schema is not None:
+            return CONTEXT_NAMES
+        return frozenset(self.template.names) | {"locale"}
+
+    def values(self, ctx: PromptContext) -> Mapping[str, Any]:
+        """Return what the template sees: the context by default."""
+        return ctx.view
+
+    def render(self, ctx: PromptContext) -> Rendered:
+        """Render the context: text, media, and the origin of every character.
+
+        Raises:
+            PromptError: A value is missing or cannot be shown; names prompt, file, line and variable.
+        """
+        return self.template.run(self.values(ctx), locale=ctx.locale)
+
+    def at_once(self, ctx: PromptContext) -> str | None:
+        """Return what `rendered(ctx)` would say where that is known without rendering, and holds no media; else None.
+
+        An offer for speed, taken for what is new every turn; spans come from `rendered` when somebody asks.
+        """
+        return None
+
+    def render_around(self, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
+        """Render around children that are rendered already, one per entry of `children`; for composite prompts."""
+        raise PromptError(f"{self.label}: a prompt with children must implement render_around")
+
+    items: ClassVar[str | None] = None
+    """Name of the context field whose items the prompt shows one by one; what `Size(cut="items")` cuts."""
+
+    def item_count(self, ctx: PromptContext) -> int:
+        """Return how many items it shows."""
+        if self.items is None:
+            raise PromptError(f'{self.label}: cut="items" needs a prompt that shows items; use head, tail or drop')
+        return len(self.values(ctx)[self.items])
+
+    def render_items(self, ctx: PromptContext, kept: int) -> Rendered:
+        """Render the first `kept` items only."""
+        assert self.items is not None
+        return self.render(ctx.evolve(**{self.items: self.values(ctx)[self.items][:kept]}))
+
+    def format_2_str(self, ctx: PromptContext) -> str:
+        """Render to plain text; a media part is its alt text, `[KIND: NAME]`."""
+        return self._outermost(ctx).plain
+
+    def format_2_multimodal(self, ctx: PromptContext) -> tuple[str, MediaTable]:
+        """Render to text with one marker per use of a media part, and the media: kind -> id -> payload."""
+        rendered = self._outermost(ctx)
+        return rendered.text, media_table(rendered.media)
+
+    def rendered(self, ctx: PromptContext) -> Rendered:
+        """Render, inside a fence where the prompt has one. This is what a parent or a composition calls."""
+        try:
+            rendered = self.render(ctx)
+        except RecursionError:
+            raise PromptError("prompts wrap each other without end, or the data nests too deeply") from None
+        return fenced(rendered, ctx) if self.fence and rendered.text else rendered
+
+    def _outermost(self, ctx: PromptContext) -> Rendered:
+        try:
+            return self.rendered(ctx)
+        except PromptError as error:
+            problems = () if isinstance(error, KwargsError) else self.kwargs_problems(ctx.user_input.additional_kwargs)
+            if problems:  # all the missing kwargs at once
+                raise KwargsError({name: (what, (self.label,)) for name, what in problems}) from error
+            raise error.at(self.label) from error.__cause__
+
+
+def fenced(rendered: Rendered, ctx: PromptContext) -> Rendered:
+    """Put a rendering between two lines whose nonce it does not contain."""
+    if ctx.session_key is None:
+        raise PromptError("a fence needs PromptContext.session_key, a secret that stays the same for a session")
+    nonce = hashlib.blake2b(ctx.session_key.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    inner = rendered.replace(nonce, nonce[:1] + "\u200b" + nonce[1:])
+    return Rendered.around(f"<untrusted-{nonce}>\n", inner, f"\n</untrusted-{nonce}>")
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f", did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,578 @@
+"""Embedders: what they must return, what is asked of them once, and what the adapters say when something is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import json
+import math
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit_memory import (
+    EmbedderError,
+    EmbedderUnavailable,
+    FastembedEmbedder,
+    Memory,
+    OpenAIEmbedder,
+    SentenceTransformersEmbedder,
+)
+from agentkit_memory.embedders import encoder as encoder_module
+from agentkit_memory.embedders.async_bridge import LoopThread
+from agentkit_memory.embedders.contract import model_of, unit_vectors
+from agentkit_memory.embedders.encoder import LONGEST, Encoder
+from agentkit_memory.embedders.named import embedder_named
+from agentkit_memory.store.engine import Database
+from agentkit_prompts.ranking.embedder import Embedder
+from tests.memory.embedders.word_embedder import Words
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    opened = Database.open(tmp_path / "memory.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def loop() -> Iterator[LoopThread]:
+    opened = LoopThread()
+    yield opened
+    opened.close()
+    opened.close()
+
+
+@pytest.fixture
+def encoder(database: Database, loop: LoopThread) -> Callable[..., Encoder]:
+    return lambda embedder, pause=0.0: Encoder(embedder, database, loop, pause=pause)
+
+
+# What is returned.
+
+
+def test_vectors_have_length_1_whatever_their_scale() -> None:
+    for scale in (1e-300, 1e-3, 1.0, 1e300):
+        (vector,) = unit_vectors("m", [[3 * scale, -4 * scale]], ["text"])
+        assert isinstance(vector, Sequence)
+        assert [round(value, 6) for value in vector] == [0.6, -0.8]
+    assert [*unit_vectors("m", [[0.0, 0.0]], ["text"])[0]] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("embedded", "said"),
+    [
+        (None, "model 'm': expected a list of vectors, got NoneType"),
+        ("vectors", "model 'm': expected a list of vectors, got str"),
+        ([[1.0]], "model 'm': returned 1 vectors for 2 texts; expected one per text, in order"),
+        ([[1.0]] * 3, "model 'm': returned 3 vectors for 2 texts"),
+        ([[1.0], [1.0, 2.0]], "model 'm': returned vectors of 1, 2 dimensions; expected one length"),
+    ],
+)
+def test_what_is_not_one_vector_for_each_text_is_refused(embedded: object, said: str) -> None:
+    with pytest.raises(EmbedderError, match=said):
+        unit_vectors("m", embedded, ["one", "three"])
+
+
+@pytest.mark.parametrize(
+    ("vector", "said"),
+    [
+        ([math.nan, 1.0], "holds NaN or infinity"),
+        ([1.0, math.inf], "holds NaN or infinity"),
+        ([1.0, -math.inf], "holds NaN or infinity"),
+        ([], "its vector is empty"),
+        (None, "expected a vector of numbers, got NoneType"),
+        ("12", "expected a vector of numbers, got str"),
+        ([1.0, "x"], "expected a vector of numbers (could not convert"),
+        ([1.0, None], "expected a vector of numbers ("),
+        ([10**400, 1.0], "expected a vector of numbers (int too large"),
+        ([1.0, 2.0, 3.0], "its vector has 3 dimensions, those that are stored have 2"),
+    ],
+)
+def test_what_is_wrong_with_one_text_names_the_model_and_the_text(vector: Any, said: str) -> None:
+    good, bad = unit_vectors("m", [[1.0, 0.0], vector], ["one", "three"], 2)
+    assert [*good] == [1.0, 0.0]
+    assert isinstance(bad, str)
+    assert bad.startswith("model 'm', text 2 of 2 (5 characters): ")
+    assert said in bad
+
+
+def test_an_embedder_names_its_model() -> None:
+    assert model_of(Words("mine")) == "mine"
+    for name in (None, "", " ", 7, "x" * 256, "a\0b"):
+        embedder = Words()
+        embedder.model = name  # type: ignore[assignment]
+        with pytest.raises(EmbedderError, match="Words"):
+            model_of(embedder)
+    with pytest.raises(EmbedderError, match="expected an embedder, an object with `embed"):
+        model_of(object())  # type: ignore[arg-type]
+
+
+# What is asked.
+
+
+def test_the_same_text_is_asked_for_once(encoder: Callable[..., Encoder], database: Database) -> None:
+    words = Words()
+    first = encoder(words)
+    one, two, again = first(["one", "two", "one"])
+    assert (one, words.asked) == (again, ["one", "two"])
+    assert first(["two", "one"]) == [two, one]
+    assert words.asked == ["one", "two"]
+    assert encoder(words)(["one"]) == [one]  # another process: it was not kept yet
+    assert words.asked == ["one", "two", "one"]
+
+
+def test_what_is_kept_is_known_to_another_process(home: Path, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra stripes")
+    (docs / "b.md").write_text("zebra stripes")
+    words = Words()
+    with Memory.open(home, embedder=words) as memory:
+        memory.ingest(docs)
+        assert words.asked.count("zebra stripes") == 1
+        encoder = Encoder(words, memory._store.database, LoopThread())
+        (kept,) = encoder(["zebra stripes"])
+        assert words.asked.count("zebra stripes") == 1
+        fresh = encoder.questions(["zebra stripes"])[0]
+        assert [*kept] == [*fresh]  # to the bit
+
+
+def test_batches_are_bounded_and_long_texts_are_cut(encoder: Callable[..., Encoder]) -> None:
+    words = Words()
+    texts = [f"text {number}" for number in range(600)] + ["long " * 10_000 + str(number) for number in range(60)]
+    assert len(encoder(words)(texts)) == 660
+    assert len(words.asked) == 660
+    assert max(len(call) for call in words.calls) == 256
+    assert max(sum(map(len, call)) for call in words.calls) <= 200_000
+    assert max(map(len, words.asked)) == LONGEST
+
+
+def test_one_bad_text_costs_the_others_nothing(encoder: Callable[..., Encoder]) -> None:
+    words = Words(wrong=lambda text: [math.nan] if "bad" in text else None)
+    asking = encoder(words, 60.0)
+    texts = [f"text {number}" for number in range(40)]
+    with pytest.raises(EmbedderError, match=r"text 21 of 42 .*NaN or infinity.* \(and 1 more\)"):
+        asking([*texts[:20], "bad", *texts[20:], "bad too"])
+    assert len(words.calls) == 1
+    assert len(asking(texts)) == 40
+    with pytest.raises(EmbedderError, match="NaN"):
+        asking(["bad"])  # known not to have one
+    assert len(words.calls) == 1
+
+
+def test_a_text_for_whose_sake_the_whole_request_fails_is_found(encoder: Callable[..., Encoder]) -> None:
+    def refuse(text: str) -> None:
+        if "bad" in text:
+            raise ValueError("what is this?")
+
+    words = Words(wrong=refuse)
+    asking = encoder(words, 60.0)
+    texts = [f"text {number}" for number in range(100)]
+    with pytest.raises(
+        EmbedderError, match=r"model 'words-1': could not embed 1 texts \(ValueError: what is this\?\)$"
+    ):
+        asking([*texts, "bad"])
+    assert len(words.calls) < 20
+    asked = len(words.calls)
+    assert len(asking(texts)) == 100
+    assert len(words.calls) == asked
+
+
+def test_what_was_asked_for_and_never_kept_is_forgotten_in_the_end(
+    encoder: Callable[..., Encoder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoder_module, "_MOST_UNKEPT", 3)
+    words = Words()
+    asking = encoder(words)
+    asking(["one", "two", "three", "four"])
+    asking(["four"])
+    asking(["one"])
+    assert words.asked == ["one", "two", "three", "four", "one"]
+
+
+def test_a_model_that_is_away_is_not_asked_again_for_a_moment(encoder: Callable[..., Encoder]) -> None:
+    def away(text: str) -> None:
+        raise ConnectionRefusedError("nobody there")
+
+    words = Words(wrong=away)
+    asking = encoder(words, 0.2)
+    for act in (asking, asking.questions, asking):
+        with pytest.raises(EmbedderUnavailable, match=r"model 'words-1': it is away \(ConnectionRefusedError: nobody"):
+            act(["text"])
+    assert len(words.calls) == 1
+    threading.Event().wait(0.25)
+    words.wrong = None
+    assert len(asking(["text"])) == 1
+
+
+def test_a_question_that_cannot_be_embedded(encoder: Callable[..., Encoder]) -> None:
+    words = Words(wrong=lambda text: [math.inf] * 64)
+    with pytest.raises(EmbedderError, match=r"text 1 of 1 \(8 characters\): its vector holds NaN or infinity"):
+        encoder(words).questions(["question"])
+    with pytest.raises(EmbedderError):
+        encoder(words).measure()
+
+
+def test_questions_are_told_from_passages_by_models_that_want_it(encoder: Callable[..., Encoder]) -> None:
+    class Asymmetric(Words):
+        def embed_query(self, texts: Sequence[str]) -> list[Sequence[float]]:
+            return self.embed([f"query: {text}" for text in texts])
+
+    model = Asymmetric()
+    asking = encoder(model)
+    asking(["text"])
+    asking.questions(["text"])
+    assert model.asked == ["text", "query: text"]
+
+
+def test_async_embedders_are_waited_for_in_one_loop(encoder: Callable[..., Encoder]) -> None:
+    loops: set[asyncio.AbstractEventLoop] = set()
+
+    class Async:
+        model = "async"
+
+        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            loops.add(asyncio.get_running_loop())
+            await asyncio.sleep(0)
+            if "bad" in texts:
+                raise TimeoutError("too slow")
+            return [[float(len(text)), 1.0] for text in texts]
+
+    asking = encoder(Async())
+    assert len(asking(["one"])[0]) == 2
+
+    async def inside() -> int:
+        return len(asking(["two"]))  # a loop of the caller's is running
+
+    assert asyncio.run(inside()) == 1
+    assert len(loops) == 1
+    with pytest.raises(EmbedderUnavailable, match="TimeoutError: too slow"):
+        asking(["bad"])
+
+
+def test_a_model_that_changes_its_size_is_refused_and_nothing_is_mixed(home: Path, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra stripes")
+    with Memory.open(home, embedder=Words(size=64)) as memory:
+        memory.ingest(docs)
+    (docs / "b.md").write_text("zebra crossing")
+    with Memory.open(home, embedder=Words(size=32)) as memory:
+        assert memory.ingest(docs).pending == 1
+        (said,) = memory.verify().problems.values()
+        assert "its vector has 32 dimensions, those that are stored have 64; an embedder must keep to one model" in said
+        found = memory.recall("zebra stripes")
+        assert len(found) == 2  # by their words
+        assert any("has 32 dimensions" in each for each in found.degraded)
+        assert memory.verify().ok
+
+
+# Adapters.
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("openai:text-embedding-3-small", "openai:text-embedding-3-small"),
+        ("openai:text-embedding-3-large@256", "openai:text-embedding-3-large@256"),
+        ("fastembed:BAAI/bge-small-en-v1.5", "fastembed:BAAI/bge-small-en-v1.5"),
+        ("sentence-transformers:intfloat/e5-small", "sentence-transformers:intfloat/e5-small"),
+    ],
+)
+def test_an_adapter_can_be_named_by_its_model(name: str, model: str) -> None:
+    found: Embedder = embedder_named(name)
+    assert model_of(found) == model
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("fastembed", r"did you mean fastembed:MODEL\?"),
+        ("fastembd:x", r"did you mean fastembed:x\?"),
+        ("sentence-transformer:x", r"did you mean sentence-transformers:x\?"),
+        ("openai:", r"did you mean openai:MODEL\?"),
+        ("", r"one of fastembed, openai, sentence-transformers$"),
+    ],
+)
+def test_a_name_that_is_none_says_which_there_are(name: str, said: str) -> None:
+    with pytest.raises(EmbedderError, match=said):
+        embedder_named(name)
+
+
+@pytest.mark.parametrize(
+    ("package", "make", "extra"),
+    [
+        ("fastembed", FastembedEmbedder, "dense"),
+        ("openai", OpenAIEmbedder, "openai"),
+        ("sentence_transformers", SentenceTransformersEmbedder, "sentence-transformers"),
+    ],
+)
+def test_without_its_package_an_adapter_says_what_to_install(
+    package: str, make: Callable[[], OpenAIEmbedder], extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    for act in (make().embed, make().embed_query):
+        with pytest.raises(EmbedderUnavailable, match=f"needs .*: install the extra `{extra}`"):
+            act(["text"])
+
+
+LOCAL = {
+    "fastembed": """
+class TextEmbedding:
+    @classmethod
+    def list_supported_models(cls):
+        return [{"model": "BAAI/bge-small-en-v1.5"}, {"model": "away/model"}]
+    def __init__(self, model_name, threads=None, local_files_only=False, cache_dir="-"):
+        print("load", model_name, threads, local_files_only, cache_dir)
+        if model_name.startswith("away"):
+            raise ValueError("Could not load model away/model from any source.")
+    def passage_embed(self, texts, batch_size):
+        print("passages", texts, batch_size)
+        return (array for array in numpy.ones((len(texts), 2), "float32"))
+    def query_embed(self, texts):
+        print("questions", texts)
+        return (array for array in numpy.ones((len(texts), 2), "float32"))
+""",
+    "sentence_transformers": """
+class SentenceTransformer:
+    def __init__(self, name, device, local_files_only):
+        print("load", name, device, local_files_only)
+        if name.startswith("away"):
+            raise OSError("We couldn't connect to 'https://huggingface.co'")
+    def encode_document(self, texts, batch_size, show_progress_bar):
+        print("passages", texts, batch_size)
+        return numpy.ones((len(texts), 2), "float32")
+    def encode_query(self, texts, batch_size, show_progress_bar):
+        print("questions", texts)
+        return numpy.ones((len(texts), 2), "float32")
+""",
+}
+
+
+@pytest.fixture
+def stand_in(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for a package that is not installed for tests: it brings a model and a runtime."""
+    package = str(request.param)
+    (tmp_path / f"{package}.py").write_text("import numpy\n" + LOCAL[package])
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in sys.modules if name.split(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    importlib.import_module(package)
+    monkeypatch.setitem(sys.modules, package, sys.modules.pop(package))
+
+
+@pytest.mark.parametrize("stand_in", ["fastembed"], indirect=True)
+def test_fastembed_is_asked_for_passages_and_questions_and_loaded_once(
+    stand_in: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    embedder = FastembedEmbedder(cache_dir="models", threads=2, batch_size=8, offline=True)
+    assert (embedder.embed(["a", "b"]), embedder.embed_query(["c"])) == ([[1.0, 1.0], [1.0, 1.0]], [[1.0, 1.0]])
+    assert capsys.readouterr().out.splitlines() == [
+        "load BAAI/bge-small-en-v1.5 2 True models",
+        "passages ['a', 'b'] 8",
+        "questions ['c']",
+    ]
+    with pytest.raises(EmbedderUnavailable, match=r"'fastembed:away/model': it is not on this machine .*cache_dir="):
+        FastembedEmbedder("away/model").embed(["a"])
+    assert capsys.readouterr().out == "load away/model None False -\n"
+    for name, meant in (("BAAI/bge-smal", r"; did you mean BAAI/bge-small-en-v1.5, away/model\?"), ("zzz", "")):
+        with pytest.raises(EmbedderError, match=f"fastembed has no model of this name{meant}$"):
+            FastembedEmbedder(name).embed(["a"])
+
+
+@pytest.mark.parametrize("stand_in", ["sentence_transformers"], indirect=True)
+def test_sentence_transformers_is_asked_for_passages_and_questions_and_loaded_once(
+    stand_in: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    embedder = SentenceTransformersEmbedder("weights/minilm", label="minilm", device="cpu", batch_size=8)
+    assert embedder.model == "sentence-transformers:minilm"
+    assert (embedder.embed(["a", "b"]), embedder.embed_query(["c"])) == ([[1.0, 1.0], [1.0, 1.0]], [[1.0, 1.0]])
+    assert capsys.readouterr().out.splitlines() == [
+        "load weights/minilm cpu False",
+        "passages ['a', 'b'] 8",
+        "questions ['c']",
+    ]
+    with pytest.raises(EmbedderUnavailable, match=r"are damaged \(OSError: We couldn't connect .* give the folder"):
+        SentenceTransformersEmbedder("away/model", offline=True).embed(["a"])
+    assert capsys.readouterr().out == "load away/model None True\n"
+
+
+class Endpoint:
+    """An embeddings endpoint on loopback; `act` answers with a status and a body, or raises to hang up."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.act: Callable[[dict[str, Any]], tuple[int, Any]] = self.vectors
+        endpoint = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                endpoint.asked.append({**body, "path": self.path, "key": self.headers["authorization"]})
+                try:
+                    status, answer = endpoint.act(body)
+                except ConnectionResetError:
+                    self.close_connection = True
+                    return
+                sent = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("content-type", "application/json")
+                self.send_header("retry-after-ms", "1")
+                self.send_header("content-length", str(len(sent)))
+                self.end_headers()
+                self.wfile.write(sent)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    @staticmethod
+    def vectors(body: dict[str, Any]) -> tuple[int, Any]:
+        rows = [
+            {"object": "embedding", "index": number, "embedding": [float(len(text)), 1.0]}
+            for number, text in enumerate(body["input"])
+        ]
+        return 200, {"object": "list", "model": body["model"], "data": rows[::-1], "usage": {}}
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    served = Endpoint()
+    yield served
+    served.server.shutdown()
+    served.server.server_close()
+
+
+def test_an_endpoint_is_asked_in_one_request_and_its_order_is_put_right(endpoint: Endpoint) -> None:
+    embedder = OpenAIEmbedder("small", base_url=endpoint.url, dimensions=2)
+    assert embedder.embed(["a", "", "ccc"]) == [[1.0, 1.0], [1.0, 1.0], [3.0, 1.0]]
+    assert embedder.embed_query(["dd"]) == [[2.0, 1.0]]
+    first, second = endpoint.asked
+    assert (first["path"], first["model"], first["input"], first["dimensions"]) == (
+        "/v1/embeddings",
+        "small",
+        ["a", " ", "ccc"],
+        2,
+    )
+    assert second["input"] == ["dd"]
+    assert embedder.model == "openai:small@2"
+
+
+def test_a_store_may_be_read_by_an_endpoint(endpoint: Endpoint, home: Path, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    with Memory.open(home, embedder=OpenAIEmbedder("small", base_url=endpoint.url)) as memory:
+        memory.ingest(docs)
+        assert memory.model == "openai:small"
+        assert len(memory.recall("horse", policy="dense")) == 1
+        endpoint.act = lambda body: (500, {"error": {"message": "on fire"}})
+        found = memory.recall("zebra")
+        assert len(found) == 1
+        assert any("on fire" in each and "searched by words only" in each for each in found.degraded)
+
+
+def test_what_passes_is_tried_again(endpoint: Endpoint) -> None:
+    troubles = [(429, {"error": {"message": "slow down"}}), (503, {}), (200, None)]
+
+    def recover(body: dict[str, Any]) -> tuple[int, Any]:
+        status, answer = troubles.pop(0)
+        return (status, answer) if status != 200 else Endpoint.vectors(body)
+
+    endpoint.act = recover
+    assert OpenAIEmbedder("m", base_url=endpoint.url).embed(["a"]) == [[1.0, 1.0]]
+    assert len(endpoint.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "said"),
+    [
+        ((500, {"error": {"message": "on fire"}}), EmbedderUnavailable, "failed (Error code: 500"),
+        ((429, {"error": {"message": "slow down"}}), EmbedderUnavailable, "slow down"),
+        ((401, {"error": {"message": "bad key secret-key-1"}}), EmbedderUnavailable, "bad key ***"),
+        ((404, {"error": {"message": "no such model"}}), EmbedderUnavailable, "check the name of the model"),
+        ((400, {"error": {"message": "too many tokens"}}), EmbedderError, "too many tokens"),
+        ((200, {"data": []}), EmbedderError, "the answer is not one vector for each of 1 texts"),
+        ((200, {"data": None}), EmbedderError, "the answer is not one vector for each of 1 texts"),
+        ((200, b"<html>"), EmbedderError, "the answer is not one vector for each of 1 texts"),
+        ((200, {"data": [{"index": 1, "embedding": [1.0]}]}), EmbedderError, "is not one vector for each"),
+    ],
+)
+def test_an_endpoint_in_trouble_is_told_apart_from_one_that_refuses_a_text(
+    endpoint: Endpoint, answer: tuple[int, Any], kind: type[EmbedderError], said: str
+) -> None:
+    endpoint.act = lambda body: answer
+    embedder = OpenAIEmbedder("m", base_url=endpoint.url, api_key="secret-key-1", max_retries=1)
+    with pytest.raises(EmbedderError) as raised:
+        embedder.embed(["a"])
+    assert type(raised.value) is kind
+    assert said in str(raised.value)
+    assert "model 'openai:m'" in str(raised.value)
+    assert endpoint.url.split("/")[2] in str(raised.value)
+    assert "secret-key-1" not in str(raised.value)
+
+
+def test_an_endpoint_that_is_away_or_slow(endpoint: Endpoint) -> None:
+    def hang_up(body: dict[str, Any]) -> tuple[int, Any]:
+        raise ConnectionResetError
+
+    endpoint.act = hang_up
+    with pytest.raises(
+        EmbedderUnavailable, match=r"127\.0\.0\.1:\d+ cannot be reached \(.*found by its words meanwhile"
+    ):
+        OpenAIEmbedder("m", base_url=endpoint.url, max_retries=0).embed(["a"])
+    release = threading.Event()
+
+    def dawdle(body: dict[str, Any]) -> tuple[int, Any]:
+        release.wait(10)
+        return 500, {}
+
+    endpoint.act = dawdle
+    with pytest.raises(EmbedderUnavailable, match="cannot be reached"):
+        OpenAIEmbedder("m", base_url=endpoint.url, question_timeout=0.1).embed_query(["a"])
+    release.set()
+
+
+def test_a_key_and_an_address_come_from_the_environment(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with pytest.raises(EmbedderUnavailable, match="there is no API key: set OPENAI_API_KEY"):
+        OpenAIEmbedder("m").embed(["a"])
+    monkeypatch.setenv("OPENAI_BASE_URL", "localhost:8000")
+    with pytest.raises(
+        EmbedderError, match=r"must be an address such as http://localhost:8000/v1, got 'localhost:8000'"
+    ):
+        OpenAIEmbedder("m").embed(["a"])
+    monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
+    monkeypatch.setenv("OPENAI_API_KEY", " key-of-mine ")
+    OpenAIEmbedder("m").embed(["a"])
+    assert endpoint.asked[0]["key"] == "Bearer key-of-mine"
+
+
+def test_a_client_of_ones_own_is_used(endpoint: Endpoint) -> None:
+    from openai import OpenAI
+
+    with OpenAI(base_url=endpoint.url, api_key="mine") as client:
+        assert OpenAIEmbedder("m", client=client).embed(["a"]) == [[1.0, 1.0]]
+    assert endpoint.asked[0]["key"] == "Bearer mine"
+
+
+def test_local_models_by_their_real_packages_say_what_is_missing_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    tried = 0
+    for package, embedder in (
+        ("fastembed", FastembedEmbedder(cache_dir=tmp_path, offline=True)),
+        ("sentence_transformers", SentenceTransformersEmbedder("no-such/model", offline=True)),
+    ):
+        if importlib.util.find_spec(package) is not None:
+            tried += 1
+            with pytest.raises(EmbedderUnavailable, match="it is not on this machine and could not be fetched"):
+                embedder.embed(["text"])
+    if not tried:
+        pytest.skip("needs the extra `dense` or `sentence-transformers`")

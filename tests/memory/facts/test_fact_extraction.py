@@ -1,0 +1,632 @@
+"""Facts are taken from what was said, once, in order, and go with what they were taken from."""
+
+from __future__ import annotations
+
+import logging
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier, Event
+from typing import Any
+
+import pytest
+
+from agentkit_memory import (
+    ExtractionError,
+    FactDraft,
+    IndexBroken,
+    IndexBusy,
+    Memory,
+    Scope,
+    StoredFact,
+    Turn,
+    VectorIndex,
+)
+from agentkit_memory.facts.fact_queue import Queue
+from agentkit_memory.facts.fact_worker import FactWorker
+from agentkit_memory.failpoints import FAILPOINTS, VARIABLE
+from agentkit_prompts import Message
+
+HOME = re.compile(r"I live in (\w+)")
+UNTYPED: Any = FactDraft
+
+
+def homes(turns: Sequence[Turn], known: Sequence[StoredFact]) -> Iterator[FactDraft]:
+    """A model that notes where people live, and what that makes untrue."""
+    for turn in turns:
+        if turn.new and (found := HOME.search(turn.text)):
+            before = [fact.id for fact in known if fact.text.startswith(f"{turn.speaker} lives")]
+            yield FactDraft(f"{turn.speaker} lives in {found[1]}.", [turn.id], supersedes=before)
+
+
+class Reader:
+    """A model that writes down what it was shown and answers with `homes`, or as it is told."""
+
+    def __init__(self, *answers: object) -> None:
+        self.shown: list[list[tuple[str, bool]]] = []
+        self.known: list[list[str]] = []
+        self._answers = list(answers)
+
+    def __call__(self, turns: Sequence[Turn], known: Sequence[StoredFact]) -> list[FactDraft]:
+        self.shown.append([(turn.text, turn.new) for turn in turns])
+        self.known.append([fact.text for fact in known])
+        answer = self._answers.pop(0) if self._answers else homes
+        if isinstance(answer, BaseException):
+            raise answer
+        return [*answer(turns, known)] if callable(answer) else answer  # type: ignore[return-value]
+
+
+def say(memory: Memory, *texts: str, session: str = "talk", name: str = "ada") -> None:
+    memory.session(session).append(*(Message("user", text, name=name) for text in texts))
+
+
+def facts(memory: Memory) -> list[str]:
+    return [fact.text for fact in memory.facts.list()]
+
+
+def every(text: str) -> Callable[[Sequence[Turn], Sequence[StoredFact]], list[FactDraft]]:
+    """Return a model that notes `text` from the first new turn."""
+    return lambda turns, known: [FactDraft(text, [next(turn.id for turn in turns if turn.new)])]
+
+
+def test_facts_are_found_by_recall_and_name_the_turns_they_are_from(either: Memory) -> None:
+    say(either, "Hello", "I live in Bergen", "Bye")
+    either.worker(homes).drain()
+    (fact,) = either.facts.list()
+    assert fact.text == "ada lives in Bergen."
+    (source,) = fact.sources
+    found = either.recall("where does ada live")
+    assert [each.text for each in found.knowledge] == ["ada lives in Bergen."]
+    assert source in {document.id for document in found}
+    assert either.verify().ok
+
+
+def test_each_turn_is_read_once_with_the_turns_before_it(either: Memory) -> None:
+    reader = Reader()
+    worker = either.worker(reader)
+    say(either, "a", "b", "c", "d", "e", "f")
+    worker.drain()
+    say(either, "g")
+    worker.drain()
+    assert worker.drain() == 0
+    assert reader.shown == [
+        [(text, True) for text in "abcdef"],
+        [*((text, False) for text in "cdef"), ("g", True)],
+    ]
+
+
+def test_what_was_said_before_anybody_asked_for_facts_is_read_too(either: Memory) -> None:
+    say(either, "I live in Oslo")
+    either.worker().drain()
+    assert facts(either) == []
+    either.worker(homes).drain()
+    assert facts(either) == ["ada lives in Oslo."]
+
+
+def test_without_an_extractor_turns_wait_for_one_that_was_there_before(either: Memory) -> None:
+    either.worker(homes).drain()
+    say(either, "I live in Oslo")
+    either.worker().drain()
+    assert facts(either) == []
+    assert either.recall("Oslo")[0].text == "I live in Oslo"
+    either.worker(homes).drain()
+    assert facts(either) == ["ada lives in Oslo."]
+
+
+def test_a_newer_statement_takes_the_place_of_an_older_one(either: Memory) -> None:
+    worker = either.worker(homes)
+    for city in ("Oslo", "Rome", "Bergen"):
+        say(either, f"I live in {city}")
+        worker.drain()
+    assert facts(either) == ["ada lives in Bergen."]
+    assert [fact.text for fact in either.recall("where does ada live").knowledge] == ["ada lives in Bergen."]
+    history = either.facts.list(superseded=True)
+    assert [fact.text for fact in history] == ["ada lives in Oslo.", "ada lives in Rome.", "ada lives in Bergen."]
+    assert [fact.superseded_by for fact in history] == [history[1].id, history[2].id, None]
+
+
+def test_contradictions_across_conversations_of_one_scope_meet(either: Memory) -> None:
+    worker = either.worker(homes)
+    say(either, "I live in Oslo", session="one")
+    worker.drain()
+    say(either, "I live in Rome", session="two")
+    worker.drain()
+    assert facts(either) == ["ada lives in Rome."]
+
+
+def test_facts_belong_to_the_scope_of_the_conversation(either: Memory) -> None:
+    ada, bob = (either.within(Scope("local", user=name)) for name in ("ada", "bob"))
+    reader = Reader()
+    say(ada, "I live in Oslo")
+    say(bob, "I live in Rome", name="bob")
+    either.worker(reader).drain()
+    assert (facts(ada), facts(bob), facts(either)) == (["ada lives in Oslo."], ["bob lives in Rome."], [])
+    assert reader.known == [[], []]
+    assert either.recall("lives in Oslo").knowledge == ()
+
+
+def test_redacting_or_deleting_what_was_said_removes_its_facts(either: Memory) -> None:
+    worker = either.worker(homes)
+    say(either, "I live in Oslo", session="one")
+    say(either, "I live in Rome", session="two", name="bob")
+    worker.drain()
+    assert len(facts(either)) == 2
+    either.session("one").redact(1)
+    assert facts(either) == ["bob lives in Rome."]
+    either.delete_session("two")
+    assert facts(either) == []
+    worker.drain()
+    report = either.verify()
+    assert (report.ok, report.points) == (True, 0)
+
+
+def test_a_redaction_with_other_words_is_read_again(either: Memory) -> None:
+    worker = either.worker(homes)
+    say(either, "I live in Oslo")
+    worker.drain()
+    either.session("talk").redact(1, "I live in Norway")
+    worker.drain()
+    assert facts(either) == ["ada lives in Norway."]
+
+
+@pytest.mark.parametrize("change", ["redact", "delete", "erase"])
+def test_what_is_removed_while_a_model_reads_it_leaves_no_fact(either: Memory, change: str) -> None:
+    ada = either.within(Scope("local", user="ada"))
+    session = ada.session("talk")
+    session.append(Message("user", "I live in Oslo", name="ada"))
+
+    def slow(turns: Sequence[Turn], known: Sequence[StoredFact]) -> list[FactDraft]:
+        drafts = [*homes(turns, known)]
+        if change == "redact":
+            session.redact(1)
+        elif change == "delete":
+            ada.delete_session("talk")
+        else:
+            assert ada.erase(ada.scope).complete
+        return drafts
+
+    either.worker(slow).drain()
+    assert facts(ada) == []
+    assert either.worker(Reader()).drain() == 0
+    assert either.verify().ok
+
+
+def busy(space: str, dimensions: int) -> VectorIndex:
+    raise IndexBusy(f"{space}: in use by somebody else")
+
+
+def test_facts_of_a_conversation_that_ends_end_with_it(tmp_path: Path) -> None:
+    now = [1000.0]
+    with Memory.open(tmp_path / "store", clock=lambda: now[0]) as memory:
+        memory.session("talk", expires_at=2000.0).append(Message("user", "I live in Oslo", name="ada"))
+        memory.worker(homes).drain()
+        assert len(memory.recall("where does ada live").knowledge) == 1
+        memory.session("talk", expires_at=4000.0)
+        now[0] = 2500.0
+        assert len(memory.recall("where does ada live").knowledge) == 1  # the end is that of the conversation now
+        memory.session("talk", expires_at=3000.0)
+        now[0] = 3500.0
+        assert memory.recall("where does ada live").knowledge == ()
+        with Memory.open(tmp_path / "store", clock=lambda: now[0], index=busy) as other:
+            recall = other.recall("where does ada live")
+            assert recall.degraded and recall.knowledge == ()  # nor without the index
+        memory.expire()
+        assert facts(memory) == []
+
+
+def test_the_same_words_are_kept_once(either: Memory) -> None:
+    worker = either.worker(every("Ada is a pilot."))
+    for _ in range(3):
+        say(either, "I fly planes")
+        worker.drain()
+    assert facts(either) == ["Ada is a pilot."]
+
+
+def test_the_same_words_are_kept_again_where_those_that_are_known_end_sooner(tmp_path: Path) -> None:
+    now = [1000.0]
+    with Memory.open(tmp_path / "store", clock=lambda: now[0]) as memory:
+        worker = memory.worker(every("Ada is a pilot."))
+        for session, end in (("short", 2000.0), ("shorter", 1500.0), ("long", None), ("longer", None)):
+            memory.session(session, expires_at=end).append(Message("user", "I fly planes"))
+            worker.drain()
+        assert len(facts(memory)) == 2
+        assert len(memory.recall("pilot").knowledge) == 1
+        now[0] = 3000.0
+        assert len(memory.recall("pilot").knowledge) == 1
+        memory.expire()
+        assert len(facts(memory)) == 1
+
+
+def test_a_long_memory_shows_what_is_about_the_same_and_what_is_new(either: Memory) -> None:
+    for number in range(120):
+        either.facts.add(f"Fact number {number} is about {'zebras' if number == 3 else 'tea'}.")
+    reader = Reader()
+    say(either, "What do zebras eat?")
+    either.worker(reader).drain()
+    (known,) = reader.known
+    assert len(known) == 40
+    assert "Fact number 3 is about zebras." in known
+    assert "Fact number 119 is about tea." in known
+    assert known == sorted(known, key=lambda text: int(text.split()[2]))
+
+
+def test_long_turns_are_read_by_themselves(either: Memory) -> None:
+    reader = Reader()
+    say(either, "short", "x" * 30_000, "y" * 30_000, "end")
+    either.worker(reader).drain()
+    assert [[text[0] for text, new in shown if new] for shown in reader.shown] == [["s"], ["x"], ["y"], ["e"]]
+
+
+def test_what_cannot_be_kept_is_left_out_and_told_and_the_rest_stays(
+    either: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    def careless(turns: Sequence[Turn], known: Sequence[StoredFact]) -> list[FactDraft]:
+        (turn,) = turns
+        return [
+            FactDraft("Good.", [turn.id]),
+            FactDraft("", [turn.id]),
+            FactDraft("No source.", []),
+            FactDraft("Foreign source.", ["00000000-0000-5000-8000-000000000000"]),
+            FactDraft("Foreign fact.", [turn.id], supersedes=["7"]),
+            FactDraft("x" * 2000, [turn.id]),
+            FactDraft("NUL \0.", [turn.id]),
+            FactDraft("Never.", [turn.id], valid_from=float("nan")),
+            FactDraft("Backwards.", [turn.id], valid_from=2.0, valid_to=1.0),
+            FactDraft("No JSON.", [turn.id], metadata={"a": object()}),
+            FactDraft("Also good.", [turn.id]),
+        ]
+
+    say(either, "hello")
+    with caplog.at_level(logging.WARNING, "agentkit.memory"):
+        either.worker(careless).drain()
+    assert facts(either) == ["Good.", "Also good."]
+    assert len(caplog.records) == 9
+    assert "'00000000-0000-5000-8000-000000000000' is the id of no turn that was shown" in caplog.text
+    assert "2000 characters, at most 1000" in caplog.text
+
+
+def test_a_draft_of_old_turns_only_is_left_out(either: Memory, caplog: pytest.LogCaptureFixture) -> None:
+    worker = either.worker(lambda turns, known: [FactDraft(f"Of {turns[0].text}.", [turns[0].id])])
+    say(either, "one")
+    worker.drain()
+    say(either, "two")
+    worker.drain()
+    assert facts(either) == ["Of one."]
+    assert "none of its sources is a new turn" in caplog.text
+
+
+def test_a_useless_answer_is_asked_for_again_turn_by_turn_and_then_given_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [1000.0]
+
+    def model(turns: Sequence[Turn], known: Sequence[StoredFact]) -> Iterator[FactDraft]:
+        asked.append([turn.text for turn in turns if turn.new])
+        if any(turn.new and turn.text == "poison" for turn in turns):
+            raise ExtractionError("gibberish")
+        return homes(turns, known)
+
+    asked: list[list[str]] = []
+    with Memory.open(tmp_path / "store", clock=lambda: now[0]) as memory:
+        say(memory, "I live in Oslo", "poison", "I live in Rome")
+        say(memory, "I live in Bergen", session="other", name="bob")
+        worker = memory.worker(model)
+        worker.drain()
+        assert facts(memory) == ["bob lives in Bergen.", "ada lives in Oslo."] or facts(memory) == [
+            "ada lives in Oslo.",
+            "bob lives in Bergen.",
+        ]  # what comes after the poison waits, so that the order stays
+        for _ in range(4):
+            now[0] += 60
+            worker.drain()
+        assert "ada lives in Rome." in facts(memory)
+        assert "ada lives in Oslo." not in facts(memory)
+        assert asked.count(["poison"]) == 2
+        assert "gives no facts: ExtractionError: gibberish" in caplog.text
+        now[0] += 10_000
+        assert worker.drain() == 0
+
+
+@pytest.mark.parametrize(
+    ("draft", "said"),
+    [
+        (lambda turn: "a text", "expected a FactDraft, got str"),
+        (lambda turn: None, "expected a FactDraft, got NoneType"),
+        (lambda turn: UNTYPED(None, [turn]), "text: expected text, got NoneType"),
+        (lambda turn: UNTYPED("Wrong.", turn), "sources: expected a sequence of ids, got str"),
+        (lambda turn: UNTYPED("Wrong.", [[turn]]), "sources: expected ids, which are text, got list"),
+        (lambda turn: UNTYPED("Wrong.", [turn], supersedes=[["a"]]), "supersedes: expected ids, which are text, got"),
+        (lambda turn: UNTYPED("Wrong.", [turn], valid_from=True), "valid_from: expected seconds since 1970, or None"),
+        (lambda turn: UNTYPED("Wrong.", [turn], valid_to="tomorrow"), "or None, got str"),
+        (lambda turn: UNTYPED("Wrong.", [turn], metadata=5), "metadata: expected a mapping, got int"),
+        (
+            lambda turn: UNTYPED(None, turn, metadata=()),
+            "draft 2: text: expected text, got NoneType; sources: expected a sequence of ids, got str; metadata: ",
+        ),
+    ],
+)
+def test_an_answer_of_wrong_types_is_of_no_use_and_nothing_else_is_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, draft: Callable[[str], object], said: str
+) -> None:
+    now = [1000.0]
+    asked: list[list[str]] = []
+
+    def careless(turns: Sequence[Turn], known: Sequence[StoredFact]) -> Iterator[FactDraft]:
+        asked.append([turn.text for turn in turns if turn.new])
+        for turn in turns:
+            if turn.new and turn.text == "poison":
+                yield FactDraft("Beside it.", [turn.id])
+                yield draft(turn.id)  # type: ignore[misc]
+            elif turn.new:
+                yield from homes([turn], known)
+
+    with Memory.open(tmp_path / "store", clock=lambda: now[0]) as memory:
+        say(memory, "poison", "I live in Rome")
+        worker = memory.worker(careless)
+        for _ in range(4):
+            worker.drain()
+            now[0] += 60
+        assert facts(memory) == ["Beside it.", "ada lives in Rome."]
+        assert asked == [["poison", "I live in Rome"], ["poison"], ["poison"], ["I live in Rome"]]
+        (told,) = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+        assert "gives no facts: ExtractionError: the extractor returned" in told
+        assert said in told
+        assert worker.drain() == 0
+
+
+def test_a_model_that_is_away_is_asked_later_and_later_and_nothing_is_lost(tmp_path: Path) -> None:
+    now = [1000.0]
+    reader = Reader(*(ConnectionError("away") for _ in range(12)))
+    with Memory.open(tmp_path / "store", clock=lambda: now[0]) as memory:
+        say(memory, "I live in Oslo")
+        worker = memory.worker(reader)
+        waits = []
+        while facts(memory) == []:
+            worker.drain()
+            began, calls = now[0], len(reader.shown)
+            while len(reader.shown) == calls and facts(memory) == []:
+                now[0] += 1
+                worker.drain()
+            waits.append(now[0] - began)
+        assert waits[:4] == [1, 2, 4, 8]
+        assert max(waits) == 300
+        assert facts(memory) == ["ada lives in Oslo."]
+
+
+def test_whatever_ends_the_program_leaves_the_turns_to_others(either: Memory) -> None:
+    say(either, "I live in Oslo")
+    with pytest.raises(KeyboardInterrupt):
+        either.worker(Reader(KeyboardInterrupt())).drain()
+    either.worker(homes).drain()
+    assert facts(either) == ["ada lives in Oslo."]
+
+
+def test_a_lease_that_ran_out_is_taken_over_and_the_late_answer_dropped(tmp_path: Path) -> None:
+    now = [1000.0]
+    with Memory.open(tmp_path / "store", clock=lambda: now[0]) as memory:
+        say(memory, "I live in Oslo")
+        memory.worker().drain()
+
+        def stuck(turns: Sequence[Turn], known: Sequence[StoredFact]) -> list[FactDraft]:
+            now[0] += 301
+            memory.worker(homes).drain()
+            return [FactDraft("Too late.", [turns[0].id])]
+
+        memory.worker(stuck).drain()
+        assert facts(memory) == ["ada lives in Oslo."]
+
+
+def test_a_clock_that_was_set_back_does_not_hold_turns_for_years(tmp_path: Path) -> None:
+    now = [2_000_000_000.0]
+    with Memory.open(tmp_path / "store", clock=lambda: now[0]) as memory:
+        say(memory, "I live in Oslo")
+        memory.worker(Reader(ConnectionError("away"))).drain()
+        now[0] = 1_000_000_000.0
+        memory.worker(homes).drain()
+        assert facts(memory) == ["ada lives in Oslo."]
+
+
+def test_four_workers_read_no_turn_twice_and_every_conversation_in_order(either: Memory) -> None:
+    scopes = [either.within(Scope("local", user=f"u{number}")) for number in range(4)]
+    for memory in scopes:
+        for city in "ABCDEFGHIJ":
+            say(memory, f"I live in {city}")
+    either.worker().drain()
+    reader = Reader()
+    workers = [FactWorker(either._store.database, reader, most=1) for _ in range(4)]
+    together = Barrier(4)
+
+    def work(worker: FactWorker) -> None:
+        together.wait()
+        idle = 0
+        while idle < 20:
+            idle = 0 if worker.run_once() else idle + 1
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, workers))
+    for worker in workers:
+        while worker.run_once():
+            pass
+    read = [text for shown in reader.shown for text, new in shown if new]
+    assert sorted(read) == sorted(f"I live in {city}" for city in "ABCDEFGHIJ" * 4)
+    assert [facts(memory) for memory in scopes] == [["ada lives in J."]] * 4
+
+
+def test_of_two_that_look_at_once_one_reads_the_scope(either: Memory) -> None:
+    say(either, *"abcdefghij")
+    FactWorker(either._store.database, Reader()).run_once()
+    either.worker().drain()
+    one, other = (Queue(either._store.database, most=2) for _ in range(2))
+    held = one.take()
+    assert held is not None
+    assert [turn.text for turn in held.turns] == ["a", "b"]
+    assert other.take() is None
+    one.release()
+    again = other.take()
+    assert again is not None
+    assert again.turns == held.turns
+
+
+def test_the_worker_of_a_with_statement_does_it_in_the_background_and_ends(either: Memory) -> None:
+    done = Event()
+
+    def extract(turns: Sequence[Turn], known: Sequence[StoredFact]) -> Iterator[FactDraft]:
+        yield from homes(turns, known)
+        done.set()
+
+    with either.worker(extract) as worker:
+        worker.start()  # has started already
+        say(either, "I live in Oslo")
+        assert done.wait(10)
+    assert facts(either) == ["ada lives in Oslo."]
+    assert worker.problems == {}
+    assert worker._threads == []
+
+
+class Letters:
+    """An embedder without a model: how often each letter stands in a text."""
+
+    model = "letters"
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0 + text.count(letter) for letter in "abcdefgh"] for text in texts]
+
+
+def test_a_change_of_the_model_that_embeds_leaves_the_queue_alone(either: Memory) -> None:
+    worker = either.worker(homes)
+    say(either, "I live in Oslo")
+    worker.drain()
+    say(either, "I live in Rome")
+    either.worker().drain()
+    assert either.reembed(Letters(), gate=None).flipped
+    say(either, "I live in Bergen", session="other", name="bob")
+    worker.drain()
+    assert sorted(facts(either)) == ["ada lives in Rome.", "bob lives in Bergen."]
+    assert either.verify().ok
+
+
+def test_a_store_that_knows_only_the_queue_can_still_choose_its_model(tmp_path: Path) -> None:
+    with Memory.open(tmp_path / "store") as memory:
+        memory.worker(homes)._facts()  # type: ignore[misc]  # before anything is indexed
+    with Memory.open(tmp_path / "store", embedder=Letters()) as memory:
+        say(memory, "I live in Oslo")
+        memory.worker(homes).drain()
+        assert (facts(memory), memory.model) == (["ada lives in Oslo."], "letters")
+
+
+def test_trouble_is_told_once_and_outlived(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with Memory.open(tmp_path / "store") as memory, Memory.open(tmp_path / "store") as other:
+        memory.verify()  # owns the index
+        say(other, "I live in Oslo")
+        stop = Event()
+        with caplog.at_level(logging.INFO, "agentkit.memory"), ThreadPoolExecutor(1) as pool:
+            worker = other.worker(homes)
+            running = pool.submit(worker.run, stop, 0.01)
+            while not facts(other) or "index" not in worker.problems:
+                assert not running.done()
+            stop.set()
+            running.result(10)
+        assert "memory worker, index: IndexBusy" in caplog.text
+        assert [fact.text for fact in memory.recall("where does ada live").knowledge] == ["ada lives in Oslo."]
+
+
+def test_what_breaks_in_one_part_of_the_work_does_not_stop_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(space: str, dimensions: int) -> VectorIndex:
+        raise IndexBroken("the disk is on fire")
+
+    with Memory.open(tmp_path / "store", index=broken) as memory:
+        say(memory, "I live in Oslo")
+        with memory.worker(homes) as worker:
+            deadline = time.monotonic() + 10
+            while not (facts(memory) and worker.problems) and time.monotonic() < deadline:
+                time.sleep(0.01)
+        assert facts(memory) == ["ada lives in Oslo."]
+        assert worker.problems == {"index": "IndexBroken: the disk is on fire"}
+        assert caplog.text.count("the disk is on fire") == 1
+        with pytest.raises(IndexBroken):
+            worker.drain()
+
+
+def test_a_worker_goes_on_when_another_model_is_read(tmp_path: Path) -> None:
+    with Memory.open(tmp_path / "store") as memory:
+        stop = Event()
+        with ThreadPoolExecutor(1) as pool:
+            worker = memory.worker()
+            running = pool.submit(worker.run, stop, 0.01)
+            for embedder in (Letters(), None):
+                say(memory, f"with {embedder}")
+                assert memory.reembed(embedder, gate=None).flipped
+                say(memory, "and then")
+                deadline = time.monotonic() + 10
+                while (memory.verify().pending or memory.verify().points < 2) and time.monotonic() < deadline:
+                    time.sleep(0.01)
+            assert not running.done()
+            stop.set()
+            running.result(10)
+        worker.drain()
+        assert (memory.verify().ok, memory.verify().points) == (True, 4)
+
+
+def test_a_memory_that_is_closed_ends_its_worker(tmp_path: Path) -> None:
+    memory = Memory.open(tmp_path / "store")
+    worker = memory.worker(homes)
+    worker.start(idle=0.01)
+    memory.close()
+    worker.stop()
+    assert worker.problems == {}
+
+
+def said(turns: Sequence[Turn], known: Sequence[StoredFact]) -> list[FactDraft]:
+    return [FactDraft(f"{turn.text} was said.", [turn.id]) for turn in turns if turn.new]
+
+
+RUN = """if True:
+    import sys
+    from agentkit_memory import FactDraft, Memory
+    where, index = sys.argv[1:]
+    def said(turns, known):
+        return [FactDraft(f"{turn.text} was said.", [turn.id]) for turn in turns if turn.new]
+    with Memory.open(where, index=index) as memory:
+        memory.worker(said).drain()
+"""
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_a_kill_between_the_model_and_the_write_loses_and_doubles_nothing(
+    database: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    where = str(tmp_path / "store") if database == "sqlite" else request.getfixturevalue("fresh_postgres")
+    places = [str(where), str(tmp_path / "index")]
+    with Memory.open(where, index=places[1]) as memory:
+        for number in range(12):
+            say(memory, f"{'abc'[number % 3]}{number}", session=f"s{number % 3}")
+    kills = 0
+    for spec in [f"{name}:{count}" for name in FAILPOINTS if name.startswith("facts.") for count in (1, 2)]:
+        environment = {"PYTHONPATH": ":".join(sys.path), VARIABLE: spec}
+        done = subprocess.run([sys.executable, "-c", RUN, *places], env=environment, capture_output=True, text=True)
+        kills += done.returncode < 0
+        assert done.returncode < 0 or not done.stderr, done.stderr
+        with Memory.open(where, index=places[1]) as memory:
+            free_leases(memory)
+            say(memory, f"a-{spec}", f"a-{spec} again", session="s0")  # there is always more to read
+            found = [fact.text for fact in memory.facts.list(superseded=True, limit=1000)]
+            assert len(found) == len(set(found))
+    assert kills >= 6
+    with Memory.open(where, index=places[1]) as memory:
+        memory.worker(said).drain()
+        found = sorted(fact.text for fact in memory.facts.list(superseded=True, limit=1000))
+        texts = [message.text for name in ("s0", "s1", "s2") for message in memory.session(name).conversation]
+        assert found == sorted(f"{text} was said." for text in texts)
+        assert memory.verify().ok
+
+
+def free_leases(memory: Memory) -> None:
+    """Let the leases of the killed run out."""
+    with memory._store.database.write() as connection:
+        connection.exec_driver_sql("UPDATE vector_state SET leased_until = 0 WHERE leased_by IS NOT NULL")

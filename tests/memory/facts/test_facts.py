@@ -1,0 +1,262 @@
+"""Facts: true from a time to a time, replaced by others, and gone with what they were taken from."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit_memory import FactError, Memory, NotFound, Scope
+from agentkit_memory.index.outbox import enqueue
+from agentkit_memory.store.item_rows import find_item, read_items
+from agentkit_memory.store.redaction import scrub_logs
+from agentkit_memory.store.scopes import readable_ids
+from agentkit_memory.store.turns import itemise
+from agentkit_prompts.context.messages import Message
+
+
+def recallable(memory: Memory, now: float = 1000.0) -> list[str]:
+    with memory._store.database.read() as connection:
+        ids = connection.exec_driver_sql("SELECT id FROM items").scalars().all()
+        found = read_items(connection, ids, readable_ids(connection, memory.scope), now)
+    return sorted(each.text for each in found if each.kind == "fact")
+
+
+def points(memory: Memory) -> int:
+    memory._store.catch_up()
+    return memory._store.index().count()
+
+
+def test_a_fact_comes_back_as_it_was_told(either: Memory) -> None:
+    fact = either.facts.add("Ann likes tea.", valid_from=1.0, valid_to=5000.0, metadata={"by": ["me"]})
+    assert (fact.text, fact.number, fact.valid_from, fact.valid_to) == ("Ann likes tea.", 1, 1.0, 5000.0)
+    assert either.facts.get(fact.id) == fact and fact.metadata == {"by": ["me"]}
+    assert either.facts.list() == (fact,) and recallable(either) == ["Ann likes tea."]
+    assert points(either) == 1
+
+
+def test_a_fact_is_recalled_while_it_is_valid(either: Memory) -> None:
+    either.facts.add("now", valid_from=500.0, valid_to=1500.0)
+    either.facts.add("always")
+    assert [recallable(either, at) for at in (499.0, 500.0, 1499.0, 1500.0)] == [
+        ["always"],
+        ["always", "now"],
+        ["always", "now"],
+        ["always"],
+    ]
+
+
+def test_a_fact_that_was_replaced_is_kept_to_be_read_and_is_not_recalled(either: Memory) -> None:
+    old = either.facts.add("Ann lives in Rome.")
+    new = either.facts.add("Ann lives in Oslo.", supersedes=old.id)
+    assert recallable(either) == ["Ann lives in Oslo."] and points(either) == 1
+    kept = either.facts.get(old.id)
+    assert kept is not None and (kept.text, kept.superseded_by) == ("Ann lives in Rome.", new.id)
+    assert either.facts.list() == (new,) and either.facts.list(superseded=True) == (kept, new)
+    third = either.facts.add("Ann lives in Lima.", supersedes=[old.id, new.id])
+    assert [each.superseded_by for each in either.facts.list(superseded=True)] == [new.id, third.id, None]
+    with either._store.database.read() as connection:
+        found = find_item(connection, old.id, readable_ids(connection, either.scope))
+    assert found is not None and found.superseded_by == new.id
+
+
+def test_a_fact_that_is_told_again_is_true_again(either: Memory) -> None:
+    tea = either.facts.add("Ann likes tea.")
+    coffee = either.facts.add("Ann likes coffee.", supersedes=tea.id)
+    again = either.facts.add("Ann likes tea.", supersedes=coffee.id, valid_from=3.0)
+    assert (again.id, again.number, again.valid_from, again.superseded_by) == (tea.id, 1, 3.0, None)
+    assert recallable(either) == ["Ann likes tea."] and points(either) == 1
+    assert either.facts.add("Ann likes tea.", valid_from=3.0, supersedes=again.id) == again
+
+
+def test_the_same_source_told_twice_adds_nothing_even_if_it_was_replaced_since(either: Memory) -> None:
+    either.session("s").append(Message("user", "I like tea"))
+    itemise(either._store.database, None, 10)
+    with either._store.database.read() as connection:
+        turn = connection.exec_driver_sql("SELECT id FROM items").scalar_one()
+    tea = either.facts.add("Ann likes tea.", sources=[turn])
+    assert tea.sources == (turn,)
+    coffee = either.facts.add("Ann likes coffee.", supersedes=tea.id)
+    assert either.facts.add("Ann likes tea.", sources=turn, supersedes=coffee.id).superseded_by == coffee.id
+    assert recallable(either) == ["Ann likes coffee."]
+    assert either.facts.add("Ann likes tea.").id != tea.id  # said by nobody in particular, it is another fact
+
+
+def test_a_fact_goes_with_what_it_was_taken_from(either: Memory, docs: Path) -> None:
+    (docs / "a.md").write_text("Zebras are striped.")
+    either.ingest(docs)
+    with either._store.database.read() as connection:
+        chunk = connection.exec_driver_sql("SELECT id FROM items").scalar_one()
+    first = either.facts.add("Zebras have stripes.", sources=chunk)
+    second = either.facts.add("Stripes can be seen.", sources=[first.id])
+    (docs / "a.md").write_text("Violins are wooden.")
+    either.ingest(docs)
+    assert either.facts.get(first.id) is None is either.facts.get(second.id)
+    assert points(either) == 1
+
+
+def test_a_fact_that_was_taken_from_a_fact_ends_with_what_that_was_taken_from(either: Memory) -> None:
+    either.session("talk", expires_at=1e12).append(Message("user", "Ada has a zebra"))
+    (turn,) = either.recall("zebra")
+    first = either.facts.add("Ada keeps animals.", sources=str(turn.id))
+    second = either.facts.add("Ada needs hay.", sources=first.id)
+    third = either.facts.add("Ada needs a barn.", sources=[second.id])
+    assert third.sources == tuple(sorted((str(turn.id), first.id, second.id)))
+    assert len(either.recall("Ada").knowledge) == 3
+    either.session("talk", expires_at=1.0)
+    assert either.recall("Ada").knowledge == ()
+    either.expire()
+    assert either.facts.list() == ()
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"x", {"x": 1}, [5], [None]])
+@pytest.mark.parametrize("name", ["sources", "supersedes"])
+def test_what_is_no_id_is_refused(memory: Memory, name: str, wrong: Any) -> None:
+    with pytest.raises(FactError, match=f"'{name}'"):
+        memory.facts.add("x", **{name: wrong})
+    assert memory.facts.list() == ()
+
+
+@pytest.mark.parametrize("arguments", [{"after": "x"}, {"after": 10**30}, {"after": None}, {"limit": 10**30}])
+def test_a_page_that_cannot_be(either: Memory, arguments: dict[str, Any]) -> None:
+    with pytest.raises(FactError, match="expected"):
+        either.facts.list(**arguments)
+
+
+def test_facts_are_listed_by_pages_in_the_order_they_were_added(either: Memory) -> None:
+    either._store.database.clock = lambda: next(times)
+    times = iter(range(1000, 0, -1))
+    added = [either.facts.add(f"fact {number}") for number in range(7)]
+    assert either.facts.list(limit=3) == tuple(added[:3])
+    assert either.facts.list(after=added[2].number, limit=3) == tuple(added[3:6])
+    assert either.facts.list(after=7) == ()
+    for limit in (0, True, "all"):
+        with pytest.raises(FactError, match="limit of 1 or more"):
+            either.facts.list(limit=limit)  # type: ignore[arg-type]
+
+
+def test_a_fact_is_removed_from_everywhere(either: Memory) -> None:
+    fact = either.facts.add("Ann likes tea.")
+    assert points(either) == 1
+    assert either.facts.remove(fact.id) and not either.facts.remove(fact.id)
+    assert either.facts.get(fact.id) is None and points(either) == 0 and either.verify().orphans == 0
+    assert either.facts.add("Ann likes tea.").id == fact.id and points(either) == 1
+
+
+def test_facts_of_another_scope_are_as_if_they_were_not(either: Memory) -> None:
+    ada, bob = either.within(Scope("local", user="ada")), either.within(Scope("local", user="bob"))
+    shared, mine = either.facts.add("shared"), ada.facts.add("ada's")
+    assert ada.facts.get(shared.id) == shared and bob.facts.get(mine.id) is None is either.facts.get(mine.id)
+    assert either.within("other").facts.get(shared.id) is None
+    assert [each.text for each in ada.facts.list()] == ["ada's"]
+    assert not bob.facts.remove(mine.id) and not ada.facts.remove(shared.id)
+    with pytest.raises(NotFound, match=rf"no fact {mine.id}, no item {mine.id}: nothing was stored"):
+        bob.facts.add("stolen", supersedes=mine.id, sources=mine.id)
+    assert bob.facts.list() == () and ada.facts.get(mine.id) == mine
+    assert ada.facts.add("seen", sources=shared.id).sources == (shared.id,)  # what one may read, one may quote
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"text": ""}, "needs a text"),
+        ({"text": " \n"}, "needs a text"),
+        ({"text": 7}, "needs a text"),
+        ({"text": "a\0"}, "NUL"),
+        ({"text": "\ud800"}, "surrogate"),
+        ({"text": "a", "valid_from": math.nan}, "valid_from is nan"),
+        ({"text": "a", "valid_from": 2.0, "valid_to": 1.0}, r"ends \(1.0\) before it begins"),
+        ({"text": "a", "valid_to": "soon", "metadata": {"x": object()}}, "valid_to is 'soon'.*metadata is no JSON"),
+    ],
+)
+def test_a_fact_that_cannot_be_is_refused_with_all_that_is_wrong(
+    memory: Memory, arguments: dict[str, object], said: str
+) -> None:
+    with pytest.raises(FactError, match=said):
+        memory.facts.add(**arguments)  # type: ignore[arg-type]
+    assert memory.facts.list() == ()
+
+
+def test_ids_that_no_database_can_hold_are_ids_of_nothing(either: Memory) -> None:
+    assert either.facts.get("a\0b") is None
+    assert not either.facts.remove("a\ud800b")
+    with pytest.raises(NotFound, match="nothing was stored"):
+        either.facts.add("Bo has a boat.", supersedes="a\0b")
+    with pytest.raises(NotFound, match="nothing was stored"):
+        either.facts.add("Bo has a boat.", sources=["a\0b"])
+    assert either.facts.list() == ()
+
+
+def test_metadata_that_is_no_json_is_refused(either: Memory) -> None:
+    with pytest.raises(FactError, match="metadata is no JSON"):
+        either.facts.add("Bo has a boat.", metadata={"length": math.nan})
+
+
+def test_threads_that_add_facts_number_them_without_gaps(either: Memory) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda number: either.facts.add(f"fact {number % 20}"), range(40)))
+    assert sorted(each.number for each in either.facts.list()) == list(range(1, 21))
+
+
+def test_of_two_writers_that_replace_one_fact_the_last_stands(either: Memory) -> None:
+    old = either.facts.add("Ann lives in Oslo.")
+    gate = threading.Barrier(2)
+
+    def move(city: str) -> str:
+        gate.wait()
+        return either.facts.add(f"Ann lives in {city}.", supersedes=old.id).id
+
+    with ThreadPoolExecutor(2) as writers:
+        moved = set(writers.map(move, ("Rome", "Bonn")))
+    (current,) = either.facts.list()
+    (other,) = moved - {current.id}
+    lost = either.facts.get(other)
+    assert lost is not None and lost.superseded_by == current.id
+    assert [fact.text for fact in either.recall("Where does Ann live?").knowledge] == [current.text]
+
+
+@pytest.mark.parametrize("replacement", ["[redacted]", "something else"])
+@pytest.mark.parametrize("first", ["the fact", "the redaction"])
+def test_a_fact_never_outlives_a_source_that_is_redacted_while_it_is_taken_from_it(
+    either: Memory, monkeypatch: pytest.MonkeyPatch, first: str, replacement: str
+) -> None:
+    session = either.session("s")
+    session.append(Message("user", "my pin is 4929"))
+    (turn,) = either.recall("pin")
+    halfway = threading.Event()
+
+    def slow(act: Callable[..., None]) -> Callable[..., None]:
+        def acting(*given: object, **named: object) -> None:
+            act(*given, **named)
+            halfway.set()
+            time.sleep(0.3)  # the other one begins, and has to wait
+
+        return acting
+
+    def take() -> None:
+        with suppress(NotFound):  # of a turn that is gone already, or now says something else
+            either.facts.add("The pin is 4929.", sources=str(turn.id))
+
+    def redact() -> None:
+        session.redact(1, replacement)
+
+    if first == "the fact":
+        monkeypatch.setattr("agentkit_memory.store.fact_rows.enqueue", slow(enqueue))
+    else:
+        monkeypatch.setattr("agentkit_memory.store.redaction.scrub_logs", slow(scrub_logs))
+    one, other = (take, redact) if first == "the fact" else (redact, take)
+    thread = threading.Thread(target=one)
+    thread.start()
+    assert halfway.wait(10)
+    other()
+    thread.join()
+    if first == "the fact" or replacement == "[redacted]":
+        assert either.facts.list() == ()
+    assert either.verify().ok

@@ -1,0 +1,434 @@
+"""SQL is the truth and the index follows it: through crashes, damage, loss and a second process."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import Timer
+from uuid import UUID
+
+import pytest
+import qdrant_edge
+from sqlalchemy import text
+
+from agentkit_memory import IndexBroken, IndexBusy, Memory, StoreClosed, StoreLocked
+from agentkit_memory.index import index_worker as worker
+from agentkit_memory.index.edge import EdgeIndex
+from agentkit_memory.index.sparse import SPACE, document_vector, query_vector
+from agentkit_memory.index.vector_index import Hit, Point
+
+HOLD = """if True:
+    import sys
+    from agentkit_memory import Memory
+    memory = Memory.open(sys.argv[1])
+    memory.recall("x")
+    print("ready", flush=True)
+    input()
+"""
+INGEST = """if True:
+    import sys
+    from agentkit_memory import Memory
+    from agentkit_memory.index import index_worker as worker
+    from agentkit_memory.index import edge
+    from agentkit_memory.ingest import pipeline
+    memory = Memory.open(sys.argv[1], timeout=30)
+    memory.session("s")
+    print("ready", flush=True)
+    memory.ingest(sys.argv[2])
+"""
+
+
+@contextmanager
+def other_process(code: str, *arguments: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def check(memory: Memory) -> int:
+    """Nothing missing, stale or orphaned; return how many items there are."""
+    index = memory._store.catch_up()
+    with memory._store.database.read() as connection:
+        wanted = dict(connection.execute(text("SELECT id, scope_id FROM items")).all())
+        states = connection.execute(text("SELECT item_id, want, have FROM vector_state")).all()
+    assert {item for item, _, _ in states} == set(wanted)
+    assert all(want == have > 0 for _, want, have in states)
+    assert index.count() == len(wanted)
+    return len(wanted)
+
+
+def test_while_another_process_owns_the_index_everything_is_stored_and_queued(home: Path, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    Memory.open(home).close()
+    with other_process(HOLD, home) as owner, Memory.open(home) as memory:
+        report = memory.ingest(docs)
+        assert (len(report.added), report.pending) == (1, 1)
+        with pytest.raises(IndexBusy, match=rf"in use by process {owner.pid}; what is written is queued"):
+            memory.verify()
+        owner.kill()
+        owner.wait()
+        assert len(memory.recall("zebra")) == 1  # the lock ends with its owner
+        assert check(memory) == 1
+
+
+def test_the_owner_indexes_what_others_queued_before_it_recalls(home: Path, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    with Memory.open(home) as owner:
+        assert owner.recall("zebra") == ()
+        with Memory.open(home) as second:
+            assert second.ingest(docs).pending == 1
+        assert len(owner.recall("zebra")) == 1
+
+
+def test_a_crash_between_any_two_writes_is_mended_by_the_next_opening(
+    home: Path, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Crash(BaseException):
+        pass
+
+    def crash(*_: object) -> None:
+        raise Crash
+
+    for number, step in enumerate(("upsert", "delete", "flush", "acknowledge") * 2):
+        (docs / "a.md").write_text(f"# Always\nquartz\n\n# {number}\nzebra {number}\n")
+        with Memory.open(home) as memory:
+            memory.recall("zebra")
+            with monkeypatch.context() as patch:
+                if step == "acknowledge":
+                    patch.setattr(worker, "DONE", text("SELECT nothing"))
+                else:
+                    patch.setattr(EdgeIndex, step, crash)
+                with pytest.raises((Crash, Exception)):
+                    memory.ingest(docs)
+        with Memory.open(home) as memory:
+            assert check(memory) == 2
+            assert [found.text for found in memory.recall("zebra")] == [f"# {number}\nzebra {number}"]
+
+
+def test_killed_at_any_moment_nothing_is_lost_doubled_or_left_over(home: Path, docs: Path) -> None:
+    moment = random.Random(7)
+    for attempt in range(5):
+        for number in range(30):
+            (docs / f"{number}.md").write_text(f"# {attempt}\nzebra n{number} a{attempt}\n\n# Kept\nquartz n{number}\n")
+        with other_process(INGEST, home, docs) as process:
+            time.sleep(moment.random() * 0.3)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        with Memory.open(home) as memory:
+            assert check(memory) % 2 == 0  # files are replaced whole
+    with Memory.open(home) as memory:
+        report = memory.ingest(docs)
+        assert report.files == 30
+        assert check(memory) == 60
+        assert all("a4" in found.text for found in memory.recall("zebra", limit=60))
+
+
+@pytest.mark.parametrize("damage", ["folder", "shard", "name", "nonsense", "points"])
+def test_an_index_that_is_lost_or_damaged_is_built_again(home: Path, docs: Path, damage: str) -> None:
+    (docs / "a.md").write_text("zebra")
+    with Memory.open(home) as memory:
+        memory.ingest(docs)
+    index = home / "index" / SPACE
+    if damage == "folder":
+        shutil.rmtree(index)
+    elif damage == "shard":
+        shutil.rmtree(index / "shard")
+    elif damage == "name":
+        (index / "id").unlink()
+    elif damage == "nonsense":
+        for file in (index / "shard").rglob("*.json"):
+            file.write_text("nonsense")
+    else:
+        for file in (index / "shard").rglob("mutable_id_tracker.mappings"):
+            file.unlink()
+    with Memory.open(home) as memory:
+        assert [found.text for found in memory.recall("zebra")] == ["zebra"]
+        assert check(memory) == 1
+
+
+def test_an_index_of_another_database_is_emptied_before_use(home: Path, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra of old")
+    with Memory.open(home) as memory:
+        memory.ingest(docs)
+    for file in home.glob("memory.db*"):
+        file.unlink()
+    (docs / "a.md").write_text("zebra of new")
+    with Memory.open(home) as memory:
+        assert memory.recall("zebra") == ()
+        memory.ingest(docs)
+        assert check(memory) == 1
+        assert [found.text for found in memory.recall("zebra")] == ["zebra of new"]
+
+
+def test_a_database_that_moved_to_another_index_tells_the_old_owner(home: Path, docs: Path, tmp_path: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    with Memory.open(home) as old, Memory.open(home, index=tmp_path / "elsewhere") as new:
+        old.ingest(docs)
+        assert len(new.recall("zebra")) == 1
+        with pytest.raises(IndexBusy, match="let one index serve one database"):
+            old.repair()
+
+
+def test_an_index_folder_that_cannot_be_made(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with Memory.open(home, index=tmp_path / "file") as memory, pytest.raises(IndexBroken, match="make it writable"):
+        memory.verify()
+
+
+def test_a_shard_of_another_make_is_replaced(tmp_path: Path) -> None:
+    index = EdgeIndex(tmp_path / "index")
+    name = index.id
+    index.close()
+    shutil.rmtree(tmp_path / "index" / "shard")
+    foreign_shard(tmp_path / "index" / "shard").close()
+    again = EdgeIndex(tmp_path / "index")
+    assert again.id != name
+    assert again.count() == 0
+    again.close()
+
+
+def foreign_shard(folder: Path) -> qdrant_edge.EdgeShard:
+    """A shard that knows nothing of our vectors."""
+    folder.mkdir()
+    config = qdrant_edge.EdgeConfig(sparse_vectors={"other": qdrant_edge.EdgeSparseVectorParams()})
+    return qdrant_edge.EdgeShard.create(str(folder), config)
+
+
+def test_an_index_that_fails_says_that_the_store_is_intact(tmp_path: Path) -> None:
+    index = EdgeIndex(tmp_path / "index")
+    index._shard = foreign_shard(tmp_path / "foreign")
+    point = Point("00000000-0000-0000-0000-000000000001", 1, 1, document_vector("zebra"))
+    for act in (lambda: index.query_sparse(query_vector("zebra"), [1], 5), lambda: index.upsert([point])):
+        with pytest.raises(IndexBroken, match=r"vector.*what is stored is intact"):
+            act()
+    index.close()
+    index.close()
+    with pytest.raises(StoreClosed, match="open the memory again"):
+        index.query_sparse(query_vector("zebra"), [1], 5)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits on file sizes are POSIX's")
+def test_a_disk_without_room_for_the_index_loses_nothing(home: Path, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    with Memory.open(home) as memory:
+        memory.ingest(docs)
+    shutil.rmtree(home / "index")
+    code = """if True:
+        import resource, sys
+        from agentkit_memory import IndexBroken, Memory
+        with Memory.open(sys.argv[1]) as memory:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+            try:
+                memory.ingest(sys.argv[2])
+            except IndexBroken as error:
+                print(error)
+            found = memory.recall("zebra")
+            print(found[0].text, *found.degraded)
+    """
+    said = subprocess.check_output([sys.executable, "-c", code, str(home), str(docs)], text=True)
+    assert said.count("what is stored is intact: check the disk") == 2
+    assert "\nzebra searched the newest" in said
+    with Memory.open(home) as memory:
+        assert [found.text for found in memory.recall("zebra")] == ["zebra"]
+        assert check(memory) == 1
+
+
+def test_writes_to_the_index_may_be_repeated(tmp_path: Path) -> None:
+    index = EdgeIndex(tmp_path / "index")
+    point = Point("00000000-0000-0000-0000-000000000001", 1, 1, document_vector("zebra"))
+    for _ in range(2):
+        index.upsert([point])
+        assert index.count() == 1
+    assert [hit.id for hit in index.query_sparse(query_vector("zebra"), [1], 5)] == [point.id]
+    newer = Point(point.id, 3, 1, document_vector("okapi"))
+    for batch in ([newer, point], [point, newer], [point]):
+        index.upsert(batch)
+        assert list(index.versions()) == [(point.id, 3)]
+        assert index.query_sparse(query_vector("zebra"), [1], 5) == []
+    index.delete([point.id])
+    index.upsert([point, point])
+    assert index.query_sparse(query_vector("zebra"), [2], 5) == index.query_sparse(query_vector("zebra"), [], 5) == []
+    for _ in range(2):
+        index.delete([point.id])
+        assert index.count() == 0
+    index.upsert([])
+    index.delete([])
+    index.close()
+
+
+@pytest.mark.parametrize("dimensions", [0, 8, 64])
+def test_an_index_of_many_segments_answers_as_one_does(tmp_path: Path, dimensions: int) -> None:
+    draw = random.Random(7)
+    many, one = (
+        EdgeIndex(tmp_path / "many", dimensions, segment=4096),
+        EdgeIndex(tmp_path / "one", dimensions, segment=1 << 60),  # there is never room to close one so large
+    )
+    words = ["zebra", "okapi", "gnu", "lynx", "ibex", "tapir", "stoat", "civet"]
+    held: dict[str, int] = {}
+    for _ in range(30):
+        points = []
+        for number in draw.sample(range(300), 20):
+            id_ = str(UUID(int=number))
+            held[id_] = version = held.get(id_, 0) + 1
+            text = " ".join(draw.choices(words, k=draw.randrange(1, 30)))
+            vector = [draw.gauss(0, 1) for _ in range(dimensions)] or None
+            points.append(Point(id_, version, number % 3, document_vector(text), vector))
+        gone = draw.sample(sorted(held), 3)
+        for index in (many, one):
+            index.upsert(points)
+            index.delete(gone)
+            index.flush()
+        for id_ in gone:
+            del held[id_]
+    assert list(many.versions()) == list(one.versions()) == sorted(held.items())
+    older = [Point(id_, version - 1, 0, document_vector("older")) for id_, version in held.items() if version > 1]
+    many.upsert(older)
+    assert dict(many.versions()) == held
+    many.close()
+    many = EdgeIndex(tmp_path / "many", dimensions, segment=4096)
+    assert many._shard is not None and many._shard.info().segments_count > 3
+    for scopes in ([0], [1, 2], [0, 1, 2]):
+        assert many.count(scopes) == one.count(scopes)
+        asked = query_vector(" ".join(draw.sample(words, 3)))
+        assert scored(many.query_sparse(asked, scopes, 20)) == scored(one.query_sparse(asked, scopes, 20))
+        near = [draw.gauss(0, 1) for _ in range(dimensions)]
+        if dimensions:
+            assert scored(many.query_dense(near, scopes, 10)) == scored(one.query_dense(near, scopes, 10))
+    many.close()
+    one.close()
+
+
+def test_vectors_that_are_compared_by_few_bits_first_are_found_as_if_by_all(tmp_path: Path) -> None:
+    draw = random.Random(3)
+
+    def some(around: Sequence[float], width: float) -> list[float]:
+        return [number + draw.gauss(0, width) for number in around]
+
+    subjects = [some([0.0] * 96, 1.0) for _ in range(20)]
+    vectors = [some(draw.choice(subjects), 0.7) for _ in range(1500)]
+    index = EdgeIndex(tmp_path, 96, segment=1 << 18)
+    terms = document_vector("zebra")
+    for start in range(0, 1500, 300):
+        some_points = [
+            Point(str(UUID(int=number)), 1, number % 2, terms, vectors[number]) for number in range(start, start + 300)
+        ]
+        index.upsert(some_points)
+        index.flush()
+    assert index._shard is not None and index._shard.info().segments_count > 1
+    for subject in subjects:
+        near = some(subject, 0.7)
+        cosines = {number: cosine(near, vectors[number]) for number in range(1, 1500, 2)}
+        best = sorted(cosines, key=lambda number: -cosines[number])[:10]
+        hits = index.query_dense(near, [1], 10)
+        assert [UUID(hit.id).int for hit in hits] == best
+        assert [hit.score for hit in hits] == pytest.approx([cosines[number] for number in best], abs=1e-5)
+    index.close()
+
+
+def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True)) / math.hypot(*one) / math.hypot(*other)
+
+
+WRITER = """if True:
+    import json, random, sys
+    from pathlib import Path
+    from uuid import UUID
+    from agentkit_memory.index.vector_index import Point, SparseVector
+    from agentkit_memory.index.edge import EdgeIndex
+
+    draw, index = random.Random(int(sys.argv[2])), EdgeIndex(Path(sys.argv[1]), 4, segment=4096)
+    held = json.loads(sys.argv[3])
+    while True:
+        written = {str(UUID(int=number)): 0 for number in draw.sample(range(300), 40)}
+        for each in written:
+            held[each] = abs(held.get(each, 0)) + 1
+            written[each] = held[each] if draw.random() < 0.8 else -held[each]
+        print(json.dumps(written), flush=True)
+        terms = SparseVector(sorted(draw.sample(range(1000), 20)), [1.0] * 20)
+        vector = [1.0, 0.0, 0.0, draw.random()]
+        index.upsert([Point(each, to, 1, terms, vector) for each, to in written.items() if to > 0])
+        index.delete([each for each, to in written.items() if to < 0])
+        index.flush()
+        print("flushed", flush=True)
+"""
+"""Writes points of growing versions, and removes some (a negative version), for as long as it is let live."""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+def test_killed_while_segments_are_closed_the_index_holds_what_was_flushed(tmp_path: Path) -> None:
+    moment = random.Random(3)
+    truth: dict[str, int] = {}
+    for attempt in range(8):
+        command = [sys.executable, "-c", WRITER, str(tmp_path / "index"), str(attempt), json.dumps(truth)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            under_way: dict[str, int] = json.loads(process.stdout.readline())
+            killer = Timer(0.05 + 0.3 * moment.random(), process.kill)
+            killer.start()
+            for line in process.stdout:
+                if line == "flushed\n":
+                    truth |= under_way
+                    under_way = {}
+                elif line.endswith("}\n"):
+                    under_way = json.loads(line)
+            killer.join()
+        index = EdgeIndex(tmp_path / "index", 4, segment=4096)
+        terms = document_vector("zebra")
+        index.upsert([Point(each, to, 1, terms, [1.0] * 4) for each, to in under_way.items() if to > 0])
+        index.delete([each for each, to in under_way.items() if to < 0])  # what was not acknowledged is repeated
+        index.flush()
+        truth |= under_way
+        assert list(index.versions()) == sorted((each, to) for each, to in truth.items() if to > 0)
+        assert index.count() == sum(to > 0 for to in truth.values())
+        index.close()
+
+
+def scored(hits: list[Hit]) -> list[float]:
+    """The scores alone: equal ones come in any order."""
+    return [round(hit.score, 4) for hit in hits]
+
+
+def test_an_index_that_could_not_be_attached_is_let_go_of(home: Path) -> None:
+    with Memory.open(home, timeout=0.05) as memory:
+        with closing(sqlite3.connect(home / "memory.db")) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreLocked):
+                memory.verify()
+        assert memory.recall("zebra").degraded == ()
+
+
+def test_without_the_extra_conversations_work_and_ingestion_says_what_to_install(home: Path, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    code = """if True:
+        import sys
+        sys.modules["qdrant_edge"] = None
+        from agentkit_memory import Memory, StoreUnavailable
+        with Memory.open(sys.argv[1]) as memory:
+            memory.session("s").refresh()
+            for act in (lambda: memory.ingest(sys.argv[2]), lambda: memory.recall("zebra")):
+                try:
+                    act()
+                except StoreUnavailable as error:
+                    print(error)
+    """
+    said = subprocess.check_output([sys.executable, "-c", code, str(home), str(docs)], text=True)
+    assert said == "recall needs Qdrant Edge: install the extra `vector`\n" * 2
+    with Memory.open(home) as memory:
+        assert check(memory) == 0

@@ -1,0 +1,417 @@
+"""Many workers beside each other: every item indexed once, by one of them, whoever stalls, fails or dies."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from qdrant_client import QdrantClient
+from sqlalchemy import delete, insert, select, update
+
+from agentkit_memory import HeadMoved, IndexBroken, IndexBusy, Memory, StoreLocked
+from agentkit_memory.index.index_worker import Worker
+from agentkit_memory.index.indexes import Indexes
+from agentkit_memory.index.opening import edge_indexes
+from agentkit_memory.index.outbox import enqueue, pending, withdraw
+from agentkit_memory.index.qdrant import QdrantIndex
+from agentkit_memory.index.sparse import SPACE, query_vector
+from agentkit_memory.index.vector_index import Point, VectorIndex
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.tables import items, scopes, vector_spaces, vector_state
+from agentkit_prompts.context.messages import Message
+
+MODEL = "model-of-tests"
+DENSE = f"{SPACE}+{MODEL}"
+
+
+class Server(QdrantClient):
+    """Local mode in the place of a server: it stays when one of its users closes."""
+
+    def close(self, grpc_grace: float | None = None, **_: Any) -> None:
+        pass
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    target = tmp_path / "memory.db" if request.param == "sqlite" else request.getfixturevalue("fresh_postgres")
+    opened = Database.open(target)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=["edge", "qdrant"])
+def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str, int], VectorIndex]:
+    if request.param == "edge":
+        return edge_indexes(tmp_path / "index")
+    server = Server(":memory:")
+    return lambda space, dimensions: QdrantIndex(server, space, dimensions, shared=True)
+
+
+@pytest.fixture
+def indexes(database: Database, opener: Callable[[str, int], VectorIndex]) -> Iterator[Indexes]:
+    opened = Indexes(database, opener)
+    yield opened
+    opened.close()
+
+
+def uuid(number: int) -> str:
+    return f"00000000-0000-4000-8000-{number:012x}"
+
+
+def write(database: Database, *numbers: int, said: str = "zebra") -> None:
+    """Store items of the scope 1 as whoever writes items does."""
+    with database.write() as connection:
+        if connection.scalar(select(scopes.c.id)) is None:
+            connection.execute(insert(scopes).values(tenant="t", user="", session="", agent=""))
+        scope = connection.scalar(select(scopes.c.id))
+        for number in numbers:
+            row = {"id": uuid(number), "scope_id": scope, "kind": "fact", "position": 0, "title": "", "start": 0}
+            row |= {"text": f"{said} n{number}", "content_hash": str(number), "end": 0, "line": 0, "created_at": 0.0}
+            if not connection.execute(update(items).where(items.c.id == uuid(number)).values(row)).rowcount:
+                connection.execute(insert(items).values(row))
+        enqueue(connection, [uuid(number) for number in numbers])
+
+
+def remove(database: Database, *numbers: int) -> None:
+    with database.write() as connection:
+        withdraw(connection, [uuid(number) for number in numbers])
+        connection.execute(delete(items).where(items.c.id.in_([uuid(number) for number in numbers])))
+
+
+def found(index: VectorIndex, database: Database, query: str, limit: int = 1000) -> set[str]:
+    with database.read() as connection:
+        return {
+            hit.id
+            for hit in index.query_sparse(query_vector(query), list(connection.scalars(select(scopes.c.id))), limit)
+        }
+
+
+def test_four_workers_share_the_work_and_do_none_of_it_twice(database: Database, indexes: Indexes) -> None:
+    written: Counter[tuple[str, int]] = Counter()
+    index = indexes.get()
+    upsert = index.upsert
+
+    def counting(points: Sequence[Point]) -> None:
+        written.update((point.id, point.version) for point in points)
+        upsert(points)
+
+    index.upsert = counting  # type: ignore[method-assign]
+    numbers = range(1, 401)
+    for start in range(0, 400, 50):
+        write(database, *numbers[start : start + 50])
+    stop = threading.Event()
+    workers = [indexes.worker(batch=16) for _ in range(4)]
+    with ThreadPoolExecutor(5) as pool:
+        running = [pool.submit(worker.run, stop, 0.01) for worker in workers]
+        for start in range(0, 400, 100):  # while they work, some of it changes and some goes
+            write(database, *numbers[start : start + 10], said="quartz")
+            remove(database, *numbers[start + 10 : start + 20])
+        for _ in range(1000):
+            if not pending(database):
+                break
+            stop.wait(0.02)
+        stop.set()
+        for each in running:
+            each.result()
+    gone = {uuid(number) for start in range(0, 400, 100) for number in numbers[start + 10 : start + 20]}
+    changed = {uuid(number) for start in range(0, 400, 100) for number in numbers[start : start + 10]}
+    everything = {uuid(number) for number in numbers}
+    assert max(written.values()) == 1
+    assert found(index, database, "zebra") == everything - gone - changed
+    assert found(index, database, "quartz") == changed
+    report = indexes.verify()
+    assert (report.ok, report.items, report.points, report.pending) == (True, 360, 360, 0)
+
+
+def test_two_writers_of_a_conversation_and_four_workers_lose_nothing(
+    request: pytest.FixtureRequest, tmp_path: Path, opener: Callable[[str, int], VectorIndex], database: Database
+) -> None:
+    target = tmp_path if database.is_sqlite else request.getfixturevalue("postgres")
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    with Memory.open(target, index=opener) as memory:
+        stop = threading.Event()
+
+        def talk(name: str) -> None:
+            mine = memory.session("s")
+            for number in range(40):
+                message = Message("user", f"{name}{number}")
+                while True:
+                    try:
+                        mine.append(message, key=f"{name}:{number}")
+                        break
+                    except HeadMoved:
+                        continue
+
+        def ingest() -> None:
+            for number in range(10):
+                for file in range(5):
+                    (docs / f"{file}.md").write_text(f"# {file}\nzebra v{number}\n")
+                memory.ingest(docs)
+
+        with ThreadPoolExecutor(7) as pool:
+            workers = [pool.submit(memory._store.indexes.worker().run, stop, 0.01) for _ in range(4)]
+            for each in [pool.submit(talk, "a"), pool.submit(talk, "b"), pool.submit(ingest)]:
+                each.result()
+            stop.set()
+            for each in workers:
+                each.result()
+        said = [message.text for message in memory.session("s").conversation]
+        for name in "ab":
+            assert [text for text in said if text[0] == name] == [f"{name}{number}" for number in range(40)]
+        assert len(said) == 80
+        assert {text.text.splitlines()[-1] for text in memory.recall("zebra", limit=20)} == {"zebra v9"}
+        memory.worker().drain()
+        report = memory.verify()
+        assert (report.ok, report.points, report.pending) == (True, 5 + 80, 0)
+
+
+def test_what_a_stalled_worker_held_is_taken_over_and_its_late_write_undone(
+    database: Database, indexes: Indexes
+) -> None:
+    index = indexes.get()
+    now = [1000.0]
+    stalled, other = (Worker(database, index, SPACE, lease=60, clock=lambda: now[0]) for _ in range(2))
+    write(database, 1, 2, said="old")
+    late = stalled._take(now[0])
+    assert other.run_once() == 0 and other.others
+    now[0] += 61
+    write(database, 1, said="new")
+    remove(database, 2)
+    assert other.run_once() == 2
+    assert (found(index, database, "old"), found(index, database, "new")) == (set(), {uuid(1)})
+    stalled._write(late)  # an older version never replaces a newer, but what is gone comes back
+    assert (found(index, database, "old"), found(index, database, "new")) == ({uuid(2)}, {uuid(1)})
+    stalled._acknowledge(late)
+    assert other.run_once() == 2
+    assert (found(index, database, "old"), found(index, database, "new")) == (set(), {uuid(1)})
+    assert (indexes.verify().ok, indexes.verify().pending) == (True, 0)
+
+
+def test_a_worker_that_was_slow_writes_only_what_it_still_holds(database: Database, indexes: Indexes) -> None:
+    index = indexes.get()
+    now = [1000.0]
+    other = Worker(database, index, SPACE, lease=60, clock=lambda: now[0])
+
+    class Slow(Worker):
+        def _vectorise(self, tasks: list[Any]) -> None:
+            now[0] += 61
+            write(database, 2, said="new")
+            assert other.run_once() == 2
+
+    write(database, 1, 2, said="old")
+    slow = Slow(database, index, SPACE, lease=60, clock=lambda: now[0])
+    assert slow.run_once() == 0
+    assert found(index, database, "new") == {uuid(2)}
+    assert pending(database) == 0
+
+
+def test_a_clock_that_was_set_back_does_not_lock_items_away(database: Database, indexes: Indexes) -> None:
+    write(database, 1)
+    Worker(database, indexes.get(), SPACE, clock=lambda: 9e9)._take(9e9)
+    assert Worker(database, indexes.get(), SPACE, clock=lambda: 1e9).run_once() == 1
+
+
+def test_the_owner_of_a_folder_takes_over_from_a_dead_one_at_once(database: Database, tmp_path: Path) -> None:
+    write(database, 1)
+    first = Indexes(database, edge_indexes(tmp_path / "index"))
+    first.worker()._take(Worker(database, first.get(), SPACE)._clock())
+    first.close()
+    second = Indexes(database, edge_indexes(tmp_path / "index"))
+    assert found(second.catch_up(patience=0), database, "zebra") == {uuid(1)}
+    second.close()
+
+
+def test_a_failing_index_frees_what_was_taken(database: Database, indexes: Indexes) -> None:
+    index = indexes.get()
+    write(database, 1)
+    delete_, flush = index.delete, index.flush
+
+    def fail(*_: object) -> None:
+        raise IndexBroken("the disk is full")
+
+    index.flush = fail  # type: ignore[method-assign]
+    with pytest.raises(IndexBroken):
+        indexes.worker().run_once()
+    index.flush, index.delete = flush, delete_  # type: ignore[method-assign]
+    worker = indexes.worker()
+    assert (worker.run_once(), worker.others) == (1, False)
+
+
+def test_a_space_that_another_index_serves_now_is_left_alone(database: Database, indexes: Indexes) -> None:
+    worker = indexes.worker()
+    with database.write() as connection:
+        connection.execute(update(vector_spaces).values(index_id="another"))
+    with pytest.raises(IndexBusy, match="another process built an index of it elsewhere"):
+        worker.run_once()
+
+
+def test_a_locked_store_makes_a_worker_wait_not_end(database: Database, indexes: Indexes) -> None:
+    stop = threading.Event()
+    seen = []
+
+    class Locked(Worker):
+        def run_once(self) -> int:
+            seen.append(1)
+            if len(seen) == 1:
+                raise StoreLocked("another process is writing")
+            stop.set()
+            return 0
+
+    Locked(database, indexes.get(), SPACE).run(stop, idle=0.001)
+    assert len(seen) == 2
+
+
+def dense(database: Database) -> None:
+    with database.write() as connection:
+        row = {"space": DENSE, "index_id": "", "model": MODEL, "dimensions": 2, "state": "active"}
+        connection.execute(insert(vector_spaces).values(**row))
+
+
+def embed(texts: Sequence[str]) -> list[list[float]]:
+    """A model of two dimensions that cannot take poison."""
+    if any("poison" in text for text in texts):
+        raise RuntimeError("too bitter")
+    return [[1.0, 0.0] if "zebra" in text else [0.0, 1.0] for text in texts]
+
+
+@pytest.fixture
+def meant(database: Database, opener: Callable[[str, int], VectorIndex]) -> Iterator[tuple[Indexes, list[float]]]:
+    """Indexes of a space with a model, and the clock they go by."""
+    dense(database)
+    now = [1000.0]
+    opened = Indexes(database, opener, embed={MODEL: embed}.get, clock=lambda: now[0])
+    yield opened, now
+    opened.close()
+
+
+def test_an_item_that_cannot_be_embedded_blocks_no_other_and_is_tried_again_later_and_later(
+    database: Database, meant: tuple[Indexes, list[float]]
+) -> None:
+    indexes, now = meant
+    write(database, 1, 3)
+    write(database, 2, said="poison")
+    index = indexes.catch_up()
+    (scope,) = _scopes(database)
+    assert {hit.id for hit in index.query_dense([1.0, 0.0], [scope], 10)} == {uuid(1), uuid(3)}
+    assert found(index, database, "poison") == {uuid(2)}  # by its words it is found already
+    report = indexes.verify()
+    assert (report.ok, report.pending, report.failing) == (True, 1, 1)
+    assert report.problems == {uuid(2): "RuntimeError: too bitter"}
+    waits = []
+    for _ in range(12):
+        start = now[0]
+        while not indexes.worker().run_once():
+            now[0] += 0.5
+        waits.append(now[0] - start)
+    assert waits[:4] == [1.0, 2.0, 4.0, 8.0]
+    assert waits[-1] == 300.0
+    write(database, 2, said="zebra")
+    now[0] += 300
+    assert found(indexes.catch_up(), database, "zebra") == {uuid(1), uuid(2), uuid(3)}
+    assert (indexes.verify().failing, indexes.verify().pending) == (0, 0)
+
+
+def test_a_model_that_is_away_is_not_asked_for_every_item(
+    database: Database, meant: tuple[Indexes, list[float]]
+) -> None:
+    indexes, now = meant
+    calls = []
+
+    def away(texts: Sequence[str]) -> list[list[float]]:
+        calls.append(len(texts))
+        raise ConnectionError("nobody answers")
+
+    write(database, *range(1, 101))
+    worker = Worker(database, indexes.get(), DENSE, embed=away, clock=lambda: now[0])
+    assert worker.run_once() == 100
+    assert calls == [100, 1, 1, 1]
+    now[0] += 1.5
+    assert len(found(indexes.catch_up(), database, "zebra")) == 100
+    assert indexes.verify().pending == 0
+
+
+@pytest.mark.parametrize(
+    ("vectors", "said"),
+    [
+        ([[1.0, 0.0], [1.0, 0.0]], "2 vectors for 1 texts"),
+        ([[1.0, 0.0, 0.0]], "3 dimensions, this space has 2"),
+        ([[1.0, float("nan")]], "NaN or infinity"),
+        ([[float("inf"), 0.0]], "NaN or infinity"),
+    ],
+)
+def test_vectors_that_make_no_sense_are_never_indexed(
+    database: Database, meant: tuple[Indexes, list[float]], vectors: list[list[float]], said: str
+) -> None:
+    indexes, now = meant
+    write(database, 1)
+    index = indexes.get()
+    Worker(database, index, DENSE, embed=lambda texts: vectors, clock=lambda: now[0]).run_once()
+    assert index.query_dense([1.0, 0.0], _scopes(database), 5) == []
+    (problem,) = indexes.verify().problems.values()
+    assert said in problem
+
+
+def test_dense_vectors_are_compared_within_the_scopes_only(
+    database: Database, meant: tuple[Indexes, list[float]]
+) -> None:
+    indexes, _ = meant
+    write(database, 1, 2)
+    write(database, 3, said="quartz")
+    index = indexes.catch_up()
+    (scope,) = _scopes(database)
+    hits = index.query_dense([2.0, 0.0], [scope, scope + 1], 2)
+    assert ({hit.id for hit in hits}, {round(hit.score, 5) for hit in hits}) == ({uuid(1), uuid(2)}, {1.0})
+    assert index.query_dense([1.0, 0.0], [scope + 1], 5) == index.query_dense([1.0, 0.0], [], 5) == []
+    assert (index.count(), index.count([scope]), index.count([scope + 1]), index.count([])) == (3, 3, 0, 0)
+
+
+def test_a_space_that_is_retired_is_emptied(database: Database, meant: tuple[Indexes, list[float]]) -> None:
+    indexes, _ = meant
+    write(database, 1)
+    space = indexes.active()
+    name = indexes.catch_up().id
+    with database.write() as connection:
+        connection.execute(update(vector_spaces).values(state="retired"))
+    assert indexes.sweep() == []
+    with database.read() as connection:
+        assert connection.execute(select(vector_state)).all() == connection.execute(select(vector_spaces)).all() == []
+    assert indexes.get(space).id != name
+
+
+def _scopes(database: Database) -> list[int]:
+    with database.read() as connection:
+        return list(connection.scalars(select(scopes.c.id)))
+
+
+def test_writers_wait_while_the_set_of_spaces_changes(database: Database) -> None:
+    """An item written beside a new space reaches it: by its writer, or by who adds the space."""
+    from agentkit_memory.index.outbox import backfill, hold_spaces
+
+    barrier = threading.Barrier(3)
+
+    def writer(first: int) -> None:
+        barrier.wait()
+        for number in range(first, first + 30):
+            write(database, number)
+
+    write(database, 999)
+    with ThreadPoolExecutor(2) as pool:
+        running = [pool.submit(writer, first) for first in (1, 101)]
+        barrier.wait()
+        with database.write() as connection:
+            hold_spaces(connection, change=True)
+            connection.execute(insert(vector_spaces).values(space="second", index_id="", state="building"))
+            connection.execute(insert(vector_spaces).values(space=SPACE, index_id="", state="active"))
+            backfill(connection, "second")
+        for each in running:
+            each.result()
+    with database.read() as connection:
+        for space in (SPACE, "second"):
+            rows = connection.scalars(select(vector_state.c.item_id).where(vector_state.c.space == space)).all()
+            assert len(rows) == 61

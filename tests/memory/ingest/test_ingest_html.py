@@ -1,0 +1,191 @@
+"""HTML becomes headings, paragraphs, lists, tables and code; what steers a browser is left out."""
+
+from __future__ import annotations
+
+import builtins
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit_memory import IngestOptions, Memory
+from agentkit_memory.errors import IngestError
+from agentkit_memory.ingest import html
+from agentkit_memory.ingest.blocks import PART, Block
+from agentkit_memory.ingest.chunks import CHUNK_BYTES, Chunk, chunk_blocks
+from agentkit_memory.ingest.file_stream import Reading
+from agentkit_memory.ingest.find_files import SourceFile
+from agentkit_memory.ingest.html import html_blocks
+
+pytest.importorskip("lxml", reason="needs the extra `ingest`")
+
+PAGE = """<!doctype html><html><head><meta charset="utf-8"><title>Tea &amp; more</title>
+<style>p { color: red }</style><script>alert("no <p>paragraph</p>")</script></head>
+<body><nav><ul><li>Home</li><li>About</li></ul></nav>
+<p>Before any
+   heading.</p>
+<h1>Tea</h1><p>Tea is <b>hot</b><br>and wet.</p>
+<h2>Kinds</h2>
+<ul><li>green<ul><li>sencha</li></ul></li><li>black</li></ul>
+<table><tr><th>kind</th><th>degrees</th></tr><tr><td>green</td><td>80</td></tr></table>
+<pre>def steep():
+    return "wait"
+
+</pre>
+<div hidden>secret</div><span aria-hidden="true">x</span><div role="navigation">go there</div>
+<img src="cup.png" alt="a cup"></body></html>
+"""
+
+
+def read(folder: Path, content: bytes | str, *, lenient: bool = False) -> list[Block]:
+    file = folder / "page.html"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with Reading(SourceFile(file, "page.html"), IngestOptions(lenient=lenient)) as reading:
+        blocks = list(html_blocks(reading))
+        reading.finish()
+    return blocks
+
+
+def cut(blocks: list[Block]) -> list[Chunk]:
+    return list(chunk_blocks(blocks))
+
+
+def test_a_page_falls_into_its_parts(tmp_path: Path) -> None:
+    assert [(block.kind, block.text.strip("\n")) for block in read(tmp_path, PAGE)] == [
+        ("heading", "Tea & more"),
+        ("text", "Before any heading."),
+        ("heading", "Tea"),
+        ("text", "Tea is hot\nand wet."),
+        ("heading", "Kinds"),
+        ("list", "- green\n  - sencha\n- black"),
+        ("table", "kind | degrees\ngreen | 80"),
+        ("code", 'def steep():\n    return "wait"'),
+        ("text", "a cup"),
+    ]
+
+
+def test_headings_are_the_titles_of_what_stands_below(tmp_path: Path) -> None:
+    assert [(chunk.title, chunk.text.split("\n")[-1]) for chunk in cut(read(tmp_path, PAGE))] == [
+        ("Tea & more", "Before any heading."),
+        ("Tea", "and wet."),
+        ("Tea > Kinds", "a cup"),
+    ]
+
+
+def test_a_page_is_found_by_what_it_says(memory: Memory, docs: Path) -> None:
+    (docs / "tea.html").write_text(PAGE)
+    assert memory.ingest(docs).errors == ()
+    (found,) = memory.recall("sencha")
+    assert (found.title, found.source) == ("Tea > Kinds", str(docs / "tea.html"))
+    assert memory.recall("alert secret about") == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("<p>café".encode(), "café"),
+        (b'<meta charset="windows-1252"><p>caf\xe9 \x80', "café €"),
+        (b'<meta http-equiv=content-type content="text/html; charset=ISO-8859-1"><p>caf\xe9', "café"),
+        (b'<meta charset="koi8-r"><p>\xde\xc1\xca', "чай"),
+        ('<meta charset="koi8-r"><p>чай'.encode("utf-8-sig"), "чай"),
+        ("<p>чай".encode("utf-16"), "чай"),
+        ('<meta charset="zlib"><p>чай'.encode(), "чай"),  # no encoding of text
+    ],
+)
+def test_a_page_says_how_it_is_encoded(tmp_path: Path, content: bytes, said: str) -> None:
+    assert [block.text.strip() for block in read(tmp_path, content)] == [said]
+
+
+def test_bytes_that_are_no_text_are_told_with_their_place_or_replaced(tmp_path: Path) -> None:
+    with pytest.raises(IngestError, match=r"is not UTF-8 text \(byte 6\)"):
+        read(tmp_path, b"<p>caf\xe9</p>")
+    with pytest.raises(IngestError, match="binary"):
+        read(tmp_path, b"<p>\0</p>")
+    file = tmp_path / "page.html"
+    file.write_bytes(b"<p>caf\xe9</p>")
+    with Reading(SourceFile(file, "page.html"), IngestOptions(lenient=True)) as reading:
+        assert [block.text for block in html_blocks(reading)] == ["caf\ufffd\n\n"]
+        assert "the first at 6, became U+FFFD" in str(reading.finish())
+
+
+def test_a_page_without_end_tags_or_with_too_many_is_read_all_the_same(tmp_path: Path) -> None:
+    assert [b.text.strip() for b in read(tmp_path, "</p></ul></table></pre><li>one<li>two<p>three<h2>four")] == [
+        "- one\n- two",
+        "three",
+        "four",
+    ]
+    assert read(tmp_path, "") == read(tmp_path, "<p> </p>\n") == []
+
+
+def test_code_in_a_list_keeps_its_lines(tmp_path: Path) -> None:
+    blocks = read(tmp_path, "<ol><li>run<pre>a\n  b</pre>then</li><li>stop</li></ol>")
+    assert [(b.kind, b.text.strip("\n")) for b in blocks] == [
+        ("list", "- run"),
+        ("code", "a\n  b"),
+        ("list", "then\n- stop"),
+    ]
+
+
+def test_a_long_paragraph_comes_in_parts_and_loses_nothing(tmp_path: Path) -> None:
+    words = [f"word{number}" for number in range(5000)]
+    blocks = read(tmp_path, f"<p>{' '.join(words)}</p><p>end</p>")
+    assert max(len(block.text) for block in blocks) <= 2 * PART
+    assert [block.continues for block in blocks][:2] == [False, True]
+    chunks = cut(blocks)
+    assert " ".join(chunk.text for chunk in chunks).split() == [*words, "end"]
+    assert max(len(chunk.text) for chunk in chunks) <= CHUNK_BYTES
+
+
+def test_a_heading_without_end_is_text(tmp_path: Path) -> None:
+    blocks = read(tmp_path, f"<h1>{'long ' * 5000}</h1>")
+    assert {block.kind for block in blocks} == {"text"}
+
+
+def test_a_long_table_is_cut_between_its_rows(tmp_path: Path) -> None:
+    rows = "".join(f"<tr><td>row {number}</td><td>{'cell ' * 8}</td></tr>" for number in range(500))
+    for chunk in cut(read(tmp_path, f"<table>{rows}</table>")):
+        assert chunk.text.startswith("row ") and chunk.text.endswith("cell")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"<div>" * 300_000,
+        b"<ul><li>" * 100_000,
+        b"<table><tr><td>" * 50_000,
+        b"<font><b>" * 100_000 + b"x",
+        b"<" * 500_000,
+        b"&amp;" * 200_000,
+        b"<a " + b" ".join(b"a%d=1" % number for number in range(100_000)) + b">x</a>",
+        b"<script>" + b"x < y;" * 200_000,
+    ],
+    ids=["deep", "lists", "tables", "formatting", "brackets", "entities", "attributes", "script"],
+)
+def test_pages_made_to_be_slow_or_deep_end(tmp_path: Path, content: bytes) -> None:
+    for chunk in cut(read(tmp_path, content)):
+        assert len(chunk.text) <= 4 * CHUNK_BYTES
+
+
+@pytest.mark.parametrize("start", [b"<!--", b'<a href="', b"<"])
+def test_a_tag_or_comment_without_end_is_refused(tmp_path: Path, start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(html, "_MOST_SILENT", 1024 * 1024)
+    with pytest.raises(IngestError, match=r"has a tag or comment of more than 1 MiB before byte \d+"):
+        read(tmp_path, b"<p>fine</p>" + start + b"x" * 2_000_000)
+
+
+def test_without_the_extra_a_page_is_reported_and_text_goes_on(
+    memory: Memory, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = builtins.__import__
+
+    def missing(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.startswith("lxml"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    (docs / "a.html").write_text("<p>zebra")
+    (docs / "b.md").write_text("violin")
+    report = memory.ingest(docs)
+    assert [str(error) for error in report.errors] == [f"{docs}/a.html: HTML needs lxml: install the extra `ingest`"]
+    assert len(report.added) == 1

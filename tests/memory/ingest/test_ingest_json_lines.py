@@ -1,0 +1,132 @@
+"""JSON lines: every record is a document of its own, with the fields that were named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from agentkit_memory import IngestError, IngestOptions, Memory, RecordFields
+from agentkit_memory.ingest import json_lines as records
+
+
+def put(docs: Path, *lines: Any) -> None:
+    rows = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    (docs / "a.jsonl").write_text("\n".join(rows) + "\n")
+
+
+def stored(memory: Memory) -> list[tuple[int, int, str, str, dict[str, Any]]]:
+    with memory._store.database.read() as connection:
+        rows = connection.execute(text("SELECT position, line, title, text, meta FROM items ORDER BY position"))
+        return [(row.position, row.line, row.title, row.text, json.loads(row.meta)) for row in rows]
+
+
+def test_a_record_has_text_title_metadata_and_a_line(either: Memory, docs: Path) -> None:
+    put(
+        docs,
+        {"title": "Zoo", "text": "A zebra.", "year": 1999, "tags": ["x"]},
+        "",
+        {"content": "A violin.", "ok": True},
+    )
+    report = either.ingest(docs)
+    assert (report.errors, report.chunks) == ((), 2)
+    assert stored(either) == [
+        (0, 1, "Zoo", "A zebra.", {"year": 1999}),
+        (2, 3, "", "A violin.", {"ok": True}),  # no neighbour of the record before
+    ]
+    assert either.recall("zebra")[0].title == "Zoo"
+
+
+def test_the_fields_can_be_named_also_within_objects(memory: Memory, docs: Path) -> None:
+    put(docs, {"q": "Why?", "doc": {"body": "Because.", "name": "N"}, "a.b": 3, "text": "not this"})
+    fields = RecordFields(text=("q", "doc.body"), title=("doc.name",), metadata=("a.b", "absent"))
+    memory.ingest(docs, options=IngestOptions(records=fields))
+    assert stored(memory) == [(0, 1, "N", "Why?\n\nBecause.", {"a.b": 3})]
+
+
+def test_other_fields_mean_that_an_unchanged_file_is_read_anew(memory: Memory, docs: Path) -> None:
+    put(docs, {"text": "zebra", "body": "violin"})
+    memory.ingest(docs, options=IngestOptions(records=RecordFields(text=("text",))))
+    assert memory.recall("violin") == ()
+    report = memory.ingest(docs, options=IngestOptions(records=RecordFields(text=("body",))))
+    assert (len(report.changed), len(memory.recall("violin")), memory.recall("zebra")) == (1, 1, ())
+
+
+def test_a_long_record_is_several_passages_next_to_each_other(memory: Memory, docs: Path) -> None:
+    put(docs, {"text": "A sentence of some words. " * 100, "id": 7}, {"text": "short"})
+    memory.ingest(docs)
+    rows = stored(memory)
+    assert [row[0] for row in rows] == [0, 1, 2, 4]
+    assert [row[1] for row in rows] == [1, 1, 1, 2]
+    assert [row[4] for row in rows] == [{"id": 7}] * 3 + [{}]
+
+
+BAD = [
+    ("{no json", "line 2 is no JSON (Expecting property name"),
+    ('{"text": NaN}', "line 2 is no JSON (NaN is no number)"),
+    ("[" * 100_000, "line 2 is no JSON (it is nested too deeply)"),
+    ('{"text": ' + "1" * 5000 + "}", "line 2 is no JSON (Exceeds the limit"),
+    ('["text"]', "line 2 is no object but list"),
+    ('{"txt": "x"}', "line 2 has no field 'text' or 'content' or 'body'; did you mean 'txt'?"),
+    ('{"text": null}', "line 2 has no field 'text'"),
+    ('{"text": 3}', "line 2 has a text that is no string but int"),
+    ('{"text": "\\ud800"}', "line 2 holds \\ud800, which is no character that can be stored"),
+    ('{"text": "a\\u0000b"}', "line 2 holds \\u0000"),
+    (
+        json.dumps({"text": "x", **{f"field {n}": "y" * 400 for n in range(30)}}),
+        "line 2 has more than 8,192 characters",
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), BAD, ids=[said[7:30] for _, said in BAD])
+def test_a_bad_record_is_told_with_its_line_and_nothing_is_stored(
+    memory: Memory, docs: Path, line: str, said: str
+) -> None:
+    put(docs, {"text": "zebra"}, line)
+    (error,) = memory.ingest(docs).errors
+    assert str(error).startswith(f"{docs}/a.jsonl: {said}")
+    assert memory.recall("zebra") == ()
+
+
+def test_all_bad_records_are_told_at_once_but_not_without_end(memory: Memory, docs: Path) -> None:
+    put(docs, *(["no"] * 25))
+    (error,) = memory.ingest(docs).errors
+    assert [f"line {number} " in str(error) for number in (1, 10, 11)] == [True, True, False]
+    assert str(error).endswith("; and 15 more")
+
+
+def test_leniently_the_others_are_stored_and_what_was_left_out_is_told(either: Memory, docs: Path) -> None:
+    put(docs, {"text": "zebra"}, "no", {"text": "vio\udc00lin \0 harbor"})
+    report = either.ingest(docs, options=IngestOptions(lenient=True))
+    assert (report.errors, len(report.added)) == ((), 1)
+    assert "line 2 is no JSON" in str(report.mended[0])
+    assert [row[3] for row in stored(either)] == ["zebra", "vio\ufffdlin \ufffd harbor"]
+
+
+def test_a_line_that_is_too_long_is_told_and_not_held(
+    memory: Memory, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "MOST_RECORD", 100_000)
+    with (docs / "a.jsonl").open("w") as file:
+        file.write('{"text": "zebra"}\n{"text": "' + "x" * 600_000 + '"}\n{"text": "violin"}\n' + "y" * 200_000)
+    (error,) = memory.ingest(docs).errors
+    assert str(error).endswith("line 2 is longer than 100,000 characters; line 4 is longer than 100,000 characters")
+    memory.ingest(docs, options=IngestOptions(lenient=True))
+    assert [row[1:4] for row in stored(memory)] == [(1, "", "zebra"), (3, "", "violin")]
+
+
+def test_a_record_without_words_is_no_passage(memory: Memory, docs: Path) -> None:
+    put(docs, {"text": " \n"}, {"text": ""}, {"text": "zebra"})
+    assert memory.ingest(docs).chunks == 1
+
+
+@pytest.mark.parametrize("fields", [{"text": "body"}, {"title": "t"}, {"metadata": "m"}])
+def test_one_name_is_no_tuple_of_names(fields: dict[str, Any]) -> None:
+    with pytest.raises(IngestError, match="expected a tuple of names"):
+        RecordFields(**fields)
+    with pytest.raises(IngestError, match="at least one field"):
+        RecordFields(text=())

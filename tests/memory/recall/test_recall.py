@@ -1,0 +1,171 @@
+"""From a question to passages: the best first, told once, with where they are from."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from agentkit_memory import Memory, RecallError
+from agentkit_memory.failpoints import VARIABLE
+from agentkit_memory.index.sparse import query_vector
+from agentkit_memory.recall.fallback import search_rows
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.prompt_context import Document
+
+
+def test_the_passage_that_answers_comes_first_with_its_place(either: Memory, docs: Path) -> None:
+    (docs / "guide.md").write_text(
+        "# Guide\n\nSome words about nothing in particular.\n\n## Locks\n\nThe writer waits for five seconds.\n"
+    )
+    (docs / "other.md").write_text("A writer of novels, who writes.\n")
+    either.ingest(docs)
+    first, second = either.recall("How many seconds does a writer wait?")
+    assert isinstance(first, Document)
+    assert (first.source, first.title, first.position) == (str(docs / "guide.md"), "Guide > Locks", 1)
+    assert first.text == "## Locks\n\nThe writer waits for five seconds."
+    assert first.trust == "untrusted"
+    assert first.metadata["line"] == 5
+    assert first.score is not None and second.score is not None and first.score > second.score > 0
+    assert [found.id for found in either.recall("How many seconds does a writer wait?", limit=1)] == [first.id]
+
+
+def test_a_passage_is_found_by_its_headings(memory: Memory, docs: Path) -> None:
+    (docs / "a.md").write_text("# Installation\n\n" + "Filler words here. " * 80 + "\n\nThe last paragraph.\n")
+    memory.ingest(docs)
+    assert len(memory.recall("installing")) == 2
+
+
+def test_nothing_fits(either: Memory, docs: Path) -> None:
+    assert either.recall("zebra") == ()
+    (docs / "a.md").write_text("violin")
+    either.ingest(docs)
+    assert either.recall("zebra") == either.recall("") == either.recall("who are you") == ()
+
+
+class Letters:
+    """An embedder that counts letters."""
+
+    model = "letters"
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0 + text.lower().count(letter) for letter in "adefnorz"] for text in texts]
+
+
+@pytest.mark.parametrize("embedder", [None, Letters()])
+def test_what_has_ended_takes_no_place_of_what_holds(home: Path, docs: Path, embedder: Letters | None) -> None:
+    now = [1000.0]
+    (docs / "a.md").write_text("The zebra is fed at noon. " + " ".join(f"word{number}" for number in range(150)))
+    with Memory.open(home, clock=lambda: now[0], embedder=embedder) as memory:
+        memory.ingest(docs)
+        over = memory.session("over", expires_at=2000.0)
+        over.append(*[Message("user", f"zebra fed zebra {number}") for number in range(100)])
+        for number in range(100):
+            memory.facts.add(f"zebra fed {number}", valid_from=9000.0)
+        memory.recall("zebra")
+        now[0] = 3000.0
+        recall = memory.recall("zebra fed")
+        assert [found.source for found in recall] == [str(docs / "a.md")]
+        assert recall.degraded == ()
+
+
+def test_how_far_what_holds_is_looked_for_is_said(memory: Memory, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (docs / "a.md").write_text("The zebra is fed at noon. " + " ".join(f"word{number}" for number in range(150)))
+    memory.ingest(docs)
+    for number in range(100):
+        memory.facts.add(f"zebra fed {number}", valid_from=1e12)
+    monkeypatch.setattr("agentkit_memory.recall.search.MOST", 90)
+    recall = memory.recall("zebra fed")
+    assert recall == ()
+    assert "of the best 90 proposals 0 hold" in recall.degraded[0]
+
+
+INGEST = """if True:
+    import sys
+    from agentkit_memory import Memory
+    with Memory.open(sys.argv[1]) as memory:
+        memory.ingest(sys.argv[2])
+"""
+
+
+def test_a_file_that_is_half_ingested_takes_no_place_of_what_is_shown(home: Path, docs: Path) -> None:
+    (docs / "a.md").write_text("The zebra is fed at noon. " + " ".join(f"word{number}" for number in range(150)))
+    with Memory.open(home) as memory:
+        memory.ingest(docs)
+    (docs / "b.txt").write_text("\n\n".join("zebra fed " * 100 + f"number {number}" for number in range(2100)))
+    killed = subprocess.run(
+        [sys.executable, "-c", INGEST, str(home), str(docs)], env=os.environ | {VARIABLE: "worker.acknowledged:1"}
+    )
+    assert killed.returncode < 0
+    with Memory.open(home) as memory:
+        assert memory._store.index().count() > 500, "what is not shown yet is indexed already"
+        assert [found.source for found in memory.recall("zebra fed")] == [str(docs / "a.md")]
+        with memory._store.database.read() as connection:
+            hits = search_rows(connection, query_vector("zebra fed"), [memory._own_scope()], 1e10, 10)
+        assert len(hits) == 1, "nor of what SQL is searched for, without the index"
+
+
+def test_equal_scores_are_ordered_by_place(memory: Memory, docs: Path) -> None:
+    for number in range(30):
+        (docs / f"{number:02}.txt").write_text(f"zebra n{number:02}")
+    memory.ingest(docs)
+    found = memory.recall("zebra", limit=30)
+    assert [document.text for document in found] == [f"zebra n{number:02}" for number in range(30)]
+
+
+def test_what_several_files_say_alike_is_told_once(memory: Memory, docs: Path) -> None:
+    for name in ("a", "b", "c"):
+        (docs / f"{name}.txt").write_text("zebra")
+    (docs / "d.txt").write_text("zebra with stripes")
+    memory.ingest(docs)
+    assert [Path(found.source).name for found in memory.recall("zebra")] == ["a.txt", "d.txt"]
+
+
+@pytest.mark.parametrize(
+    ("query", "limit", "said"),
+    [
+        (None, 5, "question as text"),
+        ("x", 0, "limit of 1"),
+        ("x", True, "limit of 1"),
+        ("x", 2.5, "limit of 1"),
+        ("x", 10**30, "limit of 1"),
+    ],
+)
+def test_what_cannot_be_asked(memory: Memory, query: Any, limit: Any, said: str) -> None:
+    with pytest.raises(RecallError, match=said):
+        memory.recall(query, limit=limit)
+
+
+def test_a_passage_that_sql_no_longer_holds_is_never_recalled(memory: Memory, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    memory.ingest(docs)
+    with memory._store.database.write() as connection:
+        connection.execute(text("DELETE FROM items"))  # behind the outbox's back
+    assert memory.recall("zebra") == ()
+
+
+def test_a_question_may_be_long_and_strange(memory: Memory, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    memory.ingest(docs)
+    assert len(memory.recall("zebra \0 \ud800 ' OR 1=1 -- " + "word " * 20_000)) == 1
+
+
+def test_threads_may_recall_while_another_ingests(either: Memory, docs: Path) -> None:
+    (docs / "first.txt").write_text("zebra first")
+    either.ingest(docs)
+    for number in range(20):
+        (docs / f"{number}.txt").write_text(f"zebra {number}")
+    with ThreadPoolExecutor(5) as pool:
+        ingesting = pool.submit(either.ingest, docs)
+        recalling = [pool.submit(either.recall, "zebra", limit=30) for _ in range(20)]
+        assert ingesting.result().errors == ()
+        for each in recalling:
+            assert "zebra first" in {found.text for found in each.result()}
+    assert len(either.recall("zebra", limit=30)) == 21

@@ -1,0 +1,204 @@
+"""When something is away, recall does with what works, and says so."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from sqlite3 import connect
+
+import pytest
+
+from agentkit_memory import IndexBroken, IndexUnavailable, Memory, Scope, StoreClosed, StoreFull
+from agentkit_memory.index.edge import EdgeIndex
+from agentkit_memory.index.vector_index import Hit, SparseVector, VectorIndex
+from agentkit_prompts.context.messages import Message
+
+HOLD = """if True:
+    import sys
+    from agentkit_memory import Memory
+    with Memory.open(sys.argv[1]) as memory:
+        memory.recall("x")
+        print("ready", flush=True)
+        sys.stdin.read()
+"""
+
+
+@contextmanager
+def owner_of(home: Path) -> Iterator[None]:
+    command = [sys.executable, "-c", HOLD, str(home)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        try:
+            yield
+        finally:
+            process.communicate("")
+
+
+class Failing:
+    """An index that fails when it is asked."""
+
+    def __init__(self, index: VectorIndex, error: Exception) -> None:
+        self._index = index
+        self._error = error
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._index, name)
+
+    def query_sparse(self, vector: SparseVector, scope_ids: Sequence[int], limit: int) -> list[Hit]:
+        raise self._error
+
+    def query_dense(self, vector: Sequence[float], scope_ids: Sequence[int], limit: int) -> list[Hit]:
+        raise self._error
+
+
+class Compass:
+    """An embedder of two directions, that can be told to fail."""
+
+    model = "compass"
+
+    def __init__(self) -> None:
+        self.fails = False
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        if self.fails:
+            raise ConnectionError("the model is away")
+        return [[1.0, 0.0] if any(word in text for word in ("boat", "ship")) else [0.0, 1.0] for text in texts]
+
+
+def fill(memory: Memory, docs: Path) -> None:
+    (docs / "a.md").write_text("The heron nests behind the weir.")
+    (docs / "b.md").write_text("The weir is old.")
+    memory.ingest(docs)
+    memory.session("s").append(Message("user", "I like the heron.", name="Ada"))
+
+
+def test_while_another_process_owns_the_index_sql_is_searched_by_the_same_policy(home: Path, docs: Path) -> None:
+    with Memory.open(home) as memory:
+        fill(memory, docs)
+        usual = memory.recall("Where does the heron nest?")
+    with owner_of(home), Memory.open(home) as memory:
+        recall = memory.recall("Where does the heron nest?")
+        assert [found.text for found in recall] == [found.text for found in usual]
+        (problem,) = recall.degraded
+        assert "newest 2000 items by their words, without the index" in problem
+        assert "in use by process" in problem
+        assert memory.recall_logs()[-1].degraded == recall.degraded
+        other = memory.within(Scope("another"))
+        assert other.recall("heron") == ()
+
+
+@pytest.mark.parametrize("error", [IndexUnavailable("the server is away"), IndexBroken("the shard is damaged")])
+def test_an_index_that_fails_when_it_is_asked(home: Path, docs: Path, error: Exception) -> None:
+    def opener(space: str, dimensions: int) -> VectorIndex:
+        return Failing(EdgeIndex(home / space, dimensions), error)  # type: ignore[return-value]
+
+    with Memory.open(home, index=opener) as memory:
+        fill(memory, docs)
+        recall = memory.recall("heron")
+        assert {found.text for found in recall} == {"The heron nests behind the weir.", "I like the heron."}
+        assert str(error) in recall.degraded[0]
+
+
+def test_an_index_that_cannot_be_opened(home: Path, docs: Path, tmp_path: Path) -> None:
+    with Memory.open(home) as memory:
+        fill(memory, docs)
+    (tmp_path / "file").write_text("in the way")
+    with Memory.open(home, index=tmp_path / "file") as memory:
+        recall = memory.recall("heron")
+        assert len(recall) == 2
+        assert "make it writable" in recall.degraded[0]
+
+
+def test_a_locked_database_is_read_and_what_could_not_be_written_is_told(home: Path, docs: Path) -> None:
+    with Memory.open(home, timeout=0.05) as memory:
+        fill(memory, docs)
+        memory.recall("heron")
+        memory.session("s").append(Message("user", "The heron flew off.", name="Ada"))
+        with closing(connect(home / "memory.db")) as other:
+            other.execute("BEGIN IMMEDIATE")
+            recall = memory.recall("heron")
+        assert {found.text for found in recall} == {"The heron nests behind the weir.", "I like the heron."}
+        assert "what was said last cannot be found yet" in recall.degraded[0]
+        assert "was not logged" in recall.degraded[-1]
+        assert len(memory.recall("heron")) == 3
+
+
+def test_an_index_that_cannot_be_opened_as_the_database_is_locked(home: Path, docs: Path) -> None:
+    with Memory.open(home) as memory:
+        fill(memory, docs)
+    with Memory.open(home, timeout=0.05) as memory:
+        with closing(connect(home / "memory.db")) as other:
+            other.execute("BEGIN IMMEDIATE")
+            recall = memory.recall("heron")
+        assert "The heron nests behind the weir." in {found.text for found in recall}
+        assert any("without the index" in why and "locked" in why for why in recall.degraded)
+        assert len(memory.recall("heron")) == 2
+
+
+def test_an_index_on_a_full_disk_is_read_and_not_written(
+    home: Path, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Memory.open(home) as memory:
+        fill(memory, docs)
+        memory.recall("heron")
+        with monkeypatch.context() as full:
+            full.setattr("agentkit_memory.index.edge._ROOM", 2**62)
+            memory.session("s").append(Message("user", "The stork stands there.", name="Ada"))
+            recall = memory.recall("heron")
+            assert len(recall) == 2
+            assert "the index does not hold the newest items" in recall.degraded[0]
+            assert "free some space" in recall.degraded[0]
+            for policy in ("default", "dense"):
+                assert [found.text for found in memory.recall("stork", policy=policy)] == ["The stork stands there."]
+            (docs / "crane.md").write_text("The crane flies south.")
+            report = memory.ingest(docs)
+            assert (len(report.added), report.pending) == (1, 2)
+            assert [found.text for found in memory.recall("crane", limit=1)] == ["The crane flies south."]
+            assert len(memory.recall("heron")) == 2  # each once, whether the index or SQL found it
+            with pytest.raises(StoreFull, match="free some space"):
+                memory.repair()
+            assert not memory.erase(Scope("local", user="nobody")).complete
+        assert [found.text for found in memory.recall("crane")] == ["The crane flies south."]
+        assert memory.verify().ok
+    with monkeypatch.context() as full:
+        full.setattr("agentkit_memory.index.edge._ROOM", 2**62)
+        with Memory.open(home) as memory:
+            recall = memory.recall("heron")  # an index that is not open yet is not opened: loading it writes
+        assert len(recall) == 2
+        assert "without the index" in recall.degraded[-1]
+    with Memory.open(home) as memory:
+        assert memory.recall("stork").degraded == ()
+        assert memory.verify().ok
+
+
+def test_many_new_messages_are_taken_up_over_several_recalls(memory: Memory) -> None:
+    session = memory.session("s")
+    for start in range(0, 5000, 1000):
+        session.append(*[Message("user", f"heron number {start + n}") for n in range(1000)])
+    first = memory.recall("heron 4999")
+    assert "many messages are new" in first.degraded[0]
+    assert memory.recall("heron 4999")[0].text == "heron number 4999"
+
+
+def test_without_its_model_the_store_is_searched_by_words(home: Path) -> None:
+    compass = Compass()
+    with Memory.open(home, embedder=compass) as memory:
+        memory.session("s").append(Message("user", "A boat lies here."), Message("user", "The meadow is wide."))
+        assert memory.recall("ship", limit=1)[0].text == "A boat lies here."
+        compass.fails = True
+        recall = memory.recall("What of the ship on the meadow?")
+        assert recall[0].text == "The meadow is wide."
+        assert "searched by words only" in recall.degraded[0]
+        assert "the model is away" in recall.degraded[0]
+
+
+def test_a_closed_memory_says_so(home: Path) -> None:
+    memory = Memory.open(home)
+    memory.recall("x")
+    memory.close()
+    with pytest.raises(StoreClosed):
+        memory.recall("x")

@@ -1,0 +1,211 @@
+"""Scores, choice and explanation of what is recalled."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit_memory import Memory, RecallError
+from agentkit_memory.recall.arms import Meaning, Words, term_weights
+from agentkit_memory.recall.candidates import Pool
+from agentkit_memory.recall.evidence import Recent, Sitting
+from agentkit_memory.recall.question import MOST_CHARACTERS, Question
+from agentkit_memory.recall.recall_policy import POLICIES
+from agentkit_prompts.context.messages import Message
+
+DEFAULT = POLICIES["default"]
+
+
+def write(docs: Path, *texts: str) -> None:
+    for number, said in enumerate(texts):
+        (docs / f"{number:02}.md").write_text(said)
+
+
+def test_every_score_is_the_sum_of_its_parts_and_every_candidate_says_what_became_of_it(
+    memory: Memory, docs: Path
+) -> None:
+    write(docs, "The heron nests.", "A heron eats eels.", "The heron nests!", "Eels are fish, in March too.")
+    memory.ingest(docs)
+    memory.session("a").append(Message("user", "I saw a heron.", name="Ada"), Message("user", "Eels?", name="Bo"))
+    recall = memory.recall("When did Ada see the heron eat eels in March?", limit=2)
+    rows = recall.explain()
+    assert [row.rank for row in rows] == list(range(1, len(rows) + 1))
+    for row in rows:
+        assert math.isclose(row.score, sum(row.parts.values()), abs_tol=1e-9)
+        assert str(row).startswith(f"{row.rank:>3} {'used' if row.used else '-'}")
+    assert [row.id for row in rows if row.used] == [found.id for found in recall]
+    reasons = {row.text: row.why for row in rows}
+    assert (
+        "says the same as" in reasons["The heron nests!"]
+        or "says the same as" in reasons["The heron nests."]
+        or any("below the first 2" in why for why in reasons.values())
+    )
+    assert recall[0].metadata["why"] == rows[0].why
+    assert recall[0].score is not None and recall[1].score is not None and 1 > recall[0].score >= recall[1].score > 0
+
+
+def test_what_was_recalled_is_logged_with_every_candidate(memory: Memory, docs: Path) -> None:
+    write(docs, "The heron nests.", "A heron eats eels.")
+    memory.ingest(docs)
+    memory.facts.add("Herons are birds.")
+    recall = memory.recall("heron", limit=1, session=memory.session("s"))
+    assert [fact.text for fact in recall.knowledge] == ["Herons are birds."]
+    (log,) = memory.recall_logs()
+    assert (log.query, log.conversation, log.policy["name"], log.degraded) == ("heron", "s", "default", ())
+    assert {row.slot for row in log.candidates if row.used} == {"documents", "knowledge"}
+    assert [row.why for row in log.candidates if not row.used] == ["below the first 1"]
+    assert log.took_us > 0
+    assert len(recall) == 1 and recall[0:1] == (recall[0],) and "1 documents, 1 facts" in repr(recall)
+
+
+def test_nearly_the_same_is_told_once_unless_a_number_or_a_not_differs(memory: Memory, docs: Path) -> None:
+    long = "The heron stands in the shallow water below the old weir and waits for an eel to pass by at dawn"
+    write(docs, long, long.upper() + "!", long + " today", long + " 7", long + " not")
+    memory.ingest(docs)
+    found = {each.text for each in memory.recall("heron weir", limit=9)}
+    assert len(found) == 3
+    assert {long + " 7", long + " not"} < found
+    keep_all = replace(DEFAULT, collapse=False)
+    assert len(memory.recall("heron weir", limit=9, policy=keep_all)) == 5
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Alice lent Bob 50 euros", "Bob lent Alice 50 euros"),
+        ("Flight 12 leaves at 15", "Flight 15 leaves at 12"),
+        (
+            "On the morning of the market Alice lent Bob the cart to carry apples home from there",
+            "On the morning of the market Bob lent Alice the cart to carry apples home from there again",
+        ),
+    ],
+)
+def test_who_did_it_to_whom_is_told_apart_by_the_order_of_the_words(memory: Memory, one: str, other: str) -> None:
+    for fact in (one, other, f"{one.upper()}!"):
+        memory.facts.add(fact)
+    told = {fact.text for fact in memory.recall(f"{one}?", limit=10).knowledge}
+    assert other in told and len(told) == 2  # casing and punctuation are still one thing
+
+
+def test_a_budget_of_tokens_is_kept_and_what_is_too_long_is_passed_over(memory: Memory, docs: Path) -> None:
+    write(docs, "The heron and the weir. " + " ".join(f"n{n}" for n in range(80)), "heron weir", "heron pond")
+    memory.ingest(docs)
+    recall = memory.recall("heron weir", policy=replace(DEFAULT, tokens=8))
+    assert {found.text for found in recall} == {"heron weir", "heron pond"}
+    assert any("tokens" in row.why for row in recall.candidates if not row.used)
+
+
+def test_diversity_prefers_what_says_something_else(memory: Memory, docs: Path) -> None:
+    write(docs, "heron weir eel dawn one", "heron weir eel dawn two", "heron meadow in the long grass")
+    memory.ingest(docs)
+    assert [each.text[:10] for each in memory.recall("heron weir eel", limit=2)] == ["heron weir"] * 2
+    diverse = memory.recall("heron weir eel", limit=2, policy=replace(DEFAULT, diversity=0.6))
+    assert "meadow" in diverse[1].text
+
+
+def test_what_is_newer_counts_more_where_a_policy_says_so(memory: Memory) -> None:
+    session = memory.session("a")
+    session.append(Message("user", "The heron is at the weir, I saw it.", name="Ada"), said_at=1e9)
+    session.append(Message("user", "The heron is at the lake, I saw it.", name="Ada"), said_at=1.2e9)
+    recent = replace(DEFAULT, evidence=(*DEFAULT.evidence, Recent()))
+    assert "lake" in memory.recall("Where is the heron?", policy=recent, now=1.2e9)[0].text
+    assert memory.recall("Where is the heron?", policy=recent, now=1e8)  # a clock that went backwards
+
+
+def test_evidence_of_ones_own(memory: Memory, docs: Path) -> None:
+    @dataclass(frozen=True)
+    class Short:
+        name: str = "short"
+
+        def scores(self, question: Question, pool: Pool) -> list[float]:
+            return [90.0 / len(each.item.text) for each in pool.candidates]
+
+    write(docs, "heron", "heron heron heron heron, and some more words on it")
+    memory.ingest(docs)
+    mine = replace(DEFAULT, name="mine", evidence=(Short(),))
+    recall = memory.recall("heron", policy=mine)
+    assert recall[0].text == "heron"
+    assert recall.explain()[0].parts["short"] == 90.0 / 5
+    assert memory.recall_logs()[-1].policy["evidence"] == {"short": {"name": "short"}}
+
+
+class Odd:
+    """Evidence that says whatever it is told to."""
+
+    name = "odd"
+
+    def __init__(self, told: object) -> None:
+        self.told = told
+
+    def scores(self, question: Question, pool: Pool) -> Any:
+        if isinstance(self.told, Exception):
+            raise self.told
+        return self.told
+
+
+@pytest.mark.parametrize("told", [None, [], [1.0, 2.0], [math.nan], [math.inf], ["x"], ZeroDivisionError("by zero")])
+def test_evidence_that_is_of_no_use_is_named(memory: Memory, docs: Path, told: object) -> None:
+    write(docs, "The heron nests.")
+    memory.ingest(docs)
+    with pytest.raises(RecallError, match=r"'odd'.* candidates"):
+        memory.recall("heron", policy=replace(DEFAULT, evidence=(Odd(told),)))
+    with pytest.raises(RecallError, match="'words'"):
+        memory.recall("heron", policy=replace(DEFAULT, arms=(OddArm(told),)))
+
+
+class OddArm(Odd):
+    name = "words"
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (partial(Words, share="x"), "share: expected a number from 0 up, got 'x'"),
+        (partial(Words, answer=[]), "answer"),
+        (lambda: Meaning(share=-1.0), "share"),
+        (lambda: Recent(math.nan), "weight: expected a number, got nan"),
+        (lambda: Recent(half_life=0.0), "half_life"),
+        (lambda: Sitting(best=0), "best: expected a number from 1 up"),
+        (lambda: replace(DEFAULT, candidates=10**30), "candidates: expected 1 to 10,000"),
+    ],
+)
+def test_parts_whose_numbers_mean_nothing_are_refused(make: Callable[[], object], said: str) -> None:
+    with pytest.raises(RecallError, match=said):
+        make()
+
+
+def test_the_weight_of_each_term_is_read_off_the_scores() -> None:
+    rng = random.Random(7)
+    weights = {term: rng.uniform(0.1, 8) for term in range(6)}
+    held = [{term: rng.uniform(0.3, 2) for term in rng.sample(range(6), 3)} for _ in range(40)]
+    scores = [sum(weights[term] * value for term, value in terms.items()) for terms in held]
+    found = term_weights(scores, held)
+    assert {term: pytest.approx(weight, rel=0.05) for term, weight in weights.items()} == found
+    assert term_weights([], []) == {}
+    always_together = term_weights([4.0, 8.0], [{1: 1.0, 2: 1.0}, {1: 2.0, 2: 2.0}])
+    assert always_together[1] + always_together[2] == pytest.approx(4.0)
+    assert min(term_weights([1.0, 0.0], [{1: 1.0}, {1: 1.0, 2: 1.0}]).values()) >= 0.0
+
+
+@pytest.mark.parametrize("question", ["", "   ", "?!", "who are you", "\0\ud800", "'; DROP TABLE items; --", "%s{{x}}"])
+def test_questions_of_nothing_and_of_strange_characters(memory: Memory, docs: Path, question: str) -> None:
+    write(docs, "zebra")
+    memory.ingest(docs)
+    assert memory.recall(question) == ()
+    assert memory.recall(question + " zebra")[0].text == "zebra"
+
+
+def test_a_question_of_a_megabyte_is_searched_by_both_ends(memory: Memory, docs: Path) -> None:
+    write(docs, "zebra", "giraffe", "okapi")
+    memory.ingest(docs)
+    pasted = "word " * 100_000
+    recall = memory.recall(f"zebra {pasted} okapi {pasted} giraffe")
+    assert {found.text for found in recall} == {"zebra", "giraffe"}
+    assert f"first and last {MOST_CHARACTERS // 2} characters" in recall.degraded[0]

@@ -1,0 +1,264 @@
+"""Conversations in SQL: nothing lost, nothing twice, nothing interleaved."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sqlite3
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from agentkit_memory import (
+    HeadMoved,
+    KeyReused,
+    Memory,
+    MessageUnreadable,
+    ScopeError,
+    StoreClosed,
+    StoreError,
+    StoreVersion,
+)
+from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.parts import Image, Text
+
+HELLO = Message("user", "hello")
+HI = Message("assistant", "hi")
+TURN = (
+    Message("user", (Text("What is this?"), Image(Path("cat.png")), Image("https://example.org/cat.png"))),
+    Message("assistant", "", tool_calls=(ToolCall("1", "look", '{"at": "é\\u0000"}'),)),
+    Message("tool", "a cat \0 \N{CAT FACE}", tool_call_id="1", name="look"),
+    Message("assistant", "A cat."),
+)
+
+
+def test_a_conversation_comes_back_as_it_was_written(either: Memory) -> None:
+    session = either.session("s")
+    session.append(*TURN[:1])
+    assert session.append(*TURN[1:]) == session.conversation
+    again = either.session("s")
+    assert again.id == "s"
+    assert list(again.conversation) == list(TURN)
+
+
+def test_conversations_of_the_same_name_in_two_scopes_are_two(either: Memory) -> None:
+    either.session("s").append(HELLO)
+    assert len(either.within("other").session("s").conversation) == 0
+
+
+def test_views_handed_out_before_do_not_change(memory: Memory) -> None:
+    session = memory.session("s")
+    before = session.append(HELLO)
+    session.append(HI)
+    assert list(before) == [HELLO]
+
+
+def test_an_append_to_an_outdated_view_writes_nothing_and_brings_the_view_up_to_date(either: Memory) -> None:
+    mine, theirs = either.session("s"), either.session("s")
+    theirs.append(HELLO, HI)
+    with pytest.raises(HeadMoved, match=r"another writer added 2 message.*append again") as caught:
+        mine.append(Message("user", "mine"))
+    assert (caught.value.expected, caught.value.actual) == (0, 2)
+    assert list(mine.conversation) == [HELLO, HI]
+    assert [message.text for message in mine.append(Message("user", "mine"))] == ["hello", "hi", "mine"]
+
+
+def test_refresh_reads_what_others_wrote(either: Memory) -> None:
+    mine, theirs = either.session("s"), either.session("s")
+    assert len(mine.refresh()) == 0
+    theirs.append(HELLO)
+    assert list(mine.refresh()) == [HELLO]
+
+
+def test_the_same_append_under_the_same_key_happens_once(either: Memory) -> None:
+    mine, theirs = either.session("s"), either.session("s")
+    mine.append(HELLO, HI, key="run:1")
+    assert list(mine.append(HELLO, HI, key="run:1")) == [HELLO, HI]
+    assert list(theirs.append(HELLO, HI, key="run:1")) == [HELLO, HI]  # its view was outdated too
+    mine.append(HELLO, key="run:2")
+    assert len(mine.append(HELLO, HI, key="run:1")) == 3
+    assert len(either.session("s").conversation) == 3
+
+
+def test_a_key_that_was_used_for_other_messages_is_refused(either: Memory) -> None:
+    session = either.session("s")
+    session.append(HELLO, key="k")
+    with pytest.raises(KeyReused, match="'k' was used for other messages"):
+        session.append(HI, key="k")
+    assert list(either.session("s").conversation) == [HELLO]
+
+
+def test_appending_nothing_is_nothing(memory: Memory) -> None:
+    session = memory.session("s")
+    assert len(session.append()) == 0
+
+
+@pytest.mark.parametrize("name", ["", "a\0", "x" * 256])
+def test_a_conversation_needs_a_name_that_can_be_stored(memory: Memory, name: str) -> None:
+    with pytest.raises(ScopeError):
+        memory.session(name)
+    with pytest.raises(ScopeError):
+        memory.session("s").append(HELLO, key=name or "\0")
+
+
+def test_text_that_is_no_unicode_is_refused_and_nothing_of_the_append_is_kept(memory: Memory) -> None:
+    session = memory.session("s")
+    with pytest.raises(MessageUnreadable, match="surrogates"):
+        session.append(HELLO, Message("user", "\ud800"))
+    assert len(memory.session("s").conversation) == len(session.conversation) == 0
+
+
+def test_a_message_of_a_newer_format_asks_for_an_upgrade(memory: Memory) -> None:
+    memory.session("s").append(HELLO)
+    with memory._store.database.write() as connection:
+        connection.execute(text("UPDATE messages SET format = 99"))
+    with pytest.raises(StoreVersion, match=r"format 99.*upgrade it"):
+        memory.session("s")
+
+
+def test_a_damaged_message_is_named(memory: Memory) -> None:
+    memory.session("s").append(HELLO, HI)
+    with memory._store.database.write() as connection:
+        connection.execute(text("UPDATE messages SET body = '{' WHERE seq = 2"))
+    with pytest.raises(MessageUnreadable, match="conversation 's', message 2"):
+        memory.session("s")
+
+
+def test_a_conversation_that_was_deleted_says_so(memory: Memory) -> None:
+    session = memory.session("s")
+    with memory._store.database.write() as connection:
+        connection.execute(text("DELETE FROM conversations"))
+    for act in (session.refresh, lambda: session.append(HELLO)):
+        with pytest.raises(StoreError, match="was deleted"):
+            act()
+
+
+def test_a_closed_memory_says_so(home: Path) -> None:
+    memory = Memory.open(home)
+    session = memory.session("s")
+    memory.close()
+    memory.close()
+    for act in (lambda: session.append(HELLO), session.refresh, lambda: memory.recall("x")):
+        with pytest.raises(StoreClosed, match="open it again"):
+            act()
+
+
+def keep_appending(target: str, index: str | None, writer: str, times: int) -> None:
+    """Append `times` messages, looking again whenever somebody else was first."""
+    with Memory.open(target, index=index, timeout=30) as memory:
+        session = memory.session("shared")
+        for number in range(times):
+            while True:
+                try:
+                    session.append(Message("user", f"{writer} {number}"), key=f"{writer}:{number}")
+                    break
+                except HeadMoved:
+                    continue
+
+
+def check_shared(memory: Memory, writers: int, times: int) -> None:
+    said = [message.text for message in memory.session("shared").conversation]
+    assert sorted(said) == sorted(f"{writer} {number}" for writer in range(writers) for number in range(times))
+    for writer in range(writers):
+        mine = [text for text in said if text.startswith(f"{writer} ")]
+        assert mine == [f"{writer} {number}" for number in range(times)]
+
+
+def test_processes_that_write_one_conversation_lose_nothing(home: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=keep_appending, args=(str(home), None, str(name), 40)) for name in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    with Memory.open(home) as memory:
+        check_shared(memory, 2, 40)
+
+
+def test_threads_that_write_one_conversation_lose_nothing(either: Memory) -> None:
+    def work(writer: str) -> None:
+        session = either.session("shared")
+        for number in range(25):
+            while True:
+                try:
+                    session.append(Message("user", f"{writer} {number}"), key=f"{writer}:{number}")
+                    break
+                except HeadMoved:
+                    continue
+
+    threads = [threading.Thread(target=work, args=(str(name),)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    check_shared(either, 4, 25)
+
+
+def test_a_short_append_that_nobody_is_in_the_way_of_is_done_at_once(memory: Memory) -> None:
+    session = memory.session("s")
+    session.append(HELLO)
+    view = session.conversation
+    assert session.append_now(HI, key="k") and list(session.conversation) == [HELLO, HI]
+    assert session.append_now() and len(view) == 1
+    assert list(memory.session("s").conversation) == [HELLO, HI]
+
+
+def test_an_append_that_would_wait_for_another_process_is_left_to_a_thread(memory: Memory, home: Path) -> None:
+    session = memory.session("s")
+    session.append(HELLO)
+    file = next(home.rglob("*.db"))
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+        assert not session.append_now(HI)
+        assert time.monotonic() - began < 4  # it waits five seconds when it waits
+        other.execute("ROLLBACK")
+    assert list(session.conversation) == [HELLO] and session.append_now(HI)
+
+
+def test_an_append_that_would_wait_for_another_thread_is_left_to_a_thread(memory: Memory) -> None:
+    session = memory.session("s")
+    session.append(HELLO)
+    with memory._store.database.write(), ThreadPoolExecutor(1) as pool:
+        assert not pool.submit(session.append_now, HI).result()
+    assert session.append_now(HI) and len(session.conversation) == 2
+
+
+def test_what_waiting_would_not_mend_is_for_append_to_tell(memory: Memory) -> None:
+    session, other = memory.session("s"), memory.session("s")
+    other.append(HELLO, key="k")
+    assert not session.append_now(HI) and not session.append_now(HELLO, key="k")
+    assert session.append(HELLO, key="k") == other.conversation
+    with pytest.raises(ScopeError):
+        session.append_now(HI, key="k\0")
+
+
+@pytest.mark.parametrize("big", [Message("user", "a" * 100_000), TURN[0]])
+def test_long_messages_and_media_are_left_to_a_thread(memory: Memory, big: Message) -> None:
+    session = memory.session("s")
+    session.append(HELLO)
+    assert not session.append_now(big) and list(session.conversation) == [HELLO]
+
+
+def test_no_append_is_done_at_once_on_a_server(fresh_postgres: str, tmp_path: Path) -> None:
+    with Memory.open(fresh_postgres, index=tmp_path / "index") as memory:
+        session = memory.session("s")
+        session.append(HELLO)
+        assert not session.append_now(HI) and list(session.conversation) == [HELLO]
+
+
+def test_appends_done_at_once_do_not_let_the_log_grow_without_bound(memory: Memory, home: Path) -> None:
+    session = memory.session("s")
+    waited = 0
+    for number in range(3000):
+        if not session.append_now(Message("user", str(number))):
+            session.append(Message("user", str(number)))
+            waited += 1
+    assert 5 < waited < 30
+    assert next(home.rglob("*.db-wal")).stat().st_size < 20_000_000
+    assert [message.text for message in memory.session("s").conversation] == [str(number) for number in range(3000)]

@@ -1,0 +1,99 @@
+"""Every read names its scopes, and none returns what belongs to others, whatever ids it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Connection
+
+from agentkit_memory import Memory, RecallLog, Scope, ScopeError
+from agentkit_memory.store.item_rows import find_item, read_around, read_items
+from agentkit_memory.store.scopes import readable_ids
+from agentkit_memory.store.turns import itemise
+from agentkit_prompts.context.messages import Message
+
+NAMES = st.sampled_from(["", "1", "2", "'", '" --', "%", "1\n", "é"])
+SCOPES = st.builds(Scope, st.sampled_from(["a", "b", "a'; --"]), NAMES, NAMES, NAMES)
+RUNS = count()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
+    with Memory.open(tmp_path_factory.mktemp("shared")) as memory:
+        yield memory
+
+
+@given(written=st.lists(SCOPES, min_size=1, max_size=5, unique=True), reader=SCOPES)
+@settings(max_examples=40, deadline=None)
+def test_a_reader_gets_what_is_shared_or_theirs_and_nothing_else(
+    shared: Memory, written: list[Scope], reader: Scope
+) -> None:
+    run = str(next(RUNS))
+    facts, turns = {}, {}
+    for scope in written:
+        mine = shared.within(Scope(f"{scope.tenant}{run}", scope.user, scope.session, scope.agent))
+        facts[scope] = mine.facts.add(f"fact of {scope}")
+        mine.session("s").append(Message("user", f"turn of {scope}"))
+        mine._store.logs.write(mine._own_scope(), RecallLog(f"question of {scope}", {}, (), 1))
+    while itemise(shared._store.database, None, 100):
+        pass
+    here = shared.within(Scope(f"{reader.tenant}{run}", reader.user, reader.session, reader.agent))
+    visible = {scope for scope in written if scope in reader.readable()}
+    with shared._store.database.read() as connection:
+        ids = connection.exec_driver_sql("SELECT id FROM items").scalars().all()  # of everybody
+        scopes = readable_ids(connection, here.scope)
+        found = read_items(connection, ids, scopes, 0.0)
+        assert {each.text for each in found} == {f"{kind} of {scope}" for kind in ("fact", "turn") for scope in visible}
+        assert all(each.scope_id in scopes for each in read_around(connection, found, scopes, 0.0, 3))
+        turns = {scope: each.id for scope in visible for each in found if each.text == f"turn of {scope}"}
+        assert {scope for scope in visible if find_item(connection, turns[scope], scopes)} == visible
+        assert {scope for scope in written if find_item(connection, facts[scope].id, scopes)} == visible
+    assert {scope for scope in written if here.facts.get(facts[scope].id)} == visible
+    mine_only = {reader} & set(written)
+    assert [each.text for each in here.facts.list()] == [f"fact of {scope}" for scope in mine_only]
+    assert [each.query for each in here.recall_logs()] == [f"question of {scope}" for scope in mine_only]
+    assert [each.text for each in here.session("s").conversation] == [f"turn of {scope}" for scope in mine_only]
+    for scope in set(written) - {reader}:
+        assert not here.facts.remove(facts[scope].id)
+
+
+@pytest.mark.parametrize("wrong", [None, "1", [None], ["1"], [1.0], [True]])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda connection, scopes: read_items(connection, ["x"], scopes, 0.0),
+        lambda connection, scopes: read_around(connection, [], scopes, 0.0),
+        lambda connection, scopes: find_item(connection, "x", scopes),
+    ],
+)
+def test_a_read_that_does_not_say_whose_is_an_error(
+    memory: Memory, read: Callable[[Connection, Any], object], wrong: object
+) -> None:
+    with memory._store.database.read() as connection, pytest.raises(ScopeError, match="reading needs a scope"):
+        read(connection, wrong)
+
+
+def test_a_reader_of_scopes_that_nobody_wrote_to_finds_nothing(either: Memory) -> None:
+    fact = either.facts.add("x")
+    with either._store.database.read() as connection:
+        assert readable_ids(connection, Scope("new")) == []
+        assert read_items(connection, [fact.id], [], 0.0) == [] and find_item(connection, fact.id, []) is None
+        with pytest.raises(ScopeError):
+            readable_ids(connection, None)  # type: ignore[arg-type]
+
+
+def test_the_number_of_a_scope_is_its_own_even_when_another_holds_it(either: Memory) -> None:
+    database = either._store.database
+    number = either.within("a")._own_scope()
+    with database.write() as connection:
+        connection.exec_driver_sql("DELETE FROM scopes")
+        connection.exec_driver_sql(
+            f"INSERT INTO scopes (id, tenant, \"user\", session, agent) VALUES ({number}, 'z', '', '', '')"
+        )
+    assert either.within("a")._own_scope() == number + 1
+    assert either.within("z")._own_scope() == number and either.within("a")._own_scope() == number + 1

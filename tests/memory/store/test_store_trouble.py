@@ -1,0 +1,267 @@
+"""Databases that are locked, read-only, full, damaged, newer or away: typed errors, and nothing lost."""
+
+from __future__ import annotations
+
+import math
+import os
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from agentkit_memory import (
+    Memory,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreLocked,
+    StoreReadOnly,
+    StoreUnavailable,
+    StoreVersion,
+)
+from agentkit_prompts.context.messages import Message
+
+HELLO = Message("user", "hello")
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """File permissions mean nothing to root: be somebody else for a while."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def stored(home: Path) -> list[str]:
+    with Memory.open(home) as memory:
+        return [message.text for message in memory.session("s").conversation]
+
+
+def test_a_database_that_another_process_keeps_locked(home: Path, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    with Memory.open(home, timeout=0.05) as memory:
+        session = memory.session("s")
+        session.append(HELLO)
+        with closing(sqlite3.connect(home / "memory.db")) as other:
+            other.execute("BEGIN IMMEDIATE")
+            for act in (lambda: session.append(HELLO), lambda: memory.ingest(docs)):
+                with pytest.raises(StoreLocked, match=r"memory\.db.*another process is writing; nothing was written"):
+                    act()
+            assert len(session.conversation) == 1
+        session.append(Message("user", "again"))
+    assert stored(home) == ["hello", "again"]
+
+
+def test_a_first_opening_that_another_process_blocks(home: Path) -> None:
+    home.mkdir()
+    with closing(sqlite3.connect(home / "memory.db")) as other:
+        other.execute("PRAGMA journal_mode=WAL")
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreLocked):
+            Memory.open(home, timeout=0.05)
+    assert stored(home) == []
+
+
+def test_a_new_file_that_another_process_is_about_to_write_is_waited_for(home: Path) -> None:
+    home.mkdir()
+    with closing(sqlite3.connect(home / "memory.db", check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")  # not yet written ahead: SQLite refuses the switch without waiting
+        with pytest.raises(StoreLocked, match="another process is writing"):
+            Memory.open(home, timeout=0.05)
+        ended = Timer(0.2, other.rollback)
+        ended.start()
+        assert stored(home) == []
+        ended.join()
+
+
+def test_a_database_that_may_not_be_written(home: Path, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    with Memory.open(home) as memory:
+        memory.session("s").append(HELLO)
+        with memory._store.database.write() as connection:
+            connection.exec_driver_sql("PRAGMA query_only=ON")
+        session = memory.session("s")
+        for act in (lambda: session.append(HELLO), lambda: memory.ingest(docs)):
+            with pytest.raises(StoreReadOnly, match="nothing was written: make the file and its folder writable"):
+                act()
+    assert stored(home) == ["hello"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file permissions are POSIX's")
+def test_a_file_whose_permissions_forbid_writing(home: Path) -> None:
+    with Memory.open(home) as memory:
+        memory.session("s").append(HELLO)
+    for parent in [home, *home.parents]:
+        if parent.stat().st_uid == os.geteuid() and parent != Path("/"):
+            parent.chmod(parent.stat().st_mode | 0o555)
+    (home / "memory.db").chmod(0o444)
+    home.chmod(0o555)
+    try:
+        refused = pytest.raises((StoreReadOnly, StoreUnavailable), match=r"memory\.db")
+        with unprivileged(), refused, Memory.open(home) as memory:
+            memory.session("s").append(HELLO)
+        with unprivileged(), pytest.raises(StoreUnavailable, match="its folder cannot be made"):
+            Memory.open(home / "deeper")
+    finally:
+        home.chmod(0o755)
+        (home / "memory.db").chmod(0o644)
+    assert stored(home) == ["hello"]
+
+
+def test_a_place_or_a_timeout_that_is_none(home: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="folder cannot be made"):
+        Memory.open(f"{home}\0")
+    wrong: Any
+    for wrong in (-1.0, "5", math.nan, math.inf, True):
+        with pytest.raises(StoreUnavailable, match="timeout: expected seconds"):
+            Memory.open(home, timeout=wrong)
+    assert not home.exists()
+
+
+def test_a_full_disk_rolls_back_and_keeps_what_was_stored(home: Path) -> None:
+    with Memory.open(home) as memory:
+        session = memory.session("s")
+        session.append(HELLO)
+        with memory._store.database.write() as connection:
+            pages = connection.scalar(text("PRAGMA page_count"))
+            connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
+        with pytest.raises(StoreFull, match="what was stored is intact: free some space"):
+            session.append(Message("user", "x" * 100_000))
+        assert len(session.conversation) == 1
+    assert stored(home) == ["hello"]
+
+
+def test_a_file_that_is_no_database_is_left_alone(home: Path) -> None:
+    home.mkdir()
+    (home / "memory.db").write_bytes(b"my shopping list " * 1000)
+    with pytest.raises(StoreCorrupt, match=r"memory\.db: file is not a database; the file is left as it is"):
+        Memory.open(home)
+    assert (home / "memory.db").read_bytes() == b"my shopping list " * 1000
+
+
+def test_a_damaged_page_is_reported_when_it_is_read(home: Path) -> None:
+    with Memory.open(home) as memory:
+        memory.session("s").append(*[Message("user", "x" * 3000)] * 50)
+    path = home / "memory.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    data = bytearray(path.read_bytes())
+    data[16384:] = os.urandom(len(data) - 16384)
+    path.write_bytes(bytes(data))
+    with pytest.raises(StoreCorrupt, match="restore a backup"), Memory.open(home) as memory:
+        memory.session("s")
+
+
+def damage(home: Path, *statements: str) -> None:
+    """Do what damage does: no rule of the schema is kept."""
+    with closing(sqlite3.connect(home / "memory.db", isolation_level=None)) as database:
+        database.execute("PRAGMA writable_schema=ON")
+        for statement in statements:
+            database.execute(statement)
+
+
+def test_text_that_is_no_text_any_more_is_reported_and_not_quoted(home: Path) -> None:
+    with Memory.open(home) as memory:
+        memory.session("s").append(Message("user", "my secret " * 500))
+        damage(home, "UPDATE messages SET body = CAST(CAST(body AS BLOB) || x'ff' AS TEXT)")
+        with pytest.raises(StoreCorrupt, match=r"memory\.db: .*UTF-8.*restore a backup") as raised:
+            memory.session("s")
+    assert "secret" not in str(raised.value) and len(str(raised.value)) < 500 + len(str(home))
+
+
+def test_a_schema_that_is_no_text_any_more_is_reported_at_the_opening(home: Path) -> None:
+    with Memory.open(home) as memory:
+        memory.facts.add("zebra")
+    damage(home, "UPDATE sqlite_schema SET name = CAST(x'66ff66' AS TEXT), sql = 'CREATE' WHERE name = 'items'")
+    with pytest.raises(StoreCorrupt, match=r"memory\.db.*restore a backup"):
+        Memory.open(home)
+
+
+def test_a_table_and_its_index_that_disagree_are_reported(home: Path, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    (docs / "b.md").write_text("heron")
+    with Memory.open(home) as memory:
+        damage(home, "CREATE UNIQUE INDEX damaged ON documents (0)")  # finds what is not there
+        with pytest.raises(StoreCorrupt, match=r"memory\.db: .*constraint.*does not fit together.*restore a backup"):
+            memory.ingest(docs)
+
+
+def test_an_id_that_is_none_any_more_is_reported(home: Path) -> None:
+    with Memory.open(home) as memory:
+        memory.facts.add("zebra")
+        memory.recall("zebra")
+        damage(home, "PRAGMA foreign_keys=OFF", "UPDATE vector_state SET item_id = 'zeb\"a', want = -2")
+        with pytest.raises(StoreError, match="what is stored is intact"):
+            memory.repair()
+        assert "the vector index failed" in memory.recall("zebra").degraded[0]
+
+
+@pytest.mark.parametrize("stored", ["[", "[1]", '[{"shot": 1}]', "7"])
+def test_a_recall_log_that_is_none_any_more_is_reported(home: Path, stored: str) -> None:
+    with Memory.open(home) as memory:
+        memory.recall("zebra")
+        damage(home, f"UPDATE recall_logs SET candidates = '{stored}'")
+        with pytest.raises(StoreCorrupt, match="a recall log is damaged"):
+            memory.recall_logs()
+
+
+def test_a_database_of_a_newer_version_is_not_touched(home: Path) -> None:
+    Memory.open(home).close()
+    with closing(sqlite3.connect(home / "memory.db")) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(StoreVersion, match=r"revision '9999'.*upgrade agentkit"):
+        Memory.open(home)
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("mysql://root:secret@localhost/x", "expected a folder or a postgresql"),
+        ("postgresql+nosuch://localhost/x", "no database URL"),
+        ("://", "no database URL"),
+        ("postgresql://nobody:secret@127.0.0.1:1/x", "check that the server runs"),
+    ],
+)
+def test_an_address_nobody_answers_at(tmp_path: Path, address: str, said: str) -> None:
+    with pytest.raises(StoreUnavailable, match=said) as caught:
+        Memory.open(address, index=tmp_path, timeout=1)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_server_needs_a_folder_for_the_index() -> None:
+    with pytest.raises(StoreUnavailable, match="index="):
+        Memory.open("postgresql://localhost/x")
+
+
+def test_a_server_without_its_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(StoreUnavailable, match="install the extra `postgres`"):
+        Memory.open("postgresql://localhost/x", index=tmp_path)
+
+
+def test_postgresql_says_what_it_refuses(fresh_postgres: str, tmp_path: Path) -> None:
+    with Memory.open(fresh_postgres, index=tmp_path / "index", timeout=0.2) as memory:
+        session = memory.session("s")
+        session.append(HELLO)
+        database = memory._store.database
+        with database.write() as other:
+            other.execute(text("LOCK TABLE messages IN ACCESS EXCLUSIVE MODE"))
+            with pytest.raises(StoreLocked, match="another transaction holds the lock; nothing was written"):
+                session.append(HELLO)
+        with pytest.raises(StoreReadOnly, match="connect to the primary"), database.write() as connection:
+            connection.execute(text("SET TRANSACTION READ ONLY"))
+            connection.execute(text("DELETE FROM messages"))
+        with pytest.raises(StoreError, match=r"UndefinedTable|42P01"), database.write() as connection:
+            connection.execute(text("DELETE FROM nowhere"))
+        assert len(memory.session("s").conversation) == 1

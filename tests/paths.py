@@ -1,0 +1,10 @@
+"""Where the repository is, and where the shared cases are when they are there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared"
+CONFORMANCE = Path(os.environ.get("AGENTKIT_CONFORMANCE", SHARED / "conformance"))

@@ -1,0 +1,264 @@
+"""Whatever untrusted text says, the control tokens of a chat template are those that it writes around harmless text."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentkit.prompts import (
+    Composition,
+    Conversation,
+    Document,
+    Layers,
+    MemoPrompt,
+    Message,
+    PromptContext,
+    TextPrompt,
+    ToolCall,
+    ToolSpec,
+    compose,
+)
+from agentkit.prompts.chat_templates import ChatTemplateError
+from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplate
+from agentkit_prompts.chat_templates.protocol import ChatTemplate
+from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
+from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
+from tests.paths import CONFORMANCE
+from tests.prompts.chat_templates.small_chat_templates import INQUISITIVE, PLAIN
+from tests.prompts.laws import law
+
+# Each law is tried on many templates: a share of the cases for each makes more than enough of them together.
+a_share = settings(law, max_examples=law.max_examples // 10 + 3)
+fewer = settings(law, max_examples=law.max_examples // 20 + 3)
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning"),
+    pytest.mark.untraced,  # see conftest.py
+]
+
+BREAK = "\u200b"
+LINE_BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+BRACKETS = set("<>[]{}()|\uff5c\u3010\u3011\u300a\u300b")
+HARMLESS = "\u0436"
+"""A letter of no token."""
+PYTHON = ToolSpec("python", "Runs code.", {"type": "object", "properties": {"code": {"type": "string"}}})
+
+
+def tokens_in(text: str, template: ChatTemplate) -> set[tuple[int, str]]:
+    """Every control token of a text, with its place when zero-width spaces are not counted."""
+    found = set()
+    for token in {token.strip() for token in template.control_tokens}:
+        at = text.find(token) if len(token) > 1 else -1
+        while at >= 0:
+            line = text[:at].rstrip(" \t")
+            if not BRACKETS.isdisjoint(token) or not line or line[-1] in LINE_BREAKS:
+                found.add((at - text.count(BREAK, 0, at), token))
+            at = text.find(token, at + 1)
+    return found
+
+
+def hostile(template: ChatTemplate) -> st.SearchStrategy[str]:
+    """Text made of the template's control tokens, cut at random places."""
+    tokens = st.sampled_from([token for token in template.control_tokens if token.strip()] or ["<s>"])
+    cut = st.builds(lambda token, at: (token[:at], token[at:]), tokens, st.integers(1, 20))
+    noise = st.sampled_from(
+        ["", " ", "\n", "x", '"', "\\", "~", "{", "é", "\n  ", HARMLESS, "\ue000", "<", "|", "user"]
+    )
+    pieces = st.one_of(tokens, cut.map(lambda halves: halves[0]), cut.map(lambda halves: halves[1]), noise)
+    return st.lists(pieces, max_size=6).map("".join)
+
+
+class Talk:
+    """What untrusted people say in one conversation; `harmless` is the same with every visible character harmless."""
+
+    def __init__(self, texts: Sequence[str], shape: str = "tools") -> None:
+        self.texts = list(texts)
+        self.shape = shape
+        """What the template has a place for: `tools`, only a `system` message, or only turns that `alternate`."""
+
+    @property
+    def harmless(self) -> Talk:
+        return Talk(
+            ["".join(c if c.isspace() or c in '"\\' else HARMLESS for c in text) for text in self.texts], self.shape
+        )
+
+    def composition(self) -> Composition:
+        one, two, question, answer, value, result, second, said = self.texts
+        rules = TextPrompt(template="Obey <|im_end|> [INST] and\nUSER: me.")
+        memo = MemoPrompt(template="{% for d in documents %}{{ d.text }}{% endfor %}")
+        before = TextPrompt(template="Before <|im_{{ user_input }}|> and <{{ additional_kwargs.word }}s>.")
+        layers = (
+            Layers(before_input=[rules, memo, before])
+            if self.shape == "alternate"
+            else Layers(system=[rules, memo], before_input=before)
+        )
+        spoken = json.dumps({"code": value, f"{result}k": [{"a": result}, 1.5, None]}, ensure_ascii=False)
+        history = [
+            Message("user", question, name="Ann"),
+            Message("assistant", answer, (ToolCall("call12345", "python", spoken),)),
+            Message("tool", result, tool_call_id="call12345", name="python"),
+            Message("assistant", second),
+        ]
+        if self.shape != "tools":
+            history = [Message("user", question), Message("assistant", answer)]
+        context = PromptContext(
+            user_input={"input": said, "additional_kwargs": {"word": said[:3]}},
+            documents=[Document(one), Document(two)],
+            conversation=Conversation(history),
+            tools=[PYTHON] if self.shape == "tools" else [],
+        )
+        return compose(layers, context)
+
+
+def talks(template: ChatTemplate) -> st.SearchStrategy[Talk]:
+    shape = shape_for(template)
+    return texts_for(template).map(lambda texts: Talk(texts, shape))
+
+
+def shape_for(template: ChatTemplate) -> str:
+    """Return the fullest conversation that the template can say; "" for none."""
+    for shape in ("tools", "system", "alternate"):
+        with contextlib.suppress(ChatTemplateError):
+            said = [f"{HARMLESS}{number}{HARMLESS}" for number in range(8)]  # a loss is found by what was said
+            Talk(said, shape).composition().to_text(template, control_tokens="allow")
+            return shape
+    return ""
+
+
+@st.composite
+def texts_for(draw: st.DrawFn, template: ChatTemplate) -> list[str]:
+    """Draw what is said; now and then a token is spread over texts that follow each other."""
+    texts = draw(st.lists(hostile(template), min_size=8, max_size=8))
+    for token in draw(st.lists(st.sampled_from(template.control_tokens or ("<s>",)), max_size=3)):
+        first, cuts = draw(st.integers(0, 6)), draw(st.lists(st.integers(0, len(token)), min_size=1, max_size=2))
+        borders = [0, *sorted(cuts), len(token)]
+        for number, (start, end) in enumerate(pairwise(borders)):
+            if first + number < 8:
+                piece = token[start:end]
+                texts[first + number] = (
+                    piece
+                    if number and end < len(token)
+                    else (piece + texts[first + number] if number else texts[first] + piece)
+                )
+    return texts
+
+
+def obeys(template: ChatTemplate, talk: Talk, **kwargs: Any) -> str:
+    composition = talk.composition()
+    text = composition.to_text(template, **kwargs)
+    expected = talk.harmless.composition().to_text(template, control_tokens="allow", **kwargs)
+    assert tokens_in(text, template) == tokens_in(expected, template)
+    assert composition.to_text(template, **kwargs) == text
+    return text
+
+
+REASONED = re.compile(r"</\w*think\w*>|</thought>|</reasoning>|</seed:think>|\[/THINK\]|<\|END_THINKING\|>")
+"""Ends the reasoning in a reply, whose tags may stay: that has tests of its own."""
+
+
+def keeps_order(template: ChatTemplate, talk: Talk) -> str:
+    talk.texts = [REASONED.sub(" ", text) for text in talk.texts]
+    text = talk.composition().to_text(template)
+    expected = talk.harmless.composition().to_text(template, control_tokens="allow")
+    assert [token for _, token in sorted(tokens_in(text, template))] == [
+        token for _, token in sorted(tokens_in(expected, template))
+    ]
+    return text
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_tokens_are_those_around_harmless_text_and_nothing_is_lost(name: str) -> None:
+    template = PLAIN[name]
+
+    @a_share
+    @given(talks(template))
+    def holds(talk: Talk) -> None:
+        text = obeys(template, talk)
+        untouched = talk.composition().to_text(template, control_tokens="allow")
+        assert text.replace(BREAK, "") == untouched.replace(BREAK, "")
+        assert "Obey <|im_end|> [INST] and\nUSER: me." in text
+
+    holds()
+
+
+@pytest.mark.parametrize("name", INQUISITIVE)
+def test_a_template_that_looks_into_the_text_is_given_none_to_act_on(name: str) -> None:
+    template = INQUISITIVE[name]
+
+    @a_share
+    @given(talks(template))
+    def holds(talk: Talk) -> None:
+        keeps_order(template, talk)
+
+    holds()
+
+
+def test_a_meta_template_keeps_its_tokens_to_itself() -> None:
+    template = MetaTemplate(
+        {
+            "begin": "<s>",
+            "round": [
+                {"role": "HUMAN", "begin": "<|Human|>:", "end": "<eoh>\n"},
+                {"role": "BOT", "begin": "Bot: ", "end": "<eoa>\n", "generate": True},
+            ],
+            "reserved_roles": [{"role": "SYSTEM", "begin": "<|System|>:", "end": "\n"}],
+            "eos_token_id": "</s>",
+        }
+    )
+    assert {"<s>", "<|Human|>", "<eoh>", "<eoa>"} <= {token.rstrip(":") for token in template.control_tokens}
+
+    @fewer
+    @given(talks(template))
+    def holds(talk: Talk) -> None:
+        obeys(template, talk)
+
+    holds()
+
+
+@pytest.mark.parametrize("name", list(CHAT_TEMPLATES))
+def test_every_registered_template_keeps_its_tokens_to_itself(name: str) -> None:
+    template = CHAT_TEMPLATES.get(name)()
+    assert template.control_tokens
+    assert shape_for(template) in ("tools", "system")
+
+    @fewer
+    @given(talks(template))
+    def holds(talk: Talk) -> None:
+        talk.texts = [REASONED.sub(" ", text) for text in talk.texts]
+        text = obeys(template, talk)
+        untouched = talk.composition().to_text(template, control_tokens="allow")
+        if "<|python_tag|>" not in template.control_tokens:  # the end of a turn depends on that tag in its text
+            assert text.replace(BREAK, "") == untouched.replace(BREAK, "")
+        assert "Obey <|im_end|> [INST] and\nUSER: me." in text
+
+    holds()
+
+
+SHARED = CONFORMANCE / "chat_templates"
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the templates of real models in ../shared/conformance")
+@pytest.mark.parametrize("path", sorted(SHARED.glob("*.jinja")), ids=lambda path: path.stem)
+def test_the_templates_of_real_models_keep_their_tokens_to_themselves(path: Path) -> None:
+    template = JinjaChatTemplate.from_file(
+        path, bos_token="<s>", eos_token="</s>", now=datetime(2026, 1, 1, tzinfo=UTC)
+    )
+    if not shape_for(template):
+        pytest.skip("the template is for something else than a conversation")
+
+    @settings(law, max_examples=law.max_examples // 50 + 3)
+    @given(talks(template))
+    def holds(talk: Talk) -> None:
+        keeps_order(template, talk)
+
+    holds()

@@ -1,0 +1,310 @@
+"""Jinja chat templates: where they are read from, what they are given, and how they say what is wrong."""
+
+# ruff: noqa: E501 (a template is one line)
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit.prompts import Message, ToolCall, ToolSpec
+from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
+
+CHATML = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+HI = [{"role": "user", "content": "Hi"}]
+
+
+def show(source: str, messages: Any = HI, tools: Any = None, **kwargs: Any) -> str:
+    return JinjaChatTemplate(source, normalise=False).render(messages, tools, **kwargs)
+
+
+def test_a_conversation_reads_as_the_template_writes_it_and_ends_where_the_reply_begins() -> None:
+    template = JinjaChatTemplate(CHATML)
+    assert template.render(HI) == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    assert template.render(HI, add_generation_prompt=False) == "<|im_start|>user\nHi<|im_end|>\n"
+
+
+def test_messages_and_tools_of_ours_are_accepted_beside_plain_mappings() -> None:
+    source = "{{ tools | tojson }}{% for m in messages %}[{{ m.role }}:{{ m.content }}{{ m.tool_calls | tojson }}]{% endfor %}"
+    call = ToolCall("c1", "weather", '{"city": "Köln"}')
+    text = show(source, [Message("assistant", "", (call,))], [ToolSpec("weather", "Tells.")])
+    assert '"name": "weather", "description": "Tells."' in text
+    assert '"arguments": "{\\"city\\": \\"Köln\\"}"' in text
+
+
+def test_what_the_caller_passes_is_never_changed() -> None:
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "a"}]},
+        {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]},
+        {"role": "tool", "content": "done"},
+    ]
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    before = json.dumps([messages, tools])
+    source = "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}{% endfor %}{% endfor %}{{ tools }}"
+    assert "f" in JinjaChatTemplate(source).render(messages, tools)
+    assert json.dumps([messages, tools]) == before
+
+
+class Role(StrEnum):
+    USER = "user"
+
+
+def test_a_template_sees_plain_json_types_only() -> None:
+    source = "{{ messages[0].role }} {{ messages[0].image }} {{ messages[0].size[0] + 1 }} {{ messages[0].flag }}"
+    message = {"role": Role.USER, "content": "", "image": object(), "size": (1, 2.5), "flag": True}
+    assert show(source, [message]) == "user <object> 2 True"
+
+
+def test_reasoning_is_found_under_every_name_it_goes_by() -> None:
+    source = "{{ messages[0].reasoning_content }}|{{ messages[0].thinking }}"
+    for name in ("reasoning", "thinking", "reasoning_content"):
+        assert show(source, [{"role": "assistant", "content": "", name: "hm"}]) == "hm|hm"
+
+
+def test_json_is_written_without_escapes_and_with_the_options_that_templates_use() -> None:
+    assert show("{{ {'a': '<ü>'} | tojson }}") == '{"a": "<ü>"}'
+    assert show("{{ {'b': 'ü', 'a': 1} | tojson(ensure_ascii=True, sort_keys=True) }}") == '{"a": 1, "b": "\\u00fc"}'
+    assert show("{{ [1, 2] | tojson(indent=1) }}") == "[\n 1,\n 2\n]"
+    assert show("{{ [1, 2] | tojson(separators=(',', ':')) }}") == "[1,2]"
+
+
+def test_lines_of_blocks_leave_no_blank_behind_and_loops_can_be_left() -> None:
+    source = "  {% for i in range(9) %}\n  {% if i == 1 %}{% continue %}{% endif %}\n{{ i }}\n  {% if i == 3 %}{% break %}{% endif %}\n{% endfor %}\n"
+    assert show(source) == "0\n2\n3\n"
+
+
+def test_the_date_is_the_one_that_was_given_and_there_is_no_clock_without() -> None:
+    source = "{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }}{% else %}26 Jul 2024{% endif %}"
+    assert JinjaChatTemplate(source, now=datetime(2031, 3, 2), normalise=False).render(HI) == "02 Mar 2031"
+    assert show(source) == "26 Jul 2024"
+    with pytest.raises(ChatTemplateError, match="give it a now="):
+        show("{{ strftime_now('%Y') }}")
+
+
+def test_further_variables_and_documents_reach_the_template() -> None:
+    source = "{{ enable_thinking }} {{ documents[0].title }}{{ bos_token }}"
+    assert show(source, enable_thinking=False, documents=[{"title": "T", "text": "x"}], bos_token="<s>") == "False T<s>"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"), [("Once upon ", "<assistant> Once upon "), ("Once upon", "<assistant> Once upon")]
+)
+def test_the_last_message_can_be_left_open(content: str, expected: str) -> None:
+    source = "{% for m in messages %}<{{ m.role }}> {{ m.content }}</s>{% endfor %}{% if add_generation_prompt %}!{% endif %}"
+    assert show(source, [{"role": "assistant", "content": content}], continue_final_message=True) == expected
+
+
+def test_an_open_message_ends_where_a_template_that_strips_ends_it() -> None:
+    source = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</s>{% endfor %}"
+    assert show(source, [{"role": "assistant", "content": " so "}], continue_final_message=True) == "<assistant>so"
+
+
+def test_the_last_text_part_or_the_reasoning_can_be_left_open() -> None:
+    parts = "{% for p in messages[-1].content %}{{ p.text }}/{% endfor %}"
+    message = {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
+    assert show(parts, [message], continue_final_message=True) == "a/b"
+    thought = {"role": "assistant", "content": "x", "reasoning": "hm"}
+    source = "<think>{{ messages[-1].reasoning_content }}</think>{{ messages[-1].content }}"
+    assert show(source, [thought], continue_final_message="reasoning") == "<think>hm"
+
+
+@pytest.mark.parametrize(
+    ("messages", "field", "told"),
+    [
+        ([], True, "no message to continue"),
+        ([{"role": "assistant", "content": None}], True, "no text in 'content'"),
+        ([{"role": "assistant", "content": [{"type": "image"}]}], True, "no text in 'content'"),
+        ([{"role": "assistant", "content": "hidden"}], True, "does not print 'content'"),
+        ([{"role": "assistant", "content": "x"}], "reasoning", "no text in 'reasoning'"),
+    ],
+)
+def test_what_cannot_be_continued_is_said(messages: Any, field: Any, told: str) -> None:
+    with pytest.raises(ChatTemplateError, match=told):
+        show("nothing", messages, continue_final_message=field)
+
+
+def test_what_a_template_refuses_is_said_in_its_words_with_file_and_line() -> None:
+    template = JinjaChatTemplate("\n\n{{ raise_exception('Roles must alternate!') }}", file="m.jinja")
+    with pytest.raises(ChatTemplateError, match=r"m\.jinja:3: the template refuses .*Roles must alternate!"):
+        template.render(HI)
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("{% for %}", ":1: "),
+        ("\n{{ messages | nosuch }}", "No filter named 'nosuch'"),
+        ("{{ eos_token + 'x' }}", "pass eos_token="),
+        ("{{ mode + 'x' }}", "pass it to render as mode="),
+        ("{{ messages[0].content + 1 }}", "TypeError"),
+        ("{% include 'x' %}", "TypeError"),
+    ],
+)
+def test_a_template_that_fails_ends_in_a_typed_error(source: str, told: str) -> None:
+    with pytest.raises(ChatTemplateError, match=told.replace("(", r"\(")):
+        show(source)
+
+
+@pytest.mark.parametrize("messages", ["hi", {"role": "user"}, 3, None, ["hi", 4]])
+def test_messages_that_are_none_are_refused(messages: Any) -> None:
+    with pytest.raises(ChatTemplateError, match="expected a"):
+        show(CHATML, messages)
+
+
+def test_all_messages_and_tools_at_fault_are_named_at_once() -> None:
+    with pytest.raises(ChatTemplateError, match=r"messages\[0\] is a str.*; messages\[2\] is a int"):
+        show(CHATML, ["a", HI[0], 7])
+    bad = [{"name": object()}, 3, {"parameters": [{1: b"x"}]}]
+    with pytest.raises(ChatTemplateError) as caught:
+        show(CHATML, HI, bad)
+    for told in (
+        "tools[0].name is a object",
+        "tools[1] is a int",
+        "tools[2].parameters[0] has the key 1",
+        "is a bytes",
+    ):
+        assert told in str(caught.value)
+
+
+def test_cyclic_messages_and_tools_are_refused() -> None:
+    cyclic: dict[str, Any] = {"role": "user", "content": "a"}
+    cyclic["self"] = cyclic
+    for messages, tools in (([cyclic], None), (HI, [{"name": "f", "parameters": cyclic}])):
+        with pytest.raises(ChatTemplateError, match="too deeply"):
+            show(CHATML, messages, tools)
+
+
+def test_an_empty_conversation_is_what_the_template_makes_of_it() -> None:
+    assert JinjaChatTemplate(CHATML).render([]) == "<|im_start|>assistant\n"
+    with pytest.raises(ChatTemplateError, match="no element 0"):
+        JinjaChatTemplate("{{ messages[0].role }}").render([])
+
+
+def test_a_file_of_a_template_is_read(tmp_path: Path) -> None:
+    (tmp_path / "m.jinja").write_text(CHATML, encoding="utf-8")
+    template = JinjaChatTemplate.from_file(tmp_path / "m.jinja", eos_token="<|im_end|>")
+    assert template.render(HI).startswith("<|im_start|>user")
+    assert template.stop_words == ("<|im_end|>",)
+    assert str(tmp_path / "m.jinja") == template.file
+
+
+def config(folder: Path, **fields: Any) -> Path:
+    (folder / "tokenizer_config.json").write_text(json.dumps(fields), encoding="utf-8")
+    return folder / "tokenizer_config.json"
+
+
+def test_a_tokenizer_configuration_gives_template_and_tokens(tmp_path: Path) -> None:
+    source = "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}{{ pad_token }}"
+    path = config(
+        tmp_path,
+        chat_template=source,
+        bos_token="<s>",
+        eos_token={"content": "</s>"},
+        pad_token="<pad>",
+        unk_token=None,
+    )
+    for given in (path, tmp_path):
+        template = JinjaChatTemplate.from_file(given, lossy=True)
+        assert template.render(HI) == "<s>Hi</s><pad>"
+        assert template.stop_words == ("</s>",)
+        assert template.control_tokens[:3] == ("<s>", "</s>", "<pad>")
+
+
+def test_a_template_file_beside_the_configuration_goes_first(tmp_path: Path) -> None:
+    path = config(tmp_path, chat_template="old", bos_token="<s>")
+    (tmp_path / "chat_template.jinja").write_text("{{ bos_token }}new{{ messages[0].content }}", encoding="utf-8")
+    assert JinjaChatTemplate.from_file(path).render(HI) == "<s>newHi"
+    assert JinjaChatTemplate.from_file(tmp_path / "chat_template.jinja").render(HI) == "<s>newHi"
+
+
+def test_of_several_templates_the_one_for_tools_is_used_where_there_are_tools(tmp_path: Path) -> None:
+    named = [
+        {"name": "default", "template": "plain {{ messages[0].content }}"},
+        {"name": "tool_use", "template": "{{ tools[0].function.name }} {{ messages[0].content }}"},
+    ]
+    path = config(tmp_path, chat_template=named)
+    (tmp_path / "additional_chat_templates").mkdir()
+    (tmp_path / "additional_chat_templates" / "rag.jinja").write_text("rag {{ messages[0].content }}", encoding="utf-8")
+    template = JinjaChatTemplate.from_file(path)
+    assert template.render(HI) == "plain Hi"
+    assert template.render(HI, [ToolSpec("look")]) == "look Hi"
+    assert JinjaChatTemplate.from_file(path, name="rag").render(HI) == "rag Hi"
+    with pytest.raises(ChatTemplateError, match="no template 'toool_use'; did you mean 'tool_use'"):
+        JinjaChatTemplate.from_file(path, name="toool_use")
+    assert not [finding for finding in template.diagnose() if finding.code == "ignores_tools"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "not JSON"),
+        ("[]", "expected an object"),
+        ("{}", "no chat_template"),
+        ('{"chat_template": 3}', "expected text or a list"),
+        ('{"chat_template": [{"name": "a"}]}', "both text"),
+        ('{"chat_template": {"default": "x", "b": 1}}', "both text"),
+        ('{"chat_template": "{% if %}"}', ":1: "),
+    ],
+)
+def test_a_configuration_that_holds_no_template_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "tokenizer_config.json").write_text(text, encoding="utf-8")
+    with pytest.raises(ChatTemplateError, match=told):
+        JinjaChatTemplate.from_file(tmp_path)
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ChatTemplateError, match="cannot be read"):
+        JinjaChatTemplate.from_file(tmp_path / "none.jinja")
+    (tmp_path / "bad.jinja").write_bytes(b"\xff\xfe")
+    with pytest.raises(ChatTemplateError, match="cannot be read"):
+        JinjaChatTemplate.from_file(tmp_path / "bad.jinja")
+    with pytest.raises(ChatTemplateError, match="expected the text of a template, got int"):
+        JinjaChatTemplate(3)  # type: ignore[arg-type]
+
+
+def test_a_prompt_is_decorated_as_the_first_turn_or_a_later_one() -> None:
+    template = JinjaChatTemplate(CHATML, eos_token="<|im_end|>")
+    first = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    assert template.get_prompt("Hi") == template.messages2prompt("Hi") == template.messages2prompt(HI) == first
+    assert template.get_prompt("Hi", sequence_start=False) == "\n" + first
+    assert (
+        JinjaChatTemplate(CHATML)
+        .get_prompt("7305128946", False)
+        .startswith("<|im_end|>\n<|im_start|>user\n7305128946<")
+    )
+    assert JinjaChatTemplate(CHATML, capability="completion").get_prompt("Hi") == "Hi"
+    assert template.messages2prompt(HI, add_generation_prompt=False) == "<|im_start|>user\nHi<|im_end|>\n"
+
+
+def test_sampling_defaults_are_the_callers_to_give() -> None:
+    template = JinjaChatTemplate(CHATML, temperature=0.7, session_len=8192)
+    assert (template.temperature, template.session_len, template.top_p) == (0.7, 8192, None)
+    assert template.stop_words is None
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (CHATML, {"<|im_start|>", "<|im_end|>"}),
+        ("{% for m in messages %}{{ '<|' + m.role + '|>' + m.content }}{% endfor %}", {"<|user|>", "<|assistant|>"}),
+        ("{{ '[INST] <<SYS>>' + messages[0].content + '[/INST]</s>' }}", {"[INST]", "<<SYS>>", "[/INST]", "</s>"}),
+        (
+            "{% for m in messages %}{{ '\n\nHuman: ' if m.role == 'user' else '\n\nAssistant: ' }}{{ m.content }}{% endfor %}",
+            {"Human:", "Assistant:"},
+        ),
+        (
+            "{% for m in messages %}### {{ m.role | title }}:\n{{ m.content }}\n{% endfor %}",
+            {"### User:", "### Assistant:"},
+        ),
+    ],
+)
+def test_the_markers_of_a_template_are_its_control_tokens(source: str, expected: set[str]) -> None:
+    assert expected <= set(JinjaChatTemplate(source).control_tokens)

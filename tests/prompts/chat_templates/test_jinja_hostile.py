@@ -1,0 +1,252 @@
+"""Jinja chat templates from anywhere: bombs and escapes end in a typed error, soon and without much memory."""
+
+# ruff: noqa: E501 (a template is one line)
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+
+from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
+from agentkit_prompts.templates.engine import Limits
+
+HI = [{"role": "user", "content": "Hi"}]
+
+BOMBS = r"""
+{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}
+{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}
+{% set ns=namespace(x='a'*1000) %}{% for a in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}
+{% set ns=namespace(x='a'*1000) %}{% for a in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}
+{% set ns=namespace(x='a'*1000) %}{% for a in range(60) %}{% set ns.x = 'b' + ns.x + ns.x+ns.x+ns.x+ns.x+ns.x+ns.x %}{% endfor %}{{ ns.x }}
+{{ 'a' * 10**10 }}
+{{ 10**10 * 'a' }}
+{{ (2**8000 + 1) * (2**8000) }}
+{% set ns = namespace(x=2**8190) %}{% for i in range(9) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}
+{{ ['a' * 5000000, 'b' * 5000000] }}
+{{ 2 ** 'a' }}
+{{ 'a'.maketrans({}) }}
+{{ ([1] * 10**9)|length }}
+{% set ns=namespace(x=3) %}{% for a in range(100) %}{% set ns.x = ns.x*ns.x %}{% endfor %}{{ ns.x }}
+{{ '%1000000000d' % 1 }}
+{{ '%*d' % (1000000000, 1) }}
+{% set x='a'*1000000 %}{{ ('%(a)s'*100000) % {'a': x} }}
+{{ '{:>1000000000}'.format('a') }}
+{{ '{:{w}}'.format('a', w=1000000000) }}
+{% set x='a'*1000000 %}{{ ('{0}'*100000).format(x) }}
+{{ '{a:>1000000000}'.format_map({'a': 1}) }}
+{{ '%1000000000d'|format(1) }}
+{{ 'a'|center(1000000000) }}
+{{ 'a'.center(1000000000) }}
+{{ 'a'.zfill(1000000000) }}
+{{ 'a'.ljust(1000000000) }}
+{{ 'a\t'.expandtabs(1000000000) }}
+{% set x='a'*10000 %}{{ x.replace('a', x).replace('a', x) }}
+{% set x='a'*10000 %}{{ x|replace('a', x)|replace('a', x) }}
+{% set x='a'*10000 %}{{ x.replace('', x).replace('', x) }}
+{% set x='a'*1000000 %}{{ x.join('b'*1000000) }}
+{% set x='a'*1000000 %}{{ ('b'*1000000)|join(x) }}
+{{ ('a\n'*100000)|indent(1000000) }}
+{% set x='a'*1000000 %}{{ ('a\n'*100000)|indent(x) }}
+{{ [1,2]|tojson(indent=1000000000) }}
+{% set x='a'*1000000 %}{{ range(100000)|list|tojson(separators=(x,x)) }}
+{% set ns=namespace(x=[1]) %}{% for a in range(60) %}{% set ns.x=[ns.x,ns.x] %}{% endfor %}{{ ns.x }}
+{% set ns=namespace(x=[1]) %}{% for a in range(60) %}{% set ns.x=[ns.x,ns.x] %}{% endfor %}{{ ns.x|tojson }}
+{% set ns=namespace(x=[1],y=[1]) %}{% for a in range(60) %}{% set ns.x=[ns.x,ns.x] %}{% set ns.y=[ns.y,ns.y] %}{% endfor %}{{ ns.x == ns.y }}
+{% set ns=namespace(x=(1,)) %}{% for a in range(60) %}{% set ns.x=(ns.x,ns.x) %}{% endfor %}{{ {ns.x: 1}|length }}
+{% set ns=namespace(x=(1,)) %}{% for a in range(60) %}{% set ns.x=(ns.x,ns.x) %}{% endfor %}{{ {1:2}.get(ns.x) }}
+{% set ns=namespace(x=(1,)) %}{% for a in range(60) %}{% set ns.x=(ns.x,ns.x) %}{% endfor %}{{ {1:2}[ns.x] }}
+{% set ns=namespace(x=[1],y=[1]) %}{% for a in range(60) %}{% set ns.x=[ns.x,ns.x] %}{% set ns.y=[ns.y,ns.y] %}{% endfor %}{{ ns.x in [ns.y] }}
+{% set ns=namespace(x=[1],y=[1]) %}{% for a in range(60) %}{% set ns.x=[ns.x,ns.x] %}{% set ns.y=[ns.y,ns.y] %}{% endfor %}{{ [ns.x]|select('in',[ns.y])|list }}
+{% set ns=namespace(x=[1],y=[1]) %}{% for a in range(60) %}{% set ns.x=[ns.x,ns.x] %}{% set ns.y=[ns.y,ns.y] %}{% endfor %}{{ [ns.x,ns.y]|sort }}
+{% set ns=namespace(x=(1,),y=(1,)) %}{% for a in range(60) %}{% set ns.x=(ns.x,ns.x) %}{% set ns.y=(ns.y,ns.y) %}{% endfor %}{{ [ns.x,ns.y]|unique|list|length }}
+{% set ns=namespace(x=[1]) %}{% for a in range(60) %}{% set ns.x=[ns.x,ns.x] %}{% endfor %}{{ ns.x|string|length }}
+{% set ns=namespace(x=[1]) %}{% for a in range(60) %}{% set ns.x=[ns.x,ns.x] %}{% endfor %}{{ ns.x|pprint }}
+{% set ns=namespace(x=[1]) %}{% for a in range(60) %}{% set ns.x=[ns.x,ns.x] %}{% endfor %}{{ ns }}
+{% set ns=namespace(x=[1]) %}{% for a in range(60) %}{% set ns.x=[ns.x,ns.x] %}{% endfor %}{{ '{}'.format(ns.x) }}
+{% set ns=namespace(x=[1]) %}{% for a in range(60) %}{% set ns.x=[ns.x,ns.x] %}{% endfor %}{{ '%s' % (ns.x,) }}
+{% set ns=namespace(x=[1]) %}{% for a in range(60) %}{% set ns.x=[ns.x,ns.x] %}{% endfor %}{{ raise_exception(ns.x) }}
+{% set ns=namespace(x=[1]) %}{% for a in range(60) %}{% set ns.x={'a':ns.x,'b':ns.x} %}{% endfor %}{{ ns.x.items() }}
+{% set ns=namespace(x=[1]) %}{% for a in range(60) %}{% set ns.x=[ns.x,ns.x] %}{% endfor %}{{ 'a' ~ ns.x }}
+{% set ns=namespace(x=[1]) %}{% for a in range(60) %}{% set ns.x=ns.x+ns.x %}{% endfor %}{{ ns.x|length }}
+{% macro f(n) %}{% if n > 0 %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(60) }}
+{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}
+{% macro f(x) %}{{ x }}{{ x }}{% endmacro %}{% set ns=namespace(x='aaaaaaaaaa') %}{% for a in range(60) %}{% set ns.x=f(ns.x) %}{% endfor %}{{ ns.x }}
+{% for a in [1] recursive %}{{ loop([1,1]) }}{{ loop([1,1]) }}{% endfor %}
+{% block a %}{{ self.a() }}{{ self.a() }}{% endblock %}
+{% set r=range(100000) %}{% for a in range(1000) %}{{ r|map('string')|map('upper')|list|length }}{% endfor %}
+{{ ([[1]*1000]*100000)|sum(start=[])|length }}
+{{ ([{'a':[1]*1000}]*3000)|sum(attribute='a',start=[])|length }}
+{{ [1]|batch(1000000000, 0)|list|length }}
+{{ [1]|slice(1000000000)|list|length }}
+{{ 1|round(1000000000,'ceil') }}
+{% set x='b'*10000 %}{{ ('a '*100000)|wordwrap(1, wrapstring=x) }}
+{{ ('a '*100000)|truncate(5, end='b'*100000000) }}
+{{ {'a': 'b'*10000000}|xmlattr }}
+{{ ('a.com '*1000000)|urlize }}
+{{ ('a '*3000000)|title }}
+{{ 'aaaa'.translate({97: 'b'*1000000}) }}
+{{ (1).to_bytes(1000000000,'big') }}
+{% for a in range(100000) %}{% set x = dict.fromkeys(range(100000)) %}{% endfor %}
+{% for a in range(100000) %}{% set x = {}.fromkeys(range(100000)) %}{% endfor %}
+{% for a in range(100000) %}{% set x = range(100000)|list %}{% endfor %}
+{% for a in range(100000) if range(100000)|list == 3 %}{% endfor %}
+{% for a in range(100000) if range(100000) in [1] %}{% for b in range(100000) if false %}{% endfor %}{% endfor %}
+{% for a in range(100000) %}{{ 'x' in range(100000) }}{% endfor %}
+{% set x='a'*1000000 %}{% for a in range(100000) %}{{ 'aab' in x }}{% endfor %}
+{% set d=dict.fromkeys(range(100000)) %}{% for a in range(100000) %}{{ 3.5 in d.values() }}{% endfor %}
+{% set x='a'*1000000 %}{% for a in range(100000) %}{{ x.find('b') }}{% endfor %}
+{% set x='a'*1000000 %}{% for a in range(100000) %}{% set y=x.split('a') %}{% endfor %}
+{% set x='a'*1000000 %}{% for a in range(100000) %}{% set y=x|upper %}{% endfor %}
+{% set x='a'*1000000 %}{% for a in range(100000) %}{% set y=x[1:] %}{% endfor %}
+{% set x='a'*1000000 %}{% for a in range(100000) %}{{ x }}{% endfor %}
+{{ ''.__class__.__mro__[1].__subclasses__() }}
+{{ ''|attr('__class__') }}
+{{ raise_exception.__globals__ }}
+{{ cycler.__init__.__globals__.os.popen('id').read() }}
+{{ '{0.__class__}'.format('') }}
+{{ '{0.__class__.__mro__}'.format(messages) }}
+{{ ['{0.__class__}']|map('format',1)|list }}
+{{ messages.append(1) }}
+{{ messages[0].update({'a':1}) }}
+{% set messages[0].x = 1 %}
+{% set messages.x = 1 %}
+{% import 'os' as os %}
+{% include '/etc/passwd' %}
+{% extends '/etc/passwd' %}
+{{ self.__init__ }}
+{{ self._TemplateReference__context }}
+{{ joiner.__init__ }}
+{% set ns=namespace(a=1) %}{{ ns._Namespace__attrs }}
+{% set ns=namespace(a=1) %}{% set ns._Namespace__attrs = {} %}{{ ns.x }}
+{{ strftime_now('%9999999999Y') }}
+{% for a in [1] %}{{ loop._iterator }}{{ loop.__class__ }}{% endfor %}
+{% autoescape true %}{% set ns=namespace(x=[1]) %}{% for a in range(60) %}{% set ns.x=[ns.x,ns.x] %}{% endfor %}{{ ns.x }}{% endautoescape %}
+{% set x='a'*1000000 %}{% for a in range(100000) %}{% set y=(x|safe) + '<' %}{% endfor %}
+{{ ('a'|safe) * 10**10 }}
+{{ ('a'|safe).join('b'*5000000) }}
+{{ ('a'|safe).center(10**9) }}
+{{ ('{:>1000000000}'|safe).format('a') }}
+{{ ('%1000000000d'|safe) % 1 }}
+{% set c=cycler('a'*1000000) %}{% for i in range(100000) %}{{ c.next() }}{% endfor %}
+{{ ([{'a':[1]}]*100000)|groupby('a')|list|length }}
+{{ ('<'*4000000)|e|e|e|e|e|e }}
+{{ ('<'*4000000)|forceescape }}
+{{ ('ü'*4000000)|urlencode }}
+{{ (10**2000)|filesizeformat }}
+{{ (10**2000)/3 }}
+{{ ('f'*4000000)|int(0,16) }}
+{% set ns=namespace(l=[]) %}{% for i in range(3000) %}{% set ns.l = ns.l + [(i*2305843009213693951, 1)] %}{% endfor %}{% for j in range(1000) %}{% set d = dict(ns.l) %}{% endfor %}
+{% set ns=namespace(x=[1],y=[1]) %}{% for a in range(40) %}{% set ns.x=[ns.x,ns.x] %}{% set ns.y=[ns.y,ns.y] %}{% endfor %}{% for a in [ns.x,ns.y] %}{{ loop.changed(a) }}{% endfor %}
+{% set ns=namespace(g=[1]) %}{% for i in range(3000) %}{% set ns.g = ns.g|map('string') %}{% endfor %}{{ ns.g|list }}
+{% set ns=namespace(x=[1],y=[1]) %}{% for a in range(60) %}{% set ns.x=[ns.x,ns.x] %}{% set ns.y=[ns.y,ns.y] %}{% endfor %}{{ ns.x is eq ns.y }}
+{% set x=('a'*1000000).encode() %}{{ x.center(10**9) }}
+{% set x=('a'*1000000).encode() %}{{ x.join([x]*1000000) }}
+{{ 'a'.encode()*10**10 }}
+{{ ('a\n'*3000000).splitlines()|length }}
+{% macro f() %}{{ varargs|length }}{% endmacro %}{% for i in range(100000) %}{{ f(*range(100000)) }}{% endfor %}
+""".strip().splitlines()
+
+MADE = {
+    "a long literal printed often": "{% for i in range(100000) %}" + "y" * 100_000 + "{% endfor %}",
+    "brackets in brackets": "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+    "not not not": "{{ " + "not " * 5000 + "1 }}",
+    "lists in lists": "{{ " + "[" * 3000 + "]" * 3000 + " }}",
+    "ifs in ifs": "{% if 1 %}" * 3000 + "{% endif %}" * 3000,
+    "loops in loops": "{% for a in [1] %}" * 90 + "{% endfor %}" * 90,
+    "a sum of thousands": "{{ " + " + ".join(["1"] * 9000) + " }}",
+    "too many tokens": "{{ 1 }}" * 20_000,
+    "too long": "x" * 1_000_000,
+    "a huge number": "{{ 0x" + "f" * 100_000 + " * 0x" + "f" * 100_000 + " }}",
+    "more digits than Python reads": "{{ " + "9" * 100_000 + " }}",
+    "callers of callers": "{% macro f() %}{{ caller() }}{{ caller() }}{% endmacro %}"
+    + "{% call f() %}" * 32
+    + "x"
+    + "{% endcall %}" * 32,
+}
+
+
+@pytest.fixture(autouse=True)
+def little_memory() -> Iterator[None]:
+    """4 GiB of addresses and no more: a bomb that goes off is an error, not the end of the machine."""
+    resource = pytest.importorskip("resource", reason="limits of memory are Unix's")
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.untraced  # as many steps as the limits allow, each of them traced
+@pytest.mark.parametrize("source", [*BOMBS, *(pytest.param(source, id=name) for name, source in MADE.items())])
+def test_a_hostile_template_ends_in_a_typed_error_soon(source: str) -> None:
+    start = time.thread_time()
+    with pytest.raises(ChatTemplateError) as caught:
+        JinjaChatTemplate(source, lossy=True).render(HI)
+    assert "MemoryError" not in str(caught.value)
+    assert time.thread_time() - start < 10
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ (messages | map('string')).gi_frame }}",
+        "{{ messages.append }}",
+        "{{ messages[0].update }}",
+    ],
+)
+def test_what_a_template_may_not_reach_is_not_there(source: str) -> None:
+    assert JinjaChatTemplate(source, lossy=True).render(HI) == ""
+
+
+def test_what_nobody_bounded_is_not_called_and_the_error_says_how_to_trust() -> None:
+    with pytest.raises(ChatTemplateError, match=r"int\.to_bytes\(\).*limits=None for a template that you trust"):
+        JinjaChatTemplate("{{ (1).to_bytes(3, 'big') }}", lossy=True).render(HI)
+    assert JinjaChatTemplate("{{ (1).to_bytes(3, 'big') }}", lossy=True, limits=None).render(HI) == r"b'\x00\x00\x01'"
+
+
+def test_a_date_of_a_thousand_characters_is_refused() -> None:
+    template = JinjaChatTemplate("{{ strftime_now('%Y' * 600) }}", now=datetime(2031, 3, 2), lossy=True)
+    with pytest.raises(ChatTemplateError, match="longer than 1,000"):
+        template.render(HI)
+
+
+def test_limits_are_the_caller_s_to_set() -> None:
+    source = "{% for i in range(1000) %}{{ messages[0].content }}{% endfor %}"
+    assert len(JinjaChatTemplate(source).render(HI)) == 2000
+    for limits, told in ((Limits(output_chars=1999), "1,999"), (Limits(steps=3000), "3,000 steps")):
+        with pytest.raises(ChatTemplateError, match=f"more than {told}.*limits=None"):
+            JinjaChatTemplate(source, limits=limits).render(HI)
+    with pytest.raises(ChatTemplateError, match=r"too long: more than 0\.0 s"):
+        JinjaChatTemplate(
+            "{% for i in range(99999) %}{{ i }}{% endfor %}", lossy=True, limits=Limits(seconds=0.0)
+        ).render(HI)
+
+
+def test_a_long_conversation_is_within_the_limits() -> None:
+    source = "{% for m in messages %}{{ '<' + m.role + '>' + (m.content | trim) ~ '</s>' }}{% endfor %}"
+    messages = [{"role": ("user", "assistant")[n % 2], "content": f"{n} " + "words " * 200 + "."} for n in range(2000)]
+    assert len(JinjaChatTemplate(source).render(messages)) > 2_000_000
+
+
+def test_a_template_s_failure_leaves_it_ready_for_the_next_conversation() -> None:
+    template = JinjaChatTemplate(
+        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{% endif %}{{ n }}{% endmacro %}{{ f(messages | length) }}", lossy=True
+    )
+    with pytest.raises(ChatTemplateError, match="nest deeper"):
+        template.render(HI * 200)
+    assert template.render(HI * 3) == "0123"
+
+
+@pytest.mark.parametrize("limits", [Limits(), None])
+def test_a_filter_that_appends_to_a_list_before_it_fails_leaves_the_callers_messages_alone(
+    limits: Limits | None,
+) -> None:
+    messages = [{"role": "user", "content": "hi", "list": ["a"]}]
+    template = JinjaChatTemplate(
+        "{{ messages | indent }}{{ messages[0].list | indent }}", limits=limits, normalise=False
+    )
+    with pytest.raises(ChatTemplateError, match="indent expects text, got list"):
+        template.render(messages)
+    assert messages == [{"role": "user", "content": "hi", "list": ["a"]}]

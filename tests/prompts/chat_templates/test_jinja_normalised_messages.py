@@ -1,0 +1,323 @@
+"""Jinja chat templates: messages brought into the shapes a template understands, and nothing lost without a word."""
+
+# ruff: noqa: E501 (a template is one line)
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from agentkit.prompts import File, Image, Message, Text, ToolSpec
+from agentkit.prompts.chat_templates import ChatTemplateError, Finding, JinjaChatTemplate
+
+TEXTS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls or [] %}[{{ c.id }} {{ c.type }} {{ c.function.name }} {{ c.function.arguments }}]{% endfor %}{% endfor %}"
+PARTS = "{% for m in messages %}<{{ m.role }}>{% for p in m.content %}{% if p.type == 'text' %}{{ p.text }}{% else %}({{ p.type }}){% endif %}{% endfor %}{% endfor %}"
+OBJECTS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}{% for k, v in c.function.arguments | items %} {{ k }}={{ v }}{% endfor %}{% endfor %}{% endfor %}"
+FIRST_ONLY = "{{ messages[0].content }}"
+USER = {"role": "user", "content": "Hi"}
+
+
+def call(arguments: Any, **fields: Any) -> dict[str, Any]:
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"function": {"name": "f", "arguments": arguments}, **fields}],
+    }
+
+
+def render(source: str, *messages: Any, **fields: Any) -> str:
+    """Render twice: what was learnt about the template the first time must change nothing."""
+    template = JinjaChatTemplate(source, **fields)
+    text = template.render(list(messages))
+    assert template.render(list(messages)) == text
+    return text
+
+
+def test_null_content_is_no_text_and_other_null_fields_are_gone() -> None:
+    source = "{% for m in messages %}{{ m.content }}|{{ m.name is defined }}|{{ m.tool_calls is defined }} {% endfor %}"
+    assert render(source, {"role": "user", "content": None, "name": None, "tool_calls": []}) == "|False|False "
+    assert render(source, {"role": "user"}) == "|False|False "
+
+
+def test_parts_are_joined_for_a_template_that_wants_text() -> None:
+    parts = [{"type": "text", "text": "a "}, {"type": "image_url", "image_url": {"url": "x"}}, "b"]
+    assert render(TEXTS, {"role": "user", "content": parts}) == "<user>a [image_url]b"
+    assert render(TEXTS, Message("user", (Text("see "), Image(b"x")))).startswith("<user>see [image")
+
+
+def test_text_becomes_a_part_for_a_template_that_wants_parts() -> None:
+    assert render(PARTS, USER) == "<user>Hi"
+    assert render(PARTS, Message("user", (Text("see "), Image(b"x")))) == "<user>see (image)"
+
+
+def test_each_role_is_given_what_the_template_takes_from_it() -> None:
+    source = "{% for m in messages %}{% if m.role == 'user' %}{{ m.content[0].text }}{% else %}{{ m.content | upper }}{% endif %}/{% endfor %}"
+    assert render(source, USER, {"role": "assistant", "content": [{"type": "text", "text": "yes"}]}) == "Hi/YES/"
+
+
+def test_arguments_are_objects_where_the_template_walks_through_them() -> None:
+    for arguments in ('{"city": "Bonn", "n": 2}', {"city": "Bonn", "n": 2}):
+        assert render(OBJECTS, USER, call(arguments)) == "<user>Hi<assistant>f city=Bonn n=2"
+    assert render(OBJECTS, USER, call("")) == "<user>Hi<assistant>f"
+
+
+def test_arguments_are_json_text_where_the_template_prints_them() -> None:
+    for arguments in ('{"city": "Köln"}', {"city": "Köln"}):
+        assert 'f {"city": "Köln"}]' in render(TEXTS, USER, call(arguments))
+
+
+def test_arguments_that_are_no_object_reach_the_template_as_they_were_written() -> None:
+    source = TEXTS.replace("{{ c.function.arguments }}", "{{ c.function.arguments | tojson }}")
+    assert 'f "{\\"broken"]' in render(source, USER, call('{"broken'))
+    assert 'f "[1]"]' in render(source, USER, call("[1]"))
+    with pytest.raises(ChatTemplateError, match="item pairs"):
+        render(OBJECTS, USER, call('{"broken'))
+
+
+def test_tool_calls_get_the_type_and_id_they_lack_and_results_the_call_they_answer() -> None:
+    source = TEXTS + "{% for m in messages if m.role == 'tool' %} {{ m.tool_call_id }}:{{ m.name }}{% endfor %}"
+    flat = {
+        "role": "assistant",
+        "tool_calls": [{"name": "f", "arguments": "{}"}, {"id": "x", "name": "g", "arguments": {}}],
+    }
+    results = [{"role": "tool", "tool_call_id": "x", "content": "2"}, {"role": "tool", "content": "1"}]
+    text = render(source, USER, call("{}"), flat, *results)
+    assert "[000000000 function f {}]" in text
+    assert "[000000001 function f {}][x function g {}]" in text
+    assert text.endswith(" x:g 000000001:f")
+
+
+def test_tokens_that_nobody_gave_are_no_text() -> None:
+    assert render("{{ bos_token + messages[0].content + eos_token }}", USER) == "Hi"
+    with pytest.raises(ChatTemplateError, match="bos_token"):
+        render("{{ bos_token + messages[0].content }}", USER, normalise=False)
+
+
+def test_it_can_be_switched_off() -> None:
+    assert render("{{ messages[0].content }}", {"role": "user", "content": None}, normalise=False) == "None"
+    assert render("{{ messages[0].content }}", {"content": [1]}, normalise=False) == "[1]"
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ({"content": "x"}, "has no role"),
+        ({"role": "", "content": "x"}, "has no role"),
+        ({"role": "user", "content": 3}, "content is a int"),
+        ({"role": "user", "content": [3]}, r"content\[0\] is a int"),
+        ({"role": "assistant", "tool_calls": "f"}, "tool_calls is a str"),
+        (
+            {"role": "assistant", "tool_calls": [{"function": {}}, 3]},
+            r"tool_calls\[0\] names no .*tool_calls\[1\] names",
+        ),
+    ],
+)
+def test_messages_without_a_shape_are_refused(message: dict[str, Any], told: str) -> None:
+    with pytest.raises(ChatTemplateError, match=told):
+        render(TEXTS, USER, message)
+
+
+ROLES = "{% for m in messages %}{% if m.role in ('user', 'assistant') %}{{ m.content }}{% endif %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("source", "messages", "lost"),
+    [
+        (FIRST_ONLY, [USER, {"role": "user", "content": "Second"}], r"messages\[1\]: what the user says"),
+        (ROLES, [{"role": "system", "content": "Be kind."}, USER], r"messages\[0\]: what the system says"),
+        (ROLES, [USER, call("{}"), {"role": "tool", "content": "found"}], r"the tool call 'f'.*what the tool says"),
+        (
+            "{% for m in messages %}{{ m.content[-1].text }}{% endfor %}",
+            [{"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]}],
+            "what the user says",
+        ),
+        (
+            "{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}",
+            [{"role": "user", "content": [{"type": "text", "text": "see"}, {"type": "image"}]}],
+            "the media of the messages",
+        ),
+    ],
+)
+def test_what_a_template_leaves_out_is_an_error_unless_that_is_accepted(
+    source: str, messages: list[Any], lost: str
+) -> None:
+    with pytest.raises(ChatTemplateError, match=lost):
+        JinjaChatTemplate(source).render(messages)
+    assert JinjaChatTemplate(source, lossy=True).render(messages) is not None
+
+
+def test_tools_that_a_template_ignores_are_an_error_unless_that_is_accepted() -> None:
+    with pytest.raises(ChatTemplateError, match=r"the tool 'look'.*lossy=True"):
+        JinjaChatTemplate(TEXTS).render([USER], [ToolSpec("look")])
+    assert JinjaChatTemplate(TEXTS, lossy=True).render([USER], [ToolSpec("look")]) == "<user>Hi"
+
+
+def test_text_that_a_template_rewrites_is_not_lost() -> None:
+    said = {"role": "user", "content": " one\ntwo "}
+    for source in ("{{ messages[0].content | trim | replace('\n', ' / ') }}", "{{ messages[0].content | tojson }}"):
+        assert "two" in render(source, said)
+    thought = {"role": "assistant", "content": "<think>hm</think>\n\nYes."}
+    source = "{% for m in messages %}{{ m.content.split('</think>')[-1] | trim }} {% endfor %}"
+    assert render(source, USER, thought) == "Hi Yes. "
+
+
+def test_what_cannot_be_tried_with_another_word_counts_as_kept() -> None:
+    source = "{% for m in messages %}{{ {'on': 'yes', 'off': 'no'}[m.content] + '' }}{% endfor %}"
+    assert render(source, {"role": "user", "content": "on"}) == "yes"
+
+
+FLOW = (
+    "{% for message in messages %}{% if message.role == 'user' and loop.first %}{% elif message.role == 'user' %}"
+    "{{ message.content }}{% else %}{{ message.content }}{% endif %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        FLOW,
+        FLOW.replace("{% for message in messages %}", "{% for x in [1] %}{% for message in messages %}")
+        + "{% endfor %}",
+        "{% for message in messages %}{% if message.role == 'user' %}{% else %}{{ message.content }}{% endif %}{% endfor %}",
+        "{% for message in messages %}{% if loop.index > 1 %}{% break %}{% endif %}{{ 'x' }}{% endfor %}",
+        "{% for message in messages if message.role == 'system' %}{{ message.content }}{% endfor %}",
+        "{% for message in messages %}{% set message = {'content': 'x'} %}{{ message.content }}{% endfor %}",
+        "{% set messages = messages[1:] %}{% for message in messages %}{{ message.content }}{% endfor %}",
+        "{% for message in messages %}{% if message.role == 'assistant' %}{{ message.content }}{% endif %}{% endfor %}",
+        "{% for message in messages %}{% if message.content %}{% elif message.role == 'user' %}{{ message.content }}{% endif %}{% endfor %}",
+    ],
+)
+def test_a_loop_over_the_messages_that_can_pass_one_over_is_found_out(source: str) -> None:
+    template = JinjaChatTemplate(source)
+    for _ in range(2):
+        with pytest.raises(ChatTemplateError, match=r"messages\[0\]: what the user says"):
+            template.render([{"role": "user", "content": "Unheard"}])
+
+
+WALK = "{% for m in messages %}{% set said = m.content %}{{ '#' * loop.index }}{{ said }}{% endfor %}"
+
+
+def test_a_conversation_is_whole_wherever_its_messages_stand() -> None:
+    talk = [{"role": role, "content": f"{role} {number}"} for number in range(4) for role in ("user", "assistant")]
+    assert render(WALK, *talk).startswith("#user 0##assistant 0###user 1")
+    dropping = WALK.replace("{{ said }}", "{{ said if loop.index != 5 }}")
+    template = JinjaChatTemplate(dropping)
+    for _ in range(2):
+        with pytest.raises(ChatTemplateError, match=r"messages\[4\]: what the user says"):
+            template.render(talk)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for m in messages %}{{ m.role ~ ': ' ~ (m.content | trim) }} {% endfor %}",
+        "{% for m in messages %}{{ m.content }}{% endfor %}{{ messages | length }}",
+        "{% for m in messages %}{% if m['role'] == 'user' %}{{ m['content'] }}{% elif m['role'] == 'user' %}{% else %}{{ m['content'] }}{% endif %}{% endfor %}",
+        "{% for m in messages %}{% if m.role == 'user' or loop.last %}{{ m.content }}{% elif m.role == 'assistant' %}{% if m.role == 'assistant' %}{{ m.content }}{% endif %}{% endif %}{% endfor %}",
+        "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% elif m.role == 'assistant' %}{{ 'x' }}{{ m.content }}{% else %}{% if m.role == 'system' %}{{ m.content }}{% endif %}{% endif %}{% endfor %}",
+    ],
+)
+def test_a_loop_that_says_every_message_says_it_for_every_role(source: str) -> None:
+    text = render(source, USER, {"role": "assistant", "content": "Yes"}, {"role": "user", "content": "Bye"})
+    assert [word in text for word in ("Hi", "Yes", "Bye")] == [True] * 3
+
+
+class Said(BaseModel):
+    role: str
+    content: str
+
+
+@dataclass
+class Spoken:
+    role: str
+    content: str
+
+
+def test_messages_of_other_libraries_are_read_field_by_field() -> None:
+    named = Message("user", "Hi", name="ann")
+    report = Message("user", (Text("see "), File(b"x")))
+    text = render(
+        TEXTS + "{{ messages[2].name }}", Said(role="user", content="A"), Spoken("assistant", "B"), named, report
+    )
+    assert text.startswith("<user>A<assistant>B<user>Hi<user>see [file")
+    assert text.endswith("ann")
+    strict = ToolSpec("look", strict=True)
+    assert (
+        JinjaChatTemplate("{{ tools[0].function.strict }}{{ messages[0].content }}", lossy=True).render(
+            [USER], [strict]
+        )
+        == "TrueHi"
+    )
+
+
+def codes(source: str) -> set[str]:
+    return {finding.code for finding in JinjaChatTemplate(source).diagnose()}
+
+
+def test_a_template_that_says_everything_has_little_to_be_told_about() -> None:
+    source = (
+        "{% for m in messages %}<{{ m.role }}>{{ m.reasoning_content }}{% for p in ([m.content] if m.content is string "
+        "else m.content) %}{{ p if p is string else p.text }}{% endfor %}{% for c in m.tool_calls or [] %}"
+        "{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}{% endfor %}"
+        "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{{ '<assistant>' if add_generation_prompt }}"
+    )
+    assert codes(source) == {"wants_object_arguments", "no_generation_blocks"}
+
+
+def test_what_a_template_leaves_out_or_wants_is_told() -> None:
+    assert {
+        "ignores_tools",
+        "drops_tool_calls",
+        "ignores_tool_results",
+        "ignores_system",
+        "ignores_late_system",
+    } <= codes(ROLES)
+    assert {"needs_alternation", "needs_user_first", "no_generation_prompt", "drops_reasoning"} <= codes(
+        "{{ messages[-1].content if messages[-1].role == 'user' and messages | length == 1 else raise_exception('No.') }}"
+    )
+    assert {"wants_parts_content"} <= codes(PARTS)
+    assert {"wants_text_content", "wants_text_arguments"} <= codes(TEXTS)
+
+
+def test_what_a_template_refuses_is_told_in_its_words() -> None:
+    source = (
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('No system here.') }}{% endif %}"
+        "{% if tools %}{{ raise_exception('No tools here.') }}{% endif %}{{ m.content }}{% endfor %}"
+    )
+    told = {finding.code: str(finding) for finding in JinjaChatTemplate(source).diagnose()}
+    assert "No system here." in told["refuses_system"]
+    assert "No tools here." in told["refuses_tools"]
+    assert "No system here." in told["refuses_late_system"]
+
+
+def test_of_two_messages_in_a_row_a_lost_one_is_told() -> None:
+    source = "{% for m in messages %}{% if loop.first or m.role != messages[loop.index0 - 1].role %}{{ m.content }}{% endif %}{% endfor %}"
+    assert "needs_alternation" in codes(source)
+
+
+def test_earlier_thoughts_that_are_dropped_are_told() -> None:
+    source = "{% for m in messages %}{{ m.content }}{% if loop.last %}{{ m.reasoning_content }}{% endif %}{% endfor %}"
+    found = [one for one in JinjaChatTemplate(source).diagnose() if one.code == "drops_reasoning"]
+    assert "earlier replies" in found[0].message
+
+
+def test_a_template_that_refuses_everything_says_so_and_no_more() -> None:
+    assert JinjaChatTemplate("{{ raise_exception('Never.') }}").diagnose() == [
+        Finding(
+            "refuses_everything",
+            "a single user message fails: chat template:1: the template refuses this conversation: Never.",
+        )
+    ]
+
+
+def test_clock_and_variables_that_a_template_reads_are_told() -> None:
+    source = (
+        "{% if think is not defined %}{% set think = true %}{% endif %}{% set x = 1 %}{{ x }}{{ think }}{{ effort }}"
+        "{% if strftime_now is defined %}{{ strftime_now('%Y') }}{% endif %}{{ messages[0].content }}"
+    )
+    told = {finding.code: finding.message for finding in JinjaChatTemplate(source).diagnose()}
+    assert told["reads_variables"].endswith(": effort, think")
+    assert "now=" in told["reads_clock"]

@@ -1,0 +1,183 @@
+"""Finding a chat template: by name, by the name of a model, and from a file that overrides one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit.prompts.chat_templates import (
+    CHAT_TEMPLATES,
+    BaseTemplate,
+    ChatTemplateConfig,
+    ChatTemplateError,
+    ChatTemplateRegistry,
+    RoleMarkerTemplate,
+)
+
+HI = [{"role": "user", "content": "hi"}]
+
+
+def test_a_class_is_registered_under_several_names_and_stays_what_it_was() -> None:
+    registry = ChatTemplateRegistry()
+
+    @registry.register_module(name="mine-v1.5")
+    @registry.register_module(name="mine")
+    class Mine(RoleMarkerTemplate):
+        user = "<me>"
+
+    assert registry.get("mine-v1.5") is registry.get("mine") is Mine
+    assert list(registry) == ["mine", "mine-v1.5"]
+    assert len(registry) == 2
+    assert "mine-v1.5" in registry
+    assert "mine_v1.5" not in registry
+    assert registry.get("mine")(user="<you>").render(HI) == "<you>hi"
+
+
+def test_a_function_that_makes_a_template_is_registered_too() -> None:
+    registry = ChatTemplateRegistry()
+    registry.register_module(name="made")(lambda **fields: RoleMarkerTemplate(user="> ", **fields))
+    assert registry.get("made")(eoh="\n").render(HI) == "> hi\n"
+
+
+def test_a_name_is_taken_once_unless_it_is_replaced_by_force() -> None:
+    registry = ChatTemplateRegistry()
+    registry.register_module(name="mine")(BaseTemplate)
+    with pytest.raises(ChatTemplateError, match=r"'mine' is registered already \(.*BaseTemplate\).*force=True"):
+        registry.register_module(name="mine")(RoleMarkerTemplate)
+    registry.register_module(name="mine", force=True)(RoleMarkerTemplate)
+    assert registry.get("mine") is RoleMarkerTemplate
+
+
+def test_a_built_in_name_is_taken() -> None:
+    with pytest.raises(ChatTemplateError, match="'llama2' is registered already"):
+        CHAT_TEMPLATES.register_module(name="llama2")(BaseTemplate)
+    assert CHAT_TEMPLATES.get("llama2") is not BaseTemplate
+
+
+@pytest.mark.parametrize("name", ["", "  ", None, 7])
+def test_a_name_is_text(name: Any) -> None:
+    with pytest.raises(ChatTemplateError, match="registered under a name"):
+        ChatTemplateRegistry().register_module(name=name)
+
+
+def test_what_cannot_make_a_template_is_refused() -> None:
+    with pytest.raises(ChatTemplateError, match="'x': expected a class or function, got 7"):
+        ChatTemplateRegistry().register_module(name="x")(7)  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("name", ["qwen2.5", "QWEN2D5", "qwen25"])
+def test_an_unknown_name_is_answered_with_a_near_one(name: str) -> None:
+    with pytest.raises(ChatTemplateError, match=rf"unknown chat template '{name}'.*qwen"):
+        CHAT_TEMPLATES.get(name)
+
+
+@pytest.mark.parametrize("name", [None, 7, ["qwen"]])
+def test_a_name_that_is_no_text_is_unknown(name: Any) -> None:
+    with pytest.raises(ChatTemplateError, match="unknown chat template"):
+        CHAT_TEMPLATES.get(name)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct", "qwen2d5"),
+        ("Qwen/Qwen2.5-VL-7B-Instruct", "qwen2d5-vl"),
+        ("Qwen/Qwen1.5-7B-Chat", "qwen"),
+        ("Qwen/Qwen3-8B", "qwen3"),
+        ("Qwen/QwQ-32B", "qwq"),
+        ("Qwen/QwQ-32B-Preview", "qwq_preview"),
+        ("meta-llama/Llama-2-7b-chat-hf", "llama2"),
+        ("meta-llama/Meta-Llama-3-8B-Instruct", "llama3"),
+        ("meta-llama/Llama-3.1-8B-Instruct", "llama3_1"),
+        ("meta-llama/Llama-3.2-1B-Instruct", "llama3_2"),
+        ("codellama/CodeLlama-7b-Instruct-hf", "codellama"),
+        ("mistralai/Mistral-7B-Instruct-v0.2", "mistral"),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", "mixtral"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "deepseek-r1"),
+        ("deepseek-ai/deepseek-coder-6.7b-instruct", "deepseek-coder"),
+        ("deepseek-ai/DeepSeek-Coder-V2-Lite-Instruct", "deepseek"),
+        ("OpenGVLab/InternVL2-8B", "internvl2-internlm2"),
+        ("OpenGVLab/InternVL2_5-8B", "internvl2_5"),
+        ("internlm/internlm-chat-7b", "internlm"),
+        ("internlm/internlm2_5-7b-chat", "internlm2"),
+        ("internlm/internlm-xcomposer2d5-7b", "internlm-xcomposer2d5"),
+        ("THUDM/chatglm2-6b", "chatglm"),
+        ("THUDM/glm-4-9b-chat", "glm4"),
+        ("01-ai/Yi-34B-Chat", "yi"),
+        ("01-ai/Yi-VL-6B", "yi-vl"),
+        ("openai/gpt-oss-20b", "gpt-oss"),
+        ("/models/Qwen/Qwen2.5-7B-Instruct/checkpoint-500", "qwen2d5"),
+        ("C:\\models\\Phi-3-mini-4k-instruct", "phi-3"),
+        ("~/hub/models--Qwen--Qwen2.5-7B-Instruct/snapshots/0a1b2c/", "qwen2d5"),
+        ("./gemma-2-9b-it", "gemma"),
+    ],
+)
+def test_a_model_is_recognised_by_its_own_name(model: str, name: str) -> None:
+    assert CHAT_TEMPLATES.best_match(model) == name
+
+
+@pytest.mark.parametrize(
+    "model", ["Qwen/Something-New", "deepseek-ai/DeepSeek-V3.1", "/data/unknown-7b", "Qwen/Qwen3-Coder-30B", "", "/"]
+)
+def test_a_model_that_no_template_knows_is_not_guessed(model: str) -> None:
+    with pytest.raises(ChatTemplateError, match="no chat template is known to fit the model"):
+        CHAT_TEMPLATES.best_match(model)
+
+
+def test_a_registered_name_is_recognised_as_a_model() -> None:
+    registry = ChatTemplateRegistry()
+    registry.register_module(name="My-Model")(RoleMarkerTemplate)
+    assert registry.best_match("me/my-model") == "My-Model"
+
+
+def test_a_config_overrides_the_fields_it_gives() -> None:
+    made: Any = ChatTemplateConfig("qwen", meta_instruction="be brief", stop_words=["X"]).chat_template
+    assert made.render(HI).startswith("<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\nhi")
+    assert made.stop_words == ["X"]
+    assert made.eoa == "<|im_end|>"
+
+
+def test_a_config_of_a_new_name_is_a_template_of_its_markers_and_is_not_registered() -> None:
+    made = ChatTemplateConfig("new", user="<u>", assistant="<a>", capability="chat").chat_template
+    assert made.render(HI) == "<u>hi<a>"
+    assert "new" not in CHAT_TEMPLATES
+    assert ChatTemplateConfig(user="<u>").chat_template.render(HI) == "<u>hi"
+
+
+def test_a_misspelt_model_name_is_no_new_template() -> None:
+    with pytest.raises(ChatTemplateError, match="'qwn' is no registered template; did you mean 'qwen'"):
+        _ = ChatTemplateConfig("qwn", meta_instruction="be brief").chat_template
+
+
+def test_a_config_survives_json_as_text_and_as_a_file(tmp_path: Path) -> None:
+    config = ChatTemplateConfig("internlm2", meta_instruction="你好", stop_words=["a", "b"])
+    path = tmp_path / "template.json"
+    text = config.to_json(path)
+    assert '"meta_instruction": "你好"' in text
+    assert json.loads(text)["eoh"] is None
+    assert config == ChatTemplateConfig.from_json(text) == ChatTemplateConfig.from_json(path)
+    assert config == ChatTemplateConfig.from_json(str(path))
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("{not json", "the JSON text: is not JSON"),
+        ("[1]", "expected a JSON object, got list"),
+        ('{"model_name": "zz", "usr": 1}', "unknown field 'usr'; did you mean 'user'"),
+        ('{"model_name": 3, "user": ["x"]}', "model_name: expected text, got int; user: expected text, got list"),
+        ("no such file.json", "cannot be read"),
+        ("nul\x00", "cannot be read"),
+    ],
+)
+def test_a_config_that_cannot_be_read_says_why(source: str, why: str) -> None:
+    with pytest.raises(ChatTemplateError, match=why):
+        ChatTemplateConfig.from_json(source)
+
+
+def test_a_config_checks_its_values_where_the_template_is_made() -> None:
+    with pytest.raises(ChatTemplateError, match="stop_words: expected Sequence"):
+        _ = ChatTemplateConfig.from_json('{"user": "u", "stop_words": "x"}').chat_template

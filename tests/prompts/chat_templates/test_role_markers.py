@@ -1,0 +1,320 @@
+"""Role-marker chat templates: what a conversation becomes, for every built-in model."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkit.prompts import Image, Message, Text, ToolCall, ToolSpec
+from agentkit.prompts.chat_templates import CHAT_TEMPLATES, ChatTemplateError, RoleMarkerTemplate
+
+MODELS = tuple(CHAT_TEMPLATES)
+WEATHER = {"name": "weather", "description": "Say the weather.", "parameters": {"type": "object", "properties": {}}}
+TALK = [
+    {"role": "user", "content": "one"},
+    {"role": "assistant", "content": "two"},
+    {"role": "user", "content": "three"},
+]
+
+
+def template(name: str, **fields: Any) -> Any:
+    return CHAT_TEMPLATES.get(name)(**fields)
+
+
+class Tags(RoleMarkerTemplate):
+    """Markers that a reader of a failing test can read."""
+
+    system = "<S>"
+    meta_instruction = "be kind"
+    eosys = "</S>"
+    user = "<U>"
+    eoh = "</U>"
+    assistant = "<A>"
+    eoa = "</A>"
+    separator = "|"
+
+
+def test_sixty_models_are_built_in() -> None:
+    assert len(MODELS) == 60
+
+
+def test_each_message_stands_between_the_markers_of_its_role() -> None:
+    assert Tags().render(TALK) == "<S>be kind</S><U>one</U><A>two</A>|<U>three</U><A>"
+
+
+def test_a_system_message_takes_the_place_of_the_default_one() -> None:
+    messages = [{"role": "system", "content": "be brief"}, *TALK]
+    assert Tags().render(messages) == "<S>be brief</S><U>one</U><A>two</A>|<U>three</U><A>"
+
+
+def test_no_default_system_message_and_an_empty_one_are_two_things() -> None:
+    assert Tags(meta_instruction=None).render(TALK[:1]) == "<U>one</U><A>"
+    assert Tags(meta_instruction="").render(TALK[:1]) == "<S></S><U>one</U><A>"
+
+
+def test_without_a_generation_prompt_the_text_ends_where_the_last_message_does() -> None:
+    assert Tags().render(TALK, add_generation_prompt=False) == "<S>be kind</S><U>one</U><A>two</A>|<U>three</U>"
+    assert Tags().render(TALK[:2], add_generation_prompt=False) == "<S>be kind</S><U>one</U><A>two</A>"
+
+
+def test_a_last_message_of_the_assistant_is_left_open_for_the_model_to_go_on() -> None:
+    assert Tags().render(TALK[:2]) == "<S>be kind</S><U>one</U><A>two"
+
+
+def test_a_reply_is_left_open_also_by_a_model_whose_replies_have_no_end() -> None:
+    assert template("baichuan2").render(TALK[:2]) == "<reserved_106>one<reserved_107>two"
+
+
+def test_a_prompt_that_goes_on_a_sequence_starts_with_the_separator() -> None:
+    assert Tags().get_prompt("hi") == "<S>be kind</S><U>hi</U><A>"
+    assert Tags().get_prompt("hi", sequence_start=False) == "|<U>hi</U><A>"
+    assert Tags(meta_instruction=None).get_prompt("hi") == "<U>hi</U><A>"
+    assert Tags().messages2prompt("hi", sequence_start=False) == "|<U>hi</U><A>"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_messages_that_go_on_a_sequence_come_without_the_default_system_message(name: str) -> None:
+    made = template(name, meta_instruction="be kind")
+    text = made.render(TALK, sequence_start=False, add_generation_prompt=False)
+    assert "be kind" not in text
+    assert made.render(TALK, add_generation_prompt=False).endswith(text.removeprefix(made.bos))
+    assert "brief" in made.render([{"role": "system", "content": "be brief"}, *TALK], sequence_start=False)
+
+
+def test_a_model_that_completes_is_given_the_prompt_as_it_is() -> None:
+    assert Tags(capability="completion").get_prompt("hi") == "hi"
+    assert template("llama3", capability="completion").get_prompt("hi") == "<|begin_of_text|>hi"
+    assert template("llama3", capability="completion").get_prompt("hi", sequence_start=False) == "hi"
+
+
+def test_a_base_model_reads_the_texts_of_a_conversation_line_by_line() -> None:
+    assert template("base").render(TALK) == "one\ntwo\nthree"
+    assert template("base").get_prompt("one") == "one"
+
+
+def test_a_reply_opens_without_the_space_of_its_marker_where_the_model_was_trained_so() -> None:
+    vicuna = template("vicuna", meta_instruction=None)
+    assert vicuna.render(TALK[:1]) == "USER: one ASSISTANT:"
+    assert vicuna.render(TALK) == "USER: one ASSISTANT: two</s>USER: three ASSISTANT:"
+    assert vicuna.get_prompt("one") == "USER: one ASSISTANT:"
+    assert template("vicuna", capability="completion").get_prompt("one") == "one"  # nothing of the user's is cut
+
+
+@pytest.mark.parametrize("name", ["vicuna", "deepseek", "deepseek-vl2", "internvl-zh"])
+def test_a_reply_that_is_left_open_keeps_its_last_character(name: str) -> None:
+    assert template(name).render(TALK[:2]).endswith("two")
+
+
+def test_a_model_that_thinks_first_is_given_the_start_of_its_thoughts() -> None:
+    r1 = template("deepseek-r1")
+    assert r1.render(TALK[:1]).endswith("<｜Assistant｜><think>\n")
+    assert r1.render(TALK[:1], add_generation_prompt=False).endswith("<｜User｜>one")
+    assert r1.render(TALK[:2]).endswith("<｜Assistant｜>two")  # it has thought already
+
+
+def test_thinking_is_switched_off_by_the_same_keyword_for_all_models() -> None:
+    assert template("qwen3").render(TALK, enable_thinking=False).endswith("assistant\n<think>\n\n</think>\n\n")
+    assert template("qwen3").render(TALK).endswith("assistant\n")
+    assert template("interns1").render(TALK).endswith("assistant\n<think>")
+    assert template("interns1").render(TALK, enable_thinking=False).endswith("assistant\n")
+    assert template("qwen").render(TALK, enable_thinking=False) == template("qwen").render(TALK)
+
+
+def test_messages_and_mappings_read_the_same() -> None:
+    typed = [Message(message["role"], message["content"]) for message in TALK]  # type: ignore[arg-type]
+    for name in MODELS:
+        assert template(name).render(typed) == template(name).render(TALK)
+
+
+def test_parts_become_text_and_media_their_alt_text() -> None:
+    mapping = {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "see "},
+            {"type": "image_url", "image_url": {"url": "https://example.org/a/cat.png"}},
+            {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+            " and ",
+            {"text": "say"},
+        ],
+    }
+    assert Tags(meta_instruction=None).render([mapping]) == "<U>see [image: cat.png][audio] and say</U><A>"
+    typed = Message("user", (Text("see "), Image("https://example.org/a/cat.png")))
+    assert Tags(meta_instruction=None).render([typed]) == "<U>see [image: cat.png]</U><A>"
+    mixed = {"role": "user", "content": [Text("see "), Image("https://example.org/a/cat.png")]}
+    assert Tags(meta_instruction=None).render([mixed]) == "<U>see [image: cat.png]</U><A>"
+
+
+def test_media_that_cannot_be_named_is_still_said_to_be_there() -> None:
+    for part in (
+        {"type": "video"},
+        {"type": "image_url", "image_url": {"url": "http://["}},
+        {"type": "file", "file": 3},
+    ):
+        kind = part["type"].removesuffix("_url")  # type: ignore[attr-defined]
+        assert Tags(meta_instruction=None).render([{"role": "user", "content": [part]}]) == f"<U>[{kind}]</U><A>"
+
+
+def test_neighbours_of_one_role_are_both_said() -> None:
+    messages = [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]
+    for name in MODELS:
+        text = template(name).render(messages)
+        assert text.index("one") < text.index("two")
+        assert "onetwo" not in text, name
+
+
+def test_a_conversation_may_start_with_the_assistant() -> None:
+    messages = [{"role": "assistant", "content": "welcome"}, {"role": "user", "content": "hi"}]
+    assert Tags().render(messages) == "<S>be kind</S><A>welcome</A>|<U>hi</U><A>"
+    assert template("chatglm").render(messages) == "答：welcome[Round 1]\n\n问：hi\n\n答："
+    for name in MODELS:
+        text = template(name).render(messages)
+        assert text.rindex("welcome") < text.rindex("hi")
+
+
+def test_the_system_message_is_kept_where_the_model_knows_none() -> None:
+    messages = [{"role": "system", "content": "be brief"}, *TALK]
+    assert template("chatglm").render(messages).startswith("be brief\n\n[Round 1]\n\n问：one")
+    # What LMDeploy writes is what users of LMDeploy compare with: there it is left out.
+    assert "brief" not in template("chatglm").messages2prompt(messages)
+
+
+def test_rounds_are_numbered_within_a_conversation_and_remembered_by_nobody() -> None:
+    chatglm = template("chatglm")
+    assert chatglm.render(TALK) == "[Round 1]\n\n问：one\n\n答：two[Round 2]\n\n问：three\n\n答："
+    assert chatglm.render(TALK, add_generation_prompt=False).endswith("问：three\n\n")
+    assert chatglm.get_prompt("hi") == chatglm.get_prompt("hi") == "[Round 1]\n\n问：hi\n\n答："
+
+
+def test_a_text_without_markers_between_its_messages_is_told_apart() -> None:
+    messages = [{"role": "system", "content": "sys"}, *TALK]
+    assert template("puyu").render(messages) == "sys\none\ntwo\nthree"
+    assert template("puyu", meta_instruction="sys").render(TALK[:1]) == "sys\none"
+    assert template("puyu").messages2prompt(messages) == "sysonetwothree"  # as LMDeploy writes it
+    two = template("llama2", meta_instruction=None).render([TALK[0], TALK[2]])
+    assert two == "one\nthree [/INST] "
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_conversation_grows_by_what_is_said(name: str) -> None:
+    made = template(name)
+    for end in range(1, len(TALK) + 1):
+        text = made.render(TALK[:end], add_generation_prompt=False)
+        assert made.render(TALK).startswith(text)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_overriding_a_field_changes_this_template_only(name: str) -> None:
+    assert template(name, session_len=7, stop_words=["X"]).session_len == 7
+    assert template(name).session_len == CHAT_TEMPLATES.get(name)().session_len != 7
+    assert "X" in template(name, stop_words=["X"]).control_tokens
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_template_survives_copying_and_pickling(name: str) -> None:
+    made = template(name)
+    assert copy.deepcopy(made).render(TALK) == pickle.loads(pickle.dumps(made)).render(TALK) == made.render(TALK)
+
+
+words = st.text(st.characters(codec="utf-8"), max_size=12)
+turns = st.lists(
+    st.tuples(st.sampled_from(["user", "assistant"]), words).map(lambda said: {"role": said[0], "content": said[1]}),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(st.sampled_from(MODELS), turns, st.none() | words, st.booleans())
+def test_every_text_is_said_in_order_and_nothing_is_changed(
+    name: str, said: list[dict[str, str]], system: str | None, opens: bool
+) -> None:
+    messages = said if system is None else [{"role": "system", "content": system}, *said]
+    before = copy.deepcopy(messages)
+    text = template(name).render(messages, add_generation_prompt=opens)
+    assert messages == before
+    at = 0
+    for message in messages:
+        at = text.index(message["content"], at) + len(message["content"])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_a_template_writes_around_messages_is_made_of_its_control_tokens(name: str) -> None:
+    made = template(name, meta_instruction=None) if name != "chatglm" else template(name)
+    text = made.render([{"role": "system", "content": ""}, *TALK])
+    for token in made.control_tokens:
+        text = text.replace(token, "")
+    for bracket in "<>[|":
+        assert bracket not in text, (name, text)
+
+
+def test_markers_of_words_are_control_tokens_without_the_space_around_them() -> None:
+    assert {"USER:", "ASSISTANT:", "</s>"} <= set(template("vicuna").control_tokens)
+    assert "### Response:" in template("deepseek-coder").control_tokens
+    assert Tags().control_tokens == ("<S>", "</S>", "<U>", "</U>", "<A>", "</A>", "|")
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if not CHAT_TEMPLATES.get(name).says_tools])  # type: ignore[attr-defined]
+def test_a_template_without_a_place_for_tools_says_which_have_one(name: str) -> None:
+    with pytest.raises(ChatTemplateError, match=f"{name}: has no way to say tools; internlm2, .*qwen3.* can, or put"):
+        template(name).render(TALK, tools=[WEATHER])
+
+
+def test_everything_a_template_has_no_place_for_is_named_at_once() -> None:
+    calls = [{"id": "1", "function": {"name": "weather", "arguments": "{}"}}]
+    messages = [
+        *TALK,
+        {"role": "assistant", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "1", "content": "rain"},
+    ]
+    with pytest.raises(ChatTemplateError) as caught:
+        template("qwen").render(messages, tools=[ToolSpec("weather")])
+    assert "no way to say tools;" in str(caught.value)
+    assert "messages[3]: has no way to say tool calls" in str(caught.value)
+    assert "messages[4]: has no marker for what a tool returned" in str(caught.value)
+
+
+def test_a_template_with_a_marker_for_results_says_them() -> None:
+    messages = [*TALK, {"role": "tool", "content": "rain"}]
+    assert Tags(tool="<T>", eotool="</T>").render(messages).endswith("<U>three</U><T>rain</T><A>")
+
+
+def test_messages2prompt_writes_what_lmdeploy_writes() -> None:
+    parts = [{"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]}]
+    assert Tags().messages2prompt(parts) == "<S>be kind</S><U>one</U><A>"  # the first text only
+    assert Tags().messages2prompt([{"role": "user", "content": [{"type": "image"}]}]).endswith("<U>[image]</U><A>")
+    assert Tags().messages2prompt(TALK, tools=[WEATHER]) == Tags().messages2prompt(TALK)
+    assert Tags().messages2prompt([*TALK, {"role": "tool", "content": "x"}]).endswith("</U>x<A>")
+    assert Tags().messages2prompt([]) == "<A>"
+    assert Tags().messages2prompt(TALK, sequence_start=False) == "<U>one</U><A>two</A>|<U>three</U><A>"
+    assert template("deepseek-r1").messages2prompt(TALK[:2]).endswith("two<think>\n")
+    assert template("glm4").messages2prompt(TALK[:1], sequence_start=False).startswith("[gMASK]<sop><|user|>")
+
+
+def test_a_subclass_restates_only_what_differs() -> None:
+    class Shouting(CHAT_TEMPLATES.get("qwen")):  # type: ignore[misc]
+        meta_instruction = "SHOUT"
+
+    assert Shouting().render(TALK[:1]).startswith("<|im_start|>system\nSHOUT<|im_end|>")
+
+    class Reversed(Tags):
+        def messages2prompt(self, messages: Any, sequence_start: bool = True, **kwargs: Any) -> str:
+            return "".join(message["content"] for message in reversed(messages))
+
+    assert Reversed().render(TALK) == "threetwoone"
+
+
+def test_calls_of_a_typed_message_are_said() -> None:
+    messages = [
+        Message("user", "weather?"),
+        Message("assistant", "", tool_calls=(ToolCall("1", "weather", '{"city": "Kyoto"}'),)),
+        Message("tool", "rain", tool_call_id="1"),
+    ]
+    assert template("internlm2", meta_instruction=None).render(messages) == (
+        "<|im_start|>user\nweather?<|im_end|>\n<|im_start|>assistant\n"
+        '<|action_start|><|plugin|>\n{"name": "weather", "parameters": {"city": "Kyoto"}}<|action_end|><|im_end|>\n'
+        "<|im_start|>environment\nrain<|im_end|>\n<|im_start|>assistant\n"
+    )

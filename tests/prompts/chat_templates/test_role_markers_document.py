@@ -1,0 +1,182 @@
+"""The LMDeploy document: templates derived from `BaseTemplate` the way it shows, and its own code if it is at hand."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import pytest
+
+from agentkit.prompts import Message
+from agentkit.prompts.chat_templates import CHAT_TEMPLATES, BaseTemplate, ChatTemplateError, ChatTemplateRegistry
+from tests.paths import ROOT
+
+SHARED = ROOT.parent / "shared"
+DOCUMENT = SHARED / "seeds" / "lmdeploy_chat_template.md"
+CASES = SHARED / "conformance" / "lmdeploy.jsonl"
+HI = [{"role": "user", "content": "hi"}]
+TALK = [*HI, {"role": "assistant", "content": "hello"}]
+
+
+class Derived(BaseTemplate):
+    """As the document derives: markers set in the constructor, both methods written by hand."""
+
+    def __init__(self, user: str = "<U>", assistant: str = "<A>", stop_words: Any = ("</A>",), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.user = user
+        self.assistant = assistant
+        self.stop_words = stop_words
+
+    def decorate_prompt(self, prompt: str, sequence_start: bool = True) -> str:
+        return f"{'' if sequence_start else '|'}{self.user}{prompt}{self.assistant}"
+
+    def messages2prompt(self, messages: Any, sequence_start: bool = True) -> str:
+        if isinstance(messages, str):
+            return self.get_prompt(messages, sequence_start)
+        said = [f"{getattr(self, message['role'])}{message['content']}" for message in messages]
+        return "".join(said) + self.assistant
+
+
+def test_the_defaults_are_those_of_the_document() -> None:
+    base = BaseTemplate()
+    assert (base.session_len, base.top_p, base.top_k, base.temperature) == (2048, 0.8, None, 0.8)
+    assert (base.repetition_penalty, base.capability, base.stop_words) == (1.0, "chat", None)
+    assert BaseTemplate(session_len=4096, capability="completion").session_len == 4096
+
+
+def test_a_derived_template_decorates_a_prompt() -> None:
+    assert Derived().get_prompt("hi") == "<U>hi<A>"
+    assert Derived().get_prompt("hi", sequence_start=False) == "|<U>hi<A>"
+    assert Derived(capability="completion").get_prompt("hi") == "hi"
+    assert Derived().messages2prompt("hi", False) == "|<U>hi<A>"
+
+
+def test_a_derived_template_renders_through_its_messages2prompt() -> None:
+    assert Derived().render(TALK) == "<U>hi<A>hello<A>"
+    assert Derived().render([Message("user", "hi")]) == "<U>hi<A>"
+    assert Derived().render(TALK, add_generation_prompt=False) == "<U>hi<A>hello"
+    assert Derived().render(TALK, enable_thinking=False) == "<U>hi<A>hello<A>"  # a keyword for other templates
+    assert Derived().control_tokens == ("</A>", "<U>", "<A>")
+
+
+def test_a_derived_template_cannot_change_the_caller_s_messages() -> None:
+    class Greedy(Derived):
+        def messages2prompt(self, messages: Any, sequence_start: bool = True) -> str:
+            messages[0]["content"] = "changed"
+            messages.append({})
+            return super().messages2prompt(messages[:1])
+
+    messages = [dict(HI[0])]
+    assert Greedy().render(messages) == "<U>changed<A>"
+    assert messages == HI
+
+
+def test_a_derived_template_takes_tools_where_it_has_a_parameter_for_them() -> None:
+    class Tooled(Derived):
+        def messages2prompt(
+            self, messages: Any, sequence_start: bool = True, tools: Any = None, add_generation_prompt: bool = True
+        ) -> str:
+            return f"{tools}{[sorted(message) for message in messages]}{add_generation_prompt}"
+
+    calls = [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]
+    messages = [*HI, {"role": "assistant", "tool_calls": calls}]
+    text = Tooled().render(messages, tools=[{"name": "f"}], add_generation_prompt=False)
+    assert text == "[{'name': 'f'}][['content', 'role'], ['content', 'role', 'tool_calls']]False"
+    assert Tooled().render(HI) == "None[['content', 'role']]True"
+    for given in ({"messages": HI, "tools": [{"name": "f"}]}, {"messages": messages}):
+        with pytest.raises(ChatTemplateError, match="Derived: its messages2prompt has no parameter `tools`"):
+            Derived().render(**given)
+
+
+def test_what_goes_wrong_inside_a_derived_template_says_where() -> None:
+    with pytest.raises(ChatTemplateError, match=r"Derived: messages2prompt failed with AttributeError: .*'system'"):
+        Derived().render([{"role": "system", "content": "x"}])
+
+    class Silent(BaseTemplate):
+        def messages2prompt(self, messages: Any, sequence_start: bool = True) -> str:
+            return None  # type: ignore[return-value]
+
+    with pytest.raises(ChatTemplateError, match="Silent: messages2prompt returned NoneType, expected text"):
+        Silent().render(HI)
+    with pytest.raises(ChatTemplateError, match="Derived: there are no messages"):
+        Derived().render([])
+
+
+def test_an_end_that_cannot_be_told_from_the_reply_is_not_cut_off() -> None:
+    class Endless(BaseTemplate):
+        def messages2prompt(self, messages: Any, sequence_start: bool = True) -> str:
+            return "".join(message["content"] for message in messages)
+
+    assert Endless().render(TALK) == "hihello"
+    with pytest.raises(ChatTemplateError, match="cannot tell where the conversation ends"):
+        Endless().render(TALK, add_generation_prompt=False)
+    with pytest.raises(ChatTemplateError, match="cannot tell where the conversation ends"):
+        Derived().render([{"role": "user", "content": "<A>"}], add_generation_prompt=False)
+
+
+def test_a_base_class_says_a_conversation_only_when_it_completes() -> None:
+    assert BaseTemplate().get_prompt("hi") == BaseTemplate().messages2prompt("hi") == "hi"
+    assert BaseTemplate(capability="completion").render(TALK) == "hi\nhello"
+    with pytest.raises(ChatTemplateError, match="BaseTemplate: does not say how a list of messages is written"):
+        BaseTemplate().render(TALK)
+
+
+def blocks() -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", DOCUMENT.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.skipif(not DOCUMENT.is_file(), reason="the documents are not beside this checkout")
+def test_the_code_of_the_document_runs_as_written() -> None:
+    code = blocks()
+    (decorate,) = [block for block in code if block.startswith("def decorate_prompt") and "assert" in block]
+    (stitch,) = [block for block in code if block.startswith("def messages2prompt")]
+    (chat,) = [block for block in code if block.startswith("class InternLMChat7B(")]
+    (long,) = [block for block in code if "class InternLMChat7B8K(" in block]
+    (big,) = [block for block in code if "class InternLM20B(" in block]
+    (register,) = [
+        block for block in code if block.strip() == "@CHAT_TEMPLATES.register_module(name='internlm-chat-7b')"
+    ]
+    (own,) = [block for block in code if "class YourAwesomeMModel(" in block]
+    registry = ChatTemplateRegistry()
+    registry.register_module(name="internlm-7b")(BaseTemplate)
+    methods = f"    {decorate}\n{textwrap.indent(stitch, '    ')}"
+    scope: dict[str, Any] = {"BaseTemplate": BaseTemplate, "CHAT_TEMPLATES": registry}
+    exec(f"{big}\n{register}{chat}\n{methods}\n{long}\n{own}", scope)
+
+    assert set(registry) == {
+        *("internlm-7b", "internlm-20b", "internlm-chat-7b", "internlm-chat-7b-8k", "internlm-chat-20b"),
+        "an-awsome-name",
+    }
+    assert not set(registry) & set(CHAT_TEMPLATES)  # so it also runs against the registry of the process
+    assert registry.get("internlm-chat-20b") is registry.get("internlm-chat-7b-8k")
+    assert registry.get("internlm-20b")().get_prompt("hi") == "hi"
+    made: Any = registry.get("internlm-chat-7b-8k")()
+    assert (made.session_len, made.stop_words) == (8192, ["<eoa>"])
+    assert made.get_prompt("hi", sequence_start=False) == "\n<|User|>:hi\n<|Bot|>:"
+    known: Any = CHAT_TEMPLATES.get("internlm")()
+    assert made.get_prompt("你叫什么名字？") == known.get_prompt("你叫什么名字？")
+    # The document forgets `eoa`: its messages2prompt fails on any list until it is set.
+    with pytest.raises(ChatTemplateError, match="has no attribute 'eoa'"):
+        made.render(HI)
+    made.eoa = "<eoa>\n"
+    assert made.render(TALK).endswith("<|User|>:hi\n<|Bot|>:hello<eoa>\n<|Bot|>:")
+    assert made.render(TALK, add_generation_prompt=False).endswith("<|Bot|>:hello<eoa>\n")
+    with pytest.raises(ChatTemplateError, match="returned NoneType"):
+        registry.get("an-awsome-name")().render(HI)
+
+
+@pytest.mark.skipif(not DOCUMENT.is_file(), reason="the documents are not beside this checkout")
+def test_the_prompt_that_the_document_prints_is_the_one_that_is_sent() -> None:
+    printed = re.findall(r"^```text\n(.*?)^```", DOCUMENT.read_text("utf-8"), re.DOTALL | re.MULTILINE)[0]
+    made: Any = CHAT_TEMPLATES.get("internlm")()
+    assert f"{made.get_prompt('你叫什么名字？')}\n" == printed
+
+
+@pytest.mark.skipif(not CASES.is_file(), reason="the conformance cases are not beside this checkout")
+def test_every_required_case_of_lmdeploy_passes() -> None:
+    command = [sys.executable, str(ROOT / "tests/conformance/run.py"), "lmdeploy", str(CASES)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "488 passed, 0 failed"), done.stdout

@@ -1,0 +1,240 @@
+"""Role-marker templates whose models call tools, and those with tasks beside chat: what is written for them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from agentkit.prompts import Message, ToolSpec
+from agentkit.prompts.chat_templates import CHAT_TEMPLATES, ChatTemplateError
+
+NAMES = [name for name in CHAT_TEMPLATES if CHAT_TEMPLATES.get(name).says_tools]  # type: ignore[attr-defined]
+SPEC = ToolSpec("météo", "Say the weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
+FUNCTION = {"name": SPEC.name, "description": SPEC.description, "parameters": SPEC.parameters}
+CALLS = [
+    {"id": "1", "type": "function", "function": {"name": "météo", "arguments": '{"city": "Kyōto"}'}},
+    {"id": "2", "type": "function", "function": {"name": "météo", "arguments": {"city": "Lyon"}}},
+]
+TALK: list[dict[str, Any]] = [
+    {"role": "user", "content": "weather?"},
+    {"role": "assistant", "content": "a moment", "tool_calls": CALLS},
+    {"role": "tool", "tool_call_id": "1", "content": "rain"},
+    {"role": "tool", "tool_call_id": "2", "content": "sun"},
+]
+
+
+def template(name: str, **fields: Any) -> Any:
+    return CHAT_TEMPLATES.get(name)(**fields)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tools_calls_and_results_are_all_said(name: str) -> None:
+    before = copy.deepcopy(TALK)
+    text = template(name).render(TALK, tools=[SPEC])
+    assert before == TALK
+    assert template(name).render(TALK, tools=[SPEC]) == text
+    for said in ("Say the weather.", "a moment", '{"city": "Kyōto"}', '{"city": "Lyon"}', "rain", "sun"):
+        assert said in text
+    assert text.index("Say the weather.") < text.index("weather?") < text.index("Kyōto") < text.index("rain")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tool_is_the_same_as_spec_function_or_wire_form(name: str) -> None:
+    forms: list[Any] = [SPEC, FUNCTION, {"type": "function", "function": FUNCTION}]
+    assert len({template(name).render(TALK, tools=[form]) for form in forms}) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_tools_and_an_empty_list_of_tools_are_the_same(name: str) -> None:
+    assert template(name).render(TALK, tools=[]) == template(name).render(TALK)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tools_join_the_system_message_of_the_conversation(name: str) -> None:
+    text = template(name).render([{"role": "system", "content": "be brief"}, *TALK], tools=[SPEC])
+    assert text.index("be brief") < text.index("weather?")
+    default = template(name).meta_instruction
+    assert not default or default not in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tools_are_said_also_by_a_template_without_a_default_system_message(name: str) -> None:
+    text = template(name, meta_instruction=None).render(TALK, tools=[SPEC])
+    assert "Say the weather." in text
+    assert "None" not in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tools_are_said_also_to_a_model_that_goes_on_a_sequence(name: str) -> None:
+    assert "Say the weather." in template(name).render(TALK, tools=[SPEC], sequence_start=False)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arguments_that_are_no_json_are_shown_as_the_model_wrote_them(name: str) -> None:
+    for arguments in ('{"city": ', "NaN", '{"x": Infinity}'):
+        calls = [{"id": "1", "function": {"name": "météo", "arguments": arguments}}]
+        text = template(name).render([{"role": "user", "content": "?"}, {"role": "assistant", "tool_calls": calls}])
+        assert json.dumps(arguments, ensure_ascii=False) in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_call_without_arguments_has_none(name: str) -> None:
+    for function in ({"name": "now"}, {"name": "now", "arguments": " "}, {"name": "now", "arguments": None}):
+        messages = [{"role": "user", "content": "?"}, {"role": "assistant", "tool_calls": [{"function": function}]}]
+        assert "{}" in template(name).render(messages)
+
+
+def test_qwen_lists_tools_in_the_system_message_and_results_in_one_user_message() -> None:
+    assert template("qwen2d5", meta_instruction="m").render(TALK, tools=[{"name": "now"}]).split("\n\n")[-1] == (
+        "For each function call, return a json object with function name and arguments within "
+        "<tool_call></tool_call> XML tags:\n<tool_call>\n"
+        '{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call><|im_end|>\n'
+        "<|im_start|>user\nweather?<|im_end|>\n"
+        '<|im_start|>assistant\na moment\n<tool_call>\n{"name": "météo", "arguments": {"city": "Kyōto"}}\n</tool_call>'
+        '\n<tool_call>\n{"name": "météo", "arguments": {"city": "Lyon"}}\n</tool_call><|im_end|>\n'
+        "<|im_start|>user\n<tool_response>\nrain\n</tool_response>\n<tool_response>\nsun\n</tool_response><|im_end|>\n"
+        "<|im_start|>assistant\n"
+    )
+
+
+def test_qwen_writes_a_call_without_text_on_the_first_line() -> None:
+    messages = [TALK[0], {"role": "assistant", "content": None, "tool_calls": CALLS[:1]}, TALK[2], TALK[0]]
+    text = template("qwen2d5").render(messages)
+    assert "<|im_start|>assistant\n<tool_call>\n" in text
+    assert "</tool_response><|im_end|>\n<|im_start|>user\nweather?" in text
+
+
+def test_qwen_opens_a_reply_anew_after_the_assistant() -> None:
+    messages = [TALK[0], {"role": "assistant", "content": "rain"}]
+    assert template("qwen2d5").render(messages).endswith("assistant\nrain<|im_end|>\n<|im_start|>assistant\n")
+    assert template("qwen2d5").render(messages, add_generation_prompt=False).endswith("assistant\nrain<|im_end|>\n")
+
+
+def test_qwen_goes_on_without_its_system_message_as_lmdeploy_does() -> None:
+    messages = [{"role": "system", "content": "be brief"}, TALK[0]]
+    text = template("qwen2d5").messages2prompt(messages, sequence_start=False)
+    assert text == "<|im_start|>user\nweather?<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_llama_writes_calls_the_way_its_system_message_asks_for() -> None:
+    text = template("llama3_1").render(TALK, tools=[SPEC])
+    assert "Use the function 'météo' to: Say the weather.\n" in text
+    assert (
+        'a moment<function=météo>{"city": "Kyōto"}</function><function=météo>{"city": "Lyon"}</function><|eom_id|>'
+        "<|start_header_id|>ipython<|end_header_id|>\n\nrain<|eot_id|>"
+    ) in text
+    assert "Kyōto" not in template("llama3_1").messages2prompt(TALK)  # as LMDeploy writes it
+
+
+def test_llama_ends_a_call_that_the_model_wrote_as_text_with_its_own_token() -> None:
+    messages = [TALK[0], {"role": "assistant", "content": "<|python_tag|>1 + 1"}, {"role": "ipython", "content": "2"}]
+    text = template("llama3_1").render(messages)
+    assert "<|python_tag|>1 + 1<|eom_id|><|start_header_id|>ipython<|end_header_id|>\n\n2<|eot_id|>" in text
+    assert template("llama3_1").render(messages[:2]).endswith("<|python_tag|>1 + 1")
+
+
+def test_llama_dates_what_it_knows_only_in_its_own_system_message() -> None:
+    llama = template("llama3_1")
+    assert "Cutting Knowledge Date" in llama.render(TALK[:1])
+    assert "Cutting Knowledge Date" not in llama.render([{"role": "system", "content": "be brief"}, *TALK])
+
+
+def test_internlm_puts_tools_behind_the_system_message_and_names_whose_it_is() -> None:
+    messages = [
+        {"role": "system", "content": "be brief"},
+        TALK[0],
+        {"role": "environment", "name": "interpreter", "content": "3"},
+        {"role": "user", "name": "bob", "content": "ok"},
+    ]
+    assert template("internlm2").render(messages, tools=[{"name": "now"}]) == (
+        "<|im_start|>system\nbe brief<|im_end|>\n"
+        '<|im_start|>system name=<|plugin|>\n[{"name": "now"}]<|im_end|>\n'
+        "<|im_start|>user\nweather?<|im_end|>\n"
+        "<|im_start|>environment name=<|interpreter|>\n3<|im_end|>\n"
+        "<|im_start|>user\nok<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_intern_s1_shows_the_reasoning_since_the_user_last_spoke() -> None:
+    messages = [
+        TALK[0],
+        {"role": "assistant", "content": "rain", "reasoning_content": "old thoughts"},
+        TALK[0],
+        {"role": "assistant", "content": "a moment", "reasoning_content": "new thoughts", "tool_calls": CALLS[:1]},
+        TALK[2],
+    ]
+    text = template("interns1").render(messages)
+    assert "old thoughts" not in text
+    assert "<think>\nnew thoughts\n</think>\na moment<|action_start|><|plugin|>\n" in text
+    assert "old thoughts" not in template("interns1").render(messages[1:2])
+
+
+def test_intern_s1_asks_for_no_reasoning_when_it_is_switched_off() -> None:
+    text = template("interns1").render(TALK[:1], tools=[{"name": "now"}], enable_thinking=False)
+    assert text.startswith("<|im_start|>system name=<|plugin|>\nYour response should consist")
+    assert template("interns1").render(TALK[:1], enable_thinking=False).startswith("<|im_start|>user\n")
+
+
+def test_infilling_writes_what_stands_around_the_gap() -> None:
+    llama = template("codellama", capability="infilling")
+    assert llama.get_prompt("a<FILL>b") == "<PRE> a <SUF>b <MID>"
+    assert llama.stop_words == ("<EOT>",)
+    first = template("codellama", capability="infilling", suffix_first=True, stop_words=["x"])
+    assert first.get_prompt("a<FILL>b") == "<PRE> <SUF>b <MID> a"
+    assert first.stop_words == ["x"]
+    assert {"<PRE>", "<MID>", "<EOT>"} <= set(llama.control_tokens)
+
+
+@pytest.mark.parametrize("prompt", ["no gap", "<FILL> and <FILL>"])
+def test_infilling_needs_one_gap(prompt: str) -> None:
+    with pytest.raises(ChatTemplateError, match=r"marks the gap with one <FILL>, got [02]"):
+        template("codellama", capability="infilling").get_prompt(prompt)
+
+
+def test_sampling_follows_the_task_unless_it_is_given() -> None:
+    assert (template("codellama").top_p, template("codellama").temperature) == (0.95, 0.2)
+    fills = template("codellama", capability="infilling", top_p=0.5)
+    assert (fills.top_p, fills.temperature) == (0.5, 0.0)
+    assert template("codellama", capability="python").get_prompt("def f():") == "def f():"
+    assert template("codellama").get_prompt("hi") == "[INST] <<SYS>>\n\n<</SYS>>\n\nhi [/INST] "
+    with pytest.raises(ChatTemplateError, match="'search' is not one of chat, completion, infilling, python"):
+        template("codellama", capability="search")
+
+
+def test_a_typed_conversation_with_a_named_tool_message_is_read() -> None:
+    messages = [Message("user", "?", name="bob"), Message("tool", "rain", tool_call_id="1", name="plugin")]
+    assert "<|im_start|>environment name=<|plugin|>\nrain" in template("internlm2").render(messages)
+
+
+def test_an_empty_content_before_a_call_is_a_line_of_its_own_for_lmdeploy_and_no_content_is_not() -> None:
+    qwen = template("qwen2d5")
+    call = CALLS[0]["function"]["name"]
+    said = {
+        content: [TALK[0], {"role": "assistant", "content": content, "tool_calls": CALLS[:1]}] for content in ("", None)
+    }
+    assert f'assistant\n\n<tool_call>\n{{"name": "{call}"' in qwen.messages2prompt(said[""])
+    assert f'assistant\n<tool_call>\n{{"name": "{call}"' in qwen.messages2prompt(said[None])
+    assert qwen.render(said[""]) == qwen.render(said[None]) == qwen.messages2prompt(said[None])
+
+
+def test_tool_results_end_as_the_user_does_with_qwen() -> None:
+    text = template("qwen2d5", eoh="</u>").render([TALK[0], {"role": "tool", "content": "rain"}])
+    assert "rain\n</tool_response></u><|im_start|>assistant" in text
+
+
+def test_lmdeploy_repeats_tools_in_every_system_message_of_llama_and_render_says_them_once() -> None:
+    messages = [TALK[0], {"role": "system", "content": "be brief"}, TALK[0]]
+    llama, tools = template("llama3_1"), [{"name": "now", "description": "the time"}]
+    assert llama.messages2prompt(messages, tools=tools).count("Use the function 'now' to: the time") == 2
+    assert llama.messages2prompt(messages, sequence_start=False, tools=tools).count("Use the function 'now'") == 1
+    assert llama.render(messages, tools=tools).count("Use the function 'now'") == 1
+    assert llama.render(messages, tools=tools, sequence_start=False).count("Use the function 'now'") == 1
+
+
+def test_what_a_named_tool_returned_comes_from_the_plugin_of_intern_s1() -> None:
+    result = {"role": "tool", "name": "get_weather", "content": "rain"}
+    assert "<|im_start|>environment name=<|plugin|>\nrain" in template("interns1").messages2prompt([TALK[0], result])
+    assert "<|im_start|>environment\nrain" in template("internlm2").messages2prompt([TALK[0], result])

@@ -1,0 +1,335 @@
+"""Laws of a budget: nothing is cut without need, items stay whole, the same cut every time; and what sizes mean."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkit.prompts import (
+    BudgetError,
+    Composition,
+    Conversation,
+    Document,
+    EstimateCounter,
+    Example,
+    ExamplesPrompt,
+    Layers,
+    MemoPrompt,
+    Message,
+    PromptContext,
+    TextPrompt,
+    TokenCounter,
+    ToolCall,
+    ToolSpec,
+    WrapPrompt,
+    compose,
+)
+from agentkit.testing import strategies as some
+from agentkit_prompts.tokens.size import Budget, Size
+from tests.prompts.laws import law
+
+pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
+
+
+class Words:
+    """Counts words: a counter that is nothing like the default one, and not additive over concatenation."""
+
+    name = "words"
+    estimated = False
+
+    def count(self, text: str) -> int:
+        return len(text.split())
+
+
+class Steps:
+    """Counts in coarse steps, so that many cuts cost the same."""
+
+    name = "steps"
+    estimated = False
+
+    def count(self, text: str) -> int:
+        return -(-len(text) // 64)
+
+
+COUNTERS: list[TokenCounter] = [EstimateCounter(), Words(), Steps()]
+
+
+def fitted(layers: Layers, ctx: PromptContext, limit: int, counter: TokenCounter) -> Composition | None:
+    try:
+        return compose(layers, ctx, budget=limit, tokenizer=counter)
+    except BudgetError:
+        return None
+
+
+def recount(composition: Composition, counter: TokenCounter) -> int:
+    """Count what would be sent from the messages alone; for compositions without media."""
+    total = sum(4 + counter.count(tool.json) for tool in composition.tools)
+    for message in composition.messages:
+        total += 4 + counter.count(message.text)
+        total += sum(4 + counter.count(call.name) + counter.count(call.arguments) for call in message.tool_calls)
+    return total
+
+
+@law
+@given(some.layers(sized=True), some.contexts(), st.floats(0.0, 1.1))
+def test_a_budget_cuts_nothing_that_has_room_and_the_same_every_time(
+    layers: Layers, ctx: PromptContext, share: float
+) -> None:
+    whole = compose(layers, ctx)
+    uncut = compose(layers, ctx, budget=max(1, whole.tokens))
+    assert uncut.messages == whole.messages
+    assert uncut.trims == {}
+    limit = max(1, int(whole.tokens * share))
+    one, other = fitted(layers, ctx, limit, COUNTERS[0]), fitted(layers, ctx.model_copy(), limit, COUNTERS[0])
+    assert (one is None) == (other is None)
+    if one is not None and other is not None:
+        assert one.messages == other.messages
+        assert one.trims == other.trims
+
+
+word = st.text("abcdefgh", min_size=1, max_size=9)
+passages = st.lists(st.lists(word, min_size=1, max_size=30).map(" ".join), min_size=1, max_size=6)
+
+
+def numbered(texts: list[str]) -> list[str]:
+    return [f"<{index}>{text}</{index}>" for index, text in enumerate(texts)]
+
+
+@law
+@given(passages, passages, passages, st.integers(1, 400))
+def test_documents_and_examples_and_turns_are_kept_whole(
+    texts: list[str], inputs: list[str], turns: list[str], limit: int
+) -> None:
+    layers = Layers(before_input=[MemoPrompt(), ExamplesPrompt()])
+    ctx = PromptContext(
+        user_input="question",
+        documents=numbered(texts),
+        examples=[Example(text, f"answer {index}") for index, text in enumerate(numbered(inputs))],
+        conversation=[
+            message
+            for index, text in enumerate(numbered(turns))
+            for message in (
+                Message("user", text),
+                Message("assistant", "", (ToolCall(str(index), "look", "{}"),)),
+                Message("tool", "seen", tool_call_id=str(index)),
+                Message("assistant", f"said {index}"),
+            )
+        ],
+    )
+    composition = fitted(layers, ctx, limit, COUNTERS[0])
+    if composition is None:
+        return
+    text = "\n".join(message.text for message in composition.messages)
+    opened, closed = re.findall(r"<(\d)>", text), re.findall(r"</(\d)>", text)
+    assert opened == closed
+    shown = re.findall(r"Output: answer (\d)", text)
+    assert shown == [str(index) for index in range(len(shown))]
+    assert text.count("Input: ") == len(shown)
+    assert [message.role for message in composition.conversation] == ["user", "assistant", "tool", "assistant"] * (
+        len(composition.conversation) // 4
+    )
+    if len(composition.conversation):
+        assert composition.conversation[-1] == ctx.conversation[-1]
+
+
+@law
+@given(
+    st.lists(word, min_size=20, max_size=200, unique=True),
+    st.sampled_from(["head", "tail", "middle"]),
+    st.integers(12, 400),
+    st.integers(12, 400),
+)
+def test_the_words_of_a_smaller_budget_are_among_those_of_a_larger_one(
+    words: list[str], cut: str, one: int, other: int
+) -> None:
+    layers = Layers(TextPrompt(" ".join(words), size=Size(cut=cut)))  # type: ignore[arg-type]
+    ctx = PromptContext(user_input="x")
+    small, large = sorted((one, other))
+    less, more = (compose(layers, ctx, budget=limit).system.text for limit in (small, large))
+    kept, wider = less.replace("\u2026", " ").split(), more.replace("\u2026", " ").split()
+    assert set(kept) <= {part[:size] for part in wider for size in range(len(part) + 1)} | {
+        part[size:] for part in wider for size in range(len(part) + 1)
+    }
+    if cut == "head":
+        assert " ".join(words).startswith(less.partition("\u2026")[0].strip())
+        assert len(kept) <= len(wider)
+    if cut == "tail":
+        assert " ".join(words).endswith(less.rpartition("\u2026")[2].strip())
+
+
+def test_minimums_that_cannot_fit_are_all_named() -> None:
+    layers = Layers(
+        [TextPrompt("rule " * 50, name="Rules"), TextPrompt("tone " * 40, size=Size(min=30, cut="head"))],
+        before_input=MemoPrompt(size=Size(min=20, cut="items")),
+    )
+    ctx = PromptContext(user_input="x", documents=["word " * 60], tools=[ToolSpec("look")])
+    with pytest.raises(BudgetError) as caught:
+        compose(layers, ctx, budget=40)
+    said = str(caught.value)
+    for path in ("system[0]", "system[1]", "before_input[0]", "input[0]", "tools", "40"):
+        assert path in said
+    needed = int(re.search(r"needs (\d+) tokens", said)[1])  # type: ignore[index]
+    assert compose(layers, ctx, budget=needed).tokens <= needed
+    with pytest.raises(BudgetError):
+        compose(layers, ctx, budget=needed - 1)
+
+
+def test_the_least_that_is_named_is_exactly_enough() -> None:
+    layers = Layers("Be brief.")
+    ctx = PromptContext(user_input="hello there")
+    with pytest.raises(BudgetError, match=r"needs (\d+) tokens"):
+        compose(layers, ctx, budget=3)
+
+
+def test_a_reserve_is_left_free() -> None:
+    layers = Layers(before_input=MemoPrompt())
+    ctx = PromptContext(user_input="x", documents=["word " * 40] * 10)
+    composition = compose(layers, ctx, budget=Budget(300, reserve=100))
+    assert composition.tokens <= 200
+    assert composition.trims["before_input[0]"].status == "trimmed"
+    assert "200" in composition.why("documents[9]").reason
+
+
+def test_higher_priority_grows_first() -> None:
+    texts = "one two three four five six seven eight nine ten " * 4
+    ctx = PromptContext(user_input="x")
+
+    def kept(first: int, second: int) -> tuple[int, int]:
+        layers = Layers(
+            [
+                TextPrompt(texts, size=Size(cut="head", priority=first)),
+                TextPrompt(texts, size=Size(cut="head", priority=second)),
+            ]
+        )
+        trims = compose(layers, ctx, budget=80).trims
+        return tuple(trims[path].kept if path in trims else 999 for path in ("system[0]", "system[1]"))  # type: ignore[return-value]
+
+    one, other = kept(1, 0)
+    assert one > other
+    one, other = kept(0, 1)
+    assert one < other
+
+
+def test_priorities_inside_a_wrapper_are_compared_with_each_other_only() -> None:
+    words = "one two three four five six seven eight nine ten " * 4
+    inner = [
+        TextPrompt(words, name="low", size=Size(cut="drop", priority=-9)),
+        TextPrompt(words, name="high", size=Size(cut="drop", priority=9)),
+    ]
+    layers = Layers([WrapPrompt("<{{ wrapped_str }}>", wrapped_prompts=inner), TextPrompt("keep me")])
+    composition = compose(layers, PromptContext(user_input="x"), budget=90)
+    spans = {span.prompt for span in composition.spans}
+    assert "system[0].wrapped_prompts[1]" in spans
+    assert "system[0].wrapped_prompts[0]" not in spans
+    assert "keep me" in composition.system.text
+
+
+def test_surplus_is_shared_by_flex() -> None:
+    words = "word " * 400
+    sized = [Size(target=0, cut="head", flex=flex) for flex in (1.0, 3.0, 0.0)]
+    layers = Layers([TextPrompt(words, size=size) for size in sized])
+    rows = {row.layer: row.tokens for row in compose(layers, PromptContext(user_input="x"), budget=440).explain()}
+    assert rows["system[2]"] == 0
+    assert rows["system[1]"] == pytest.approx(3 * rows["system[0]"], rel=0.1)
+
+
+def test_a_maximum_holds_without_any_budget() -> None:
+    layers = Layers(TextPrompt("word " * 200, size=Size(max=20, cut="head")))
+    composition = compose(layers, PromptContext(user_input="x"))
+    row = next(row for row in composition.explain() if row.layer == "system[0]")
+    assert row.tokens <= 20
+    assert row.status == "trimmed"
+    assert "max" in row.why
+
+
+def test_a_maximum_that_cannot_hold_names_the_prompt() -> None:
+    layers = Layers(TextPrompt("word " * 200, size=Size(max=20)))
+    with pytest.raises(BudgetError, match=r"system\[0\]"):
+        compose(layers, PromptContext(user_input="x"))
+
+
+def test_an_atomic_document_is_not_cut_inside() -> None:
+    layers = Layers(
+        TextPrompt("{% for d in documents %}{{ d.text }}{% endfor %}", size=Size(cut="head")), conversation=False
+    )
+    ctx = PromptContext(
+        user_input="x", documents=[Document("whole " * 30 + "end", atomic=True), Document("rest " * 50)]
+    )
+    for limit in range(8, 130):
+        text = compose(layers, ctx, budget=limit).system.text
+        assert ("whole" in text) == ("end" in text)
+
+
+def test_media_is_never_cut_and_is_counted() -> None:
+    from agentkit.prompts import Image, UserInput
+
+    layers = Layers(TextPrompt("{{ user_input }}", size=Size(cut="head")), input=[], before_input="go")
+    ctx = PromptContext(user_input=UserInput(["before " * 20, Image(b"x"), "after " * 20]))
+    for limit in (*range(10, 60, 3), *range(830, 900, 5)):
+        composition = compose(layers, ctx, budget=limit)
+        assert composition.tokens <= limit
+        assert bool(composition.media) == ("<|media:" in composition.system.text)
+        assert composition.system.text.count("<|media:") == composition.system.text.count("|>")
+
+
+def test_a_callable_cut_is_given_the_room_there_is() -> None:
+    asked: list[int] = []
+
+    def shorten(text: str, tokens: int) -> str:
+        asked.append(tokens)
+        return text[: tokens * 4]
+
+    layers = Layers(TextPrompt("word " * 200, size=Size(cut=shorten)))
+    composition = compose(layers, PromptContext(user_input="x"), budget=60)
+    assert composition.tokens <= 60
+    assert asked
+    assert composition.system.text.startswith("word")
+
+
+def test_history_starts_at_points_its_content_decides() -> None:
+    turns = [
+        message
+        for index in range(200)
+        for message in (Message("user", f"question {index} " * 5), Message("assistant", f"answer {index} " * 9))
+    ]
+    layers = Layers("Be brief.")
+    firsts: list[str] = []
+    history = Conversation()
+    for index in range(0, len(turns), 2):
+        history = history.append(*turns[index : index + 2])
+        composition = compose(layers, PromptContext(user_input="x", conversation=history), budget=2_000)
+        assert composition.tokens <= 2_000
+        firsts.append(composition.messages[1].text)
+    changes = sum(a != b for a, b in itertools.pairwise(firsts))
+    assert 0 < changes < 40
+    again = compose(layers, PromptContext(user_input="x", conversation=list(history)), budget=2_000)
+    assert again.messages[1].text == firsts[-1]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "complaint"),
+    [
+        ({"min": -1}, "negative"),
+        ({"min": 5, "max": 4}, "above max"),
+        ({"target": 5, "max": 4}, "above max"),
+        ({"flex": float("nan")}, "flex"),
+        ({"cut": "scissors"}, "unknown cut"),
+    ],
+)
+def test_a_size_that_contradicts_itself_is_refused(numbers: dict[str, object], complaint: str) -> None:
+    from agentkit.prompts import PromptError
+
+    with pytest.raises(PromptError, match=complaint):
+        Size(**numbers)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("limit", "reserve"), [(0, 0), (-5, 0), (10, 10), (10, -1)])
+def test_a_budget_that_leaves_nothing_is_refused(limit: int, reserve: int) -> None:
+    from agentkit.prompts import PromptError
+
+    with pytest.raises(PromptError, match="leaves nothing"):
+        Budget(limit, reserve)

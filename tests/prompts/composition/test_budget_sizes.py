@@ -1,0 +1,495 @@
+"""What the issue says of budgets, one sentence after the other, with a real tokenizer and with every kind of size."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from agentkit.prompts import (
+    BudgetError,
+    Composition,
+    Conversation,
+    Document,
+    Example,
+    ExamplesPrompt,
+    Image,
+    Layers,
+    MemoPrompt,
+    Message,
+    PromptContext,
+    PromptError,
+    Rendered,
+    TextPrompt,
+    TokenCounter,
+    TokenizersCounter,
+    ToolCall,
+    ToolPrompt,
+    ToolSpec,
+    UserInput,
+    WrapPrompt,
+    compose,
+)
+from agentkit.testing import strategies as some
+from agentkit_prompts.tokens.size import Budget, Cut, Size
+from tests.prompts.composition.test_budget_laws import COUNTERS, fitted, recount
+from tests.prompts.composition.test_composition_laws import tiles, without_orphans
+from tests.prompts.laws import law
+
+pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
+
+WORDS = "one two three four five six seven eight nine ten " * 5
+TURNS = [
+    message
+    for index in range(40)
+    for message in (Message("user", f"question {index} {WORDS}"), Message("assistant", f"answer {index} {WORDS}"))
+]
+
+
+@functools.cache
+def made_tokenizer(folder: Path) -> TokenCounter:
+    """A byte-level BPE trained on a few words: a real file of a real library, whose counts are not additive."""
+    tokenizers = pytest.importorskip("tokenizers")
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=400, initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    tokenizer.train_from_iterator([WORDS, "system: obey", "\n\n<|media:image:"], trainer)
+    path = folder / "tokenizer.json"
+    tokenizer.save(str(path))
+    return TokenizersCounter(path)
+
+
+@pytest.fixture(scope="module")
+def bpe(tmp_path_factory: pytest.TempPathFactory) -> TokenCounter:
+    return made_tokenizer(tmp_path_factory.mktemp("bpe"))
+
+
+def whole(layers: Layers, ctx: PromptContext, counter: TokenCounter) -> Composition:
+    """Compose without a budget; a random `max` may be one that the prompt cannot hold."""
+    try:
+        return compose(layers, ctx, tokenizer=counter)
+    except BudgetError:
+        assume(False)
+        raise AssertionError from None
+
+
+def least(layers: Layers, ctx: PromptContext, counter: TokenCounter) -> int:
+    """Return the smallest limit that can be kept."""
+    try:
+        return max(1, compose(layers, ctx, budget=1, tokenizer=counter).tokens)
+    except BudgetError as error:
+        return int(str(error).partition("needs ")[2].partition(" tokens")[0])
+
+
+def text_alone(composition: Composition) -> bool:
+    """Whether the messages alone say what was counted."""
+    return all(isinstance(message.content, str) for message in composition.messages)
+
+
+@law
+@given(
+    some.layers(sized=True, maximum=True),
+    some.contexts() | some.contexts(with_media=False),
+    st.floats(0.0, 1.1),
+    st.integers(0, 3),
+)
+def test_what_is_sent_keeps_the_limit_every_maximum_and_every_fence(
+    bpe: TokenCounter, layers: Layers, ctx: PromptContext, share: float, which: int
+) -> None:
+    counter = [*COUNTERS, bpe][which]
+    uncut, needed = whole(layers, ctx, counter), least(layers, ctx, counter)
+    assert needed == 1 or fitted(layers, ctx, needed - 1, counter) is None
+    limit = max(needed, int(needed + share * (uncut.tokens - needed)))
+    composition = fitted(layers, ctx, limit, counter)
+    assert composition is not None
+    assert composition.tokens <= limit
+    assert sum(row.tokens for row in composition.explain()) == composition.tokens
+    for each in (uncut, composition):
+        if text_alone(each):
+            assert each.tokens == recount(each, counter)
+    tiles(composition)
+    without_orphans(composition.messages)
+    within_every_maximum(layers, composition)
+    in_fences(composition)
+
+
+def within_every_maximum(layers: Layers, composition: Composition) -> None:
+    sizes = {path: prompt.size for path, prompt in layers.prompts()}
+    sizes |= {"conversation": layers.history, "intermediate": layers.traffic}
+    for row in composition.explain():
+        most = sizes[row.layer].max if row.layer in sizes else None
+        assert most is None or row.tokens <= most
+
+
+def in_fences(composition: Composition) -> None:
+    for fragment in (fragment for section in composition.sections for fragment in section.fragments):
+        if fragment.prompt.fence and fragment.rendered.text:
+            first, *_, last = fragment.rendered.text.split("\n")
+            assert first.startswith("<untrusted-")
+            assert last == first.replace("<", "</")
+            assert fragment.rendered.text.count(first[1:-1]) == 2
+
+
+@law
+@given(
+    some.layers(sized=True, maximum=True), some.contexts(), st.floats(0.0, 1.1), st.floats(0.0, 1.1), st.integers(0, 3)
+)
+def test_a_larger_limit_keeps_at_least_as_much_of_every_layer(
+    bpe: TokenCounter, layers: Layers, ctx: PromptContext, one: float, other: float, which: int
+) -> None:
+    counter = [*COUNTERS, bpe][which]
+    tokens = whole(layers, ctx, counter).tokens
+    small, large = sorted((max(1, int(tokens * one)), max(1, int(tokens * other))))
+    less, more = fitted(layers, ctx, small, counter), fitted(layers, ctx, large, counter)
+    if less is None:
+        return
+    assert more is not None, "what fitted the smaller limit fits the larger one"
+    assert set(more.trims) <= set(less.trims)
+    for path, trim in more.trims.items():
+        assert less.trims[path].kept <= trim.kept
+        assert less.trims[path].of == trim.of
+    assert all(trim.kept < trim.of for trim in less.trims.values())
+    sent, recent = list(more.conversation), list(more.intermediate)
+    assert list(less.conversation) == sent[len(sent) - len(less.conversation) :]
+    assert list(less.intermediate) == recent[len(recent) - len(less.intermediate) :]
+
+
+def rows(layers: Layers, ctx: PromptContext, limit: int | None = None) -> dict[str, int]:
+    return {row.layer: row.tokens for row in compose(layers, ctx, budget=limit).explain()}
+
+
+ASK = PromptContext(user_input="x")
+
+
+@pytest.mark.parametrize("cut", ["head", "tail", "middle", "items"])
+def test_a_minimum_is_kept_whatever_the_priorities(cut: Cut) -> None:
+    memo = MemoPrompt(size=Size(cut=cut, min=30, priority=-5))
+    layers = Layers(TextPrompt(WORDS * 4, size=Size(cut="head", priority=9)), before_input=memo)
+    ctx = PromptContext(user_input="x", documents=["word " * 12] * 8)
+    for limit in range(60, 200, 7):
+        assert rows(layers, ctx, limit)["before_input[0]"] >= 30
+
+
+def test_a_target_is_reached_before_the_surplus_is_shared() -> None:
+    layers = Layers([TextPrompt(WORDS, size=Size(cut="head", target=goal)) for goal in (20, 40)])
+    at_targets = rows(layers, ASK, 75)
+    assert at_targets["system[0]"] == pytest.approx(20, abs=4)
+    assert at_targets["system[1]"] == pytest.approx(40, abs=4)
+    above = rows(layers, ASK, 115)
+    assert above["system[0]"] - at_targets["system[0]"] == pytest.approx(
+        above["system[1]"] - at_targets["system[1]"], abs=5
+    )
+
+
+def test_a_maximum_ends_the_share_of_the_surplus() -> None:
+    layers = Layers(
+        [TextPrompt(WORDS, size=Size(cut="head", target=0, max=15)), TextPrompt(WORDS, size=Size(cut="head", target=0))]
+    )
+    kept = rows(layers, ASK, 70)
+    assert kept["system[0]"] <= 15 < 35 < kept["system[1]"]
+
+
+def test_equal_priorities_grow_in_the_order_they_are_sent() -> None:
+    layers = Layers("Be brief.", before_input=MemoPrompt(size=Size(cut="items", priority=10)))
+    ctx = PromptContext(user_input="x", conversation=TURNS[:8], documents=[WORDS] * 20)
+    fit = compose(layers, ctx, budget=700)
+    assert len(fit.conversation) == 8, "the history has the same priority and is sent first"
+    assert fit.trims["before_input[0]"].status == "trimmed"
+
+
+def test_a_minimum_of_the_history_holds_at_every_block_border() -> None:
+    layers = Layers("Be brief.", history=Size(cut="items", min=1_000), history_block=700)
+    filler = TextPrompt(WORDS * 90, size=Size(cut="head", priority=90))
+    for skipped in range(0, 20, 2):
+        ctx = PromptContext(user_input="x", conversation=TURNS[skipped:])
+        assert rows(layers.model_copy(update={"after_input": (filler,)}), ctx, 2_000)["conversation"] >= 1_000
+
+
+def test_the_report_counts_the_steps_that_are_sent() -> None:
+    ctx = PromptContext(user_input="x", conversation=TURNS)
+    for limit in range(300, 5_000, 333):
+        fit = compose(Layers("Be brief."), ctx, budget=limit)
+        assert fit.trims["conversation"].kept * 2 == len(fit.conversation)
+
+
+def test_equal_conversations_are_cut_alike_whatever_log_they_are_a_view_of() -> None:
+    longer = Conversation([Message("user", "earlier " * 37), Message("assistant", "yes " * 51), *TURNS])
+    view, fresh = longer.window(2, len(longer)), Conversation(TURNS)
+    assert view == fresh
+    for limit in range(300, 5_000, 111):
+        one, other = (
+            compose(Layers("S"), PromptContext(user_input="x", conversation=history), budget=limit)
+            for history in (view, fresh)
+        )
+        assert one.messages == other.messages
+
+
+def test_a_history_that_drops_goes_as_a_whole() -> None:
+    layers = Layers("S", history=Size(cut="drop"))
+    assert rows(layers, PromptContext(user_input="x", conversation=TURNS), 2_000)["conversation"] == 0
+    assert rows(layers, PromptContext(user_input="x", conversation=TURNS[:2]), 2_000)["conversation"] > 0
+
+
+def test_one_turn_larger_than_the_budget_is_dropped_and_named() -> None:
+    huge = [Message("user", WORDS * 100), Message("assistant", "so?")]
+    fit = compose(Layers("S"), PromptContext(user_input="x", conversation=huge), budget=100)
+    assert [message.role for message in fit.messages] == ["system", "user"]
+    assert "1 steps dropped" in fit.why("conversation[0]").reason
+
+
+def test_traffic_larger_than_the_budget_is_an_error_that_names_it() -> None:
+    traffic = [Message("assistant", "", (ToolCall("1", "look"),)), Message("tool", WORDS * 50, tool_call_id="1")]
+    with pytest.raises(BudgetError, match=r"intermediate \d+"):
+        compose(Layers("S"), PromptContext(user_input="x", intermediate=traffic), budget=100)
+
+
+def test_orphans_are_not_counted_and_cannot_be_cut_into_being() -> None:
+    history = [
+        Message("tool", WORDS * 50, tool_call_id="lost"),
+        *TURNS[:4],
+        Message("assistant", "", (ToolCall("9", "look"),)),
+    ]
+    ctx = PromptContext(user_input="x", conversation=history)
+    assert compose(Layers("S"), ctx).tokens < 500
+    for limit in range(20, 500, 17):
+        without_orphans(compose(Layers("S"), ctx, budget=limit).messages)
+
+
+def test_a_wrapper_whose_own_text_is_over_its_max_says_so() -> None:
+    inner = TextPrompt("x " * 50, size=Size(cut="drop"))
+    layers = Layers(WrapPrompt(WORDS + "{{ wrapped_str }}", wrapped_prompts=[inner], size=Size(max=10)))
+    with pytest.raises(BudgetError, match=r"system\[0\]: needs \d+ tokens and may take 10"):
+        compose(layers, ASK)
+
+
+def test_a_maximum_inside_a_wrapper_is_reported_as_a_cut() -> None:
+    inner = TextPrompt(WORDS, size=Size(cut="head", max=10))
+    composition = compose(Layers(WrapPrompt("<{{ wrapped_str }}>", wrapped_prompts=[inner])), ASK)
+    row = composition.explain()[0]
+    assert (row.status, "max" in row.why) == ("trimmed", True)
+    assert composition.system.text.endswith("\u2026>")
+
+
+def test_a_wrapper_that_lost_its_children_is_trimmed_not_dropped() -> None:
+    inner = TextPrompt(WORDS, size=Size(cut="drop"))
+    composition = compose(Layers(WrapPrompt("Rules: {{ wrapped_str }}", wrapped_prompts=[inner])), ASK, budget=30)
+    assert composition.system.text == "Rules: "
+    assert composition.explain()[0].status == "trimmed"
+
+
+def test_the_text_around_children_is_named_among_the_minimums() -> None:
+    inner = TextPrompt(WORDS, size=Size(cut="drop"))
+    layers = Layers(WrapPrompt("A" * 400 + "{{ wrapped_str }}", wrapped_prompts=[inner]))
+    with pytest.raises(BudgetError, match=r"system\[0\] 100"):
+        compose(layers, ASK, budget=60)
+
+
+class Shout(WrapPrompt):
+    """A wrapper with a `render` of its own, which does not follow from `render_around`."""
+
+    def render(self, ctx: PromptContext) -> Rendered:
+        return Rendered.from_text(super().render(ctx).plain.upper())
+
+
+@pytest.mark.parametrize("cut", ["none", "drop"])
+def test_a_wrapper_with_a_render_of_its_own_reads_the_same_under_a_budget(cut: Cut) -> None:
+    shout = Shout(wrapped_prompts=[TextPrompt("hello", size=Size(cut="drop"))], size=Size(cut=cut, priority=3))
+    layers = Layers([shout, TextPrompt(WORDS, size=Size(cut="drop"))])
+    assert compose(layers, ASK, budget=30).system.text == "HELLO"
+
+
+def test_nested_priorities_decide_inside_and_the_outer_one_outside() -> None:
+    pair = [TextPrompt(WORDS, name=name, size=Size(cut="drop", priority=rank)) for name, rank in (("a", 1), ("b", 2))]
+    inner = WrapPrompt(wrapped_prompts=pair)
+    layers = Layers([WrapPrompt(wrapped_prompts=[inner]), TextPrompt(WORDS, size=Size(cut="drop", priority=5))])
+    order: list[set[str]] = [
+        {span.prompt for span in compose(layers, ASK, budget=limit).spans if span.message == 0}
+        for limit in (85, 150, 210)
+    ]
+    deep = "system[0].wrapped_prompts[0].wrapped_prompts"
+    assert [("system[1]" in shown, f"{deep}[1]" in shown, f"{deep}[0]" in shown) for shown in order] == [
+        (True, False, False),
+        (True, True, False),
+        (True, True, True),
+    ]
+
+
+def test_tools_media_and_the_frame_of_messages_are_counted() -> None:
+    bare = compose(Layers("S"), ASK).tokens
+    assert compose(Layers("S"), ASK.evolve(tools=(ToolSpec("look", "a" * 400),))).tokens >= bare + 100
+    assert compose(Layers("S"), PromptContext(user_input=[Image(b"x")])).tokens >= 800
+    assert compose(Layers("S"), ASK.evolve(conversation=Conversation([Message("user", "")]))).tokens > bare
+    with pytest.raises(BudgetError, match=r"tools \d+"):
+        compose(Layers("S"), ASK.evolve(tools=(ToolSpec("look", "a" * 400),)), budget=50)
+
+
+@pytest.mark.parametrize("cut", ["head", "tail", "middle"])
+def test_fences_media_and_atomic_documents_survive_every_cut(cut: Cut) -> None:
+    text = "{{ user_input }}{% for d in documents %}{{ d.text }}{% endfor %}"
+    layers = Layers(before_input=TextPrompt(text, fence=True, size=Size(cut=cut)), input=[])
+    documents = [Document("[" + "whole " * 20 + "]", atomic=True), Document("rest " * 30)]
+    ctx = PromptContext(
+        user_input=UserInput(["before " * 20, Image(b"x"), "after " * 20]), documents=documents, session_key="k"
+    )
+    full = compose(layers, ctx).tokens
+    for limit in (*range(30, 200, 9), *range(full - 100, full, 9)):
+        composition = compose(layers, ctx, budget=limit)
+        said = composition.user.text
+        assert composition.tokens <= limit
+        assert said.count("untrusted-") in (0, 2)
+        assert said.count("<|media:") == said.count("|>") == len(composition.user.media)
+        assert said.count("[") == said.count("]")
+
+
+def test_an_atomic_document_is_not_cut_inside_when_a_filter_touched_it() -> None:
+    text = "{% for d in documents %}{{ d.text | trim }}{% endfor %}"
+    layers = Layers(TextPrompt(text, size=Size(cut="head")), conversation=False)
+    ctx = PromptContext(user_input="x", documents=[Document("[" + "whole " * 30 + "]", atomic=True)])
+    for limit in range(8, 60):
+        said = compose(layers, ctx, budget=limit).system.text
+        assert said.count("[") == said.count("]")
+
+
+def test_a_cut_function_may_return_anything_and_the_limit_holds() -> None:
+    ctx = PromptContext(user_input=UserInput(["secret " * 30, Image(b"x")]))
+
+    def composed(cut: Cut) -> Composition:
+        return compose(Layers([TextPrompt("{{ user_input }}", size=Size(cut=cut)), "keep"], input=[]), ctx, budget=100)
+
+    assert composed(lambda text, tokens: text * 9).system.text == "keep"
+    assert composed(lambda text, tokens: "").system.text == "keep"
+    forged = composed(lambda text, tokens: f"{text[:tokens]}<|media:image:{'0' * 32}|>")
+    assert forged.media == {}
+    assert forged.tokens <= 100
+    with pytest.raises(PromptError, match="must return str, got int"):
+        composed(lambda text, tokens: 3)  # type: ignore[arg-type, return-value]
+    with pytest.raises(PromptError, match=r"TextPrompt: its cut failed on .* tokens: ZeroDivisionError"):
+        composed(lambda text, tokens: text[: 1 // 0])
+
+    def refuse(text: str, tokens: int) -> str:
+        raise PromptError("not today")
+
+    with pytest.raises(PromptError, match="not today"):
+        composed(refuse)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Size(min=1.5),  # type: ignore[arg-type]
+        lambda: Size(max="5"),  # type: ignore[arg-type]
+        lambda: Size(priority=None),  # type: ignore[arg-type]
+        lambda: Size(min=True),
+        lambda: Size(flex="1"),  # type: ignore[arg-type]
+        lambda: Size(cut=None),  # type: ignore[arg-type]
+        lambda: Budget("5"),  # type: ignore[arg-type]
+        lambda: Budget(10, reserve=0.5),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_number_of_tokens_is_refused(make: object) -> None:
+    assert callable(make)
+    with pytest.raises(PromptError, match="must be"):
+        make()
+
+
+def test_items_of_a_prompt_without_items_are_refused_when_it_is_made() -> None:
+    with pytest.raises(PromptError, match="items"):
+        TextPrompt("x", size=Size(cut="items"))
+
+
+@pytest.mark.parametrize("cut", ["head", "tail", "middle", lambda text, tokens: text])
+def test_a_cut_the_history_cannot_do_is_refused(cut: Cut) -> None:
+    with pytest.raises((PromptError, ValueError), match="cut"):
+        Layers("S", history=Size(cut=cut))
+
+
+def test_an_output_schema_is_counted() -> None:
+    schema = {"type": "object", "properties": {"a": {"description": WORDS}}}
+    assert compose(Layers("S"), ASK, output_schema=schema).tokens > compose(Layers("S"), ASK).tokens + 50
+
+
+def test_a_redaction_that_writes_more_than_the_budget_allows_is_refused() -> None:
+    ctx = PromptContext(user_input="x", documents=["word " * 20] * 9)
+    fit = compose(Layers("S", before_input=MemoPrompt()), ctx, budget=150)
+    assert fit.mapped(lambda text: text.replace("word", "****")).tokens <= 150
+    with pytest.raises(BudgetError, match="the changed text needs"):
+        fit.mapped(lambda text: text.replace("word", "[REDACTED SECRET]"))
+
+
+def test_over_200_turns_the_prefix_moves_at_most_once_per_step_and_rarely() -> None:
+    layers = Layers(["You are brief.", ToolPrompt()], before_input=MemoPrompt())
+    history = Conversation()
+    before: list[Message] = []
+    moves: list[int] = []
+    for turn in range(200):
+        asked = Message("user", f"question {turn} " * 10)
+        traffic = Conversation()
+        for step in range(3):
+            ctx = PromptContext(
+                user_input=asked.text, conversation=history, intermediate=traffic, documents=[Document(WORDS)] * 3
+            )
+            composition = compose(layers, ctx, budget=3_000)
+            assert composition.tokens <= 3_000
+            stable = list(composition.messages[: 1 + len(composition.conversation)])
+            moves.append(stable[: len(before)] != before)
+            before = stable
+            name = f"{turn}-{step}"
+            call = Message("assistant", "", (ToolCall(name, "look"),))
+            traffic = traffic.append(call, Message("tool", "seen " * (turn * 7 % 60), tool_call_id=name))
+        history = history.append(asked, *traffic, Message("assistant", "so " * (5 + turn * 11 % 75)))
+    assert 0 < sum(moves) < 100
+    assert all(sum(moves[at : at + 3]) <= 2 for at in range(0, 600, 3))
+    assert sum(a and b for a, b in itertools.pairwise(moves)) < 10
+
+
+def test_a_kept_prefix_has_one_hash_through_the_steps_of_a_turn() -> None:
+    layers = Layers("You are brief.")
+    history, traffic = Conversation(TURNS), Conversation()
+    hashes: set[str] = set()
+    for step in range(8):
+        composition = compose(layers, PromptContext(user_input="x", conversation=history, intermediate=traffic))
+        hashes.add(composition.prefix_hash)
+        call = Message("assistant", "", (ToolCall(str(step), "look"),))
+        traffic = traffic.append(call, Message("tool", "seen", tool_call_id=str(step)))
+    assert len(hashes) == 1
+    asked = compose(layers, PromptContext(user_input="another", conversation=history))
+    assert asked.prefix_hash in hashes
+
+
+def test_examples_that_are_selected_are_cut_as_whole_pairs_by_a_real_tokenizer(bpe: TokenCounter) -> None:
+    layers = Layers(ExamplesPrompt())
+    ctx = PromptContext(user_input="x", examples=[Example(f"in {n} {WORDS}", f"out {n}") for n in range(6)])
+    for limit in range(10, compose(layers, ctx, tokenizer=bpe).tokens, 31):
+        composition = compose(layers, ctx, budget=limit, tokenizer=bpe)
+        assert composition.tokens <= limit
+        assert composition.system.text.count("Input: ") == composition.system.text.count("Output: out ")
+
+
+def saying_more_of_less(size: Size) -> WrapPrompt:
+    template = "{% if wrapped_str | length > 60 %}all{% elif wrapped_str %}" + WORDS + "{% endif %}"
+    return WrapPrompt(template, wrapped_prompts=[TextPrompt("x " * 40, size=Size(cut="head"))], size=size)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_wrapper_that_says_more_of_less_keeps_its_max_at_every_limit(nested: bool) -> None:
+    shared = Size(cut="head", target=0, flex=1.0)
+    prompts = [saying_more_of_less(Size(max=5, target=0, flex=0.01)), TextPrompt("y " * 300, size=shared)]
+    layers = Layers([WrapPrompt("{{ wrapped_str }}", wrapped_prompts=prompts)] if nested else prompts)
+    uncut = compose(layers, ASK, tokenizer=COUNTERS[0])
+    assert uncut.system.text.startswith("all")
+    for limit in range(least(layers, ASK, COUNTERS[0]), uncut.tokens):
+        composition = compose(layers, ASK, budget=limit, tokenizer=COUNTERS[0])
+        assert composition.tokens <= limit
+        assert "one" not in composition.system.text
+
+
+def test_more_must_be_kept_where_less_of_it_is_over_the_max() -> None:
+    layers = Layers([saying_more_of_less(Size(min=1, max=5)), TextPrompt("y " * 300, size=Size(cut="head"))])
+    composition = compose(layers, ASK, budget=least(layers, ASK, COUNTERS[0]), tokenizer=COUNTERS[0])
+    assert composition.system.text == "all"

@@ -1,0 +1,46 @@
+"""A budget may shorten what stands in a fence, and never the fence."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkit.prompts import BasePrompt, BudgetError, Document, Layers, MemoPrompt, PromptContext, WrapPrompt, compose
+from agentkit_prompts.tokens.size import Cut, Size
+from tests.prompts.laws import law
+
+DOCUMENTS = [Document(f"{'secret ' * 30}{index}", id=str(index)) for index in range(4)]
+CONTEXT = PromptContext(user_input="question", documents=DOCUMENTS, session_key="key")
+FENCE = re.compile(r"<untrusted-(\w+)>\n(.*?)\n</untrusted-\1>", re.DOTALL)
+
+PROMPTS: dict[str, BasePrompt] = {
+    "alone": MemoPrompt(fence=True),
+    "wrapped": WrapPrompt("Quoted:\n{{ wrapped_str }}", wrapped_prompts=(MemoPrompt(fence=True),)),
+    "around a wrap": WrapPrompt("Quoted:\n{{ wrapped_str }}", wrapped_prompts=(MemoPrompt(),), fence=True),
+}
+CUTS: dict[str, Cut] = {
+    "head": "head",
+    "tail": "tail",
+    "middle": "middle",
+    "drop": "drop",
+    "callable": lambda text, allowed: text[:allowed],
+}
+PROMPTS |= {f"cut {name}": MemoPrompt(fence=True, size=Size(cut=cut)) for name, cut in CUTS.items()}
+
+
+@pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS)
+@law
+@given(budget=st.integers(1, 260))
+def test_what_is_kept_of_untrusted_text_stands_in_a_whole_fence(prompt: BasePrompt, budget: int) -> None:
+    try:
+        composition = compose(Layers(before_input=prompt), CONTEXT, budget=budget)
+    except BudgetError:
+        return
+    text = composition.messages[0].text
+    assert composition.tokens <= budget
+    assert "secret" not in FENCE.sub("", text)
+    assert text.count("untrusted-") == 2 * len(FENCE.findall(text)) <= 2
+    assert text.endswith("question")

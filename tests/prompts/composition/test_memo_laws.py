@@ -1,0 +1,211 @@
+"""A memo is invisible: whatever the turns of a session were, each composes as if it were the first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkit.prompts import (
+    AdditionalInfoPrompt,
+    BasePrompt,
+    Composition,
+    Conversation,
+    Document,
+    Example,
+    ExamplesPrompt,
+    Layers,
+    MediaError,
+    Memo,
+    MemoPrompt,
+    Message,
+    PromptContext,
+    Rendered,
+    Template,
+    TextPrompt,
+    UserInput,
+    UserInputPrompt,
+    WrapPrompt,
+    compose,
+)
+from agentkit.testing import strategies as some
+from tests.prompts.laws import law
+
+pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
+
+
+def payload(composition: Composition) -> object:
+    try:
+        return composition.to_openai()
+    except MediaError as error:  # a request cannot carry every kind of media
+        return str(error)
+
+
+@law
+@given(some.layers(), st.lists(some.contexts(), min_size=1, max_size=3), st.data())
+def test_a_memo_changes_nothing(layers: Layers, contexts: list[PromptContext], data: st.DataObject) -> None:
+    memo = Memo()
+    order = data.draw(st.lists(st.sampled_from(range(len(contexts))), min_size=1, max_size=6))
+    for index in order:
+        ctx = contexts[index]
+        again = data.draw(st.sampled_from(["same", "copy", "mixed"]))
+        if again == "copy":
+            ctx = ctx.model_copy()
+        elif again == "mixed":
+            other = contexts[data.draw(st.sampled_from(order))]
+            ctx = ctx.evolve(documents=other.documents, conversation=other.conversation, extra=other.extra)
+        with_memo, without = compose(layers, ctx, memo=memo), compose(layers, ctx)
+        assert with_memo.messages == without.messages
+        assert with_memo.spans == without.spans
+        assert with_memo.tokens == without.tokens
+        assert payload(with_memo) == payload(without)
+        assert with_memo.to_text() == without.to_text()
+
+
+@law
+@given(some.layers(sized=True), some.contexts(), some.contexts(), st.integers(5, 400))
+def test_a_memo_changes_nothing_under_a_budget(
+    layers: Layers, one: PromptContext, other: PromptContext, limit: int
+) -> None:
+    from agentkit.prompts import BudgetError
+
+    memo = Memo()
+    for ctx in (one, other, one):
+        try:
+            without = compose(layers, ctx, budget=limit)
+        except BudgetError:
+            with pytest.raises(BudgetError):
+                compose(layers, ctx, budget=limit, memo=memo)
+            continue
+        assert compose(layers, ctx, budget=limit, memo=memo).messages == without.messages
+
+
+ALIKE: list[list[Any]] = [
+    [1, True, 1.0],
+    [0, False, 0.0, -0.0],
+    ["", None, [], {}, ()],
+    ["a", ["a"], ("a",), {"a": 1}, {"a": True}],
+    [b"", "", None],
+    [10**20, float(10**20)],
+    [float("inf"), float("-inf")],
+    ["A", "a", "\u00e9", "e\u0301"],
+]
+
+
+@pytest.mark.parametrize("values", ALIKE, ids=repr)
+@pytest.mark.parametrize("text", ["{{ additional_kwargs.x is none }}|{{ additional_kwargs.x is string }}", "{{ x }}"])
+def test_values_that_are_equal_but_not_the_same_are_told_apart(values: list[Any], text: str) -> None:
+    kind: type[BasePrompt] = AdditionalInfoPrompt if text == "{{ x }}" else TextPrompt
+    layers = Layers(before_input=kind(text))
+    memo = Memo()
+    for value in values * 2:
+        if isinstance(value, bytes) and kind is AdditionalInfoPrompt:
+            continue
+        ctx = PromptContext(user_input=UserInput("q", additional_kwargs={"x": value}))
+        assert compose(layers, ctx, memo=memo).messages == compose(layers, ctx).messages
+
+
+def test_a_list_that_changed_between_turns_is_rendered_anew() -> None:
+    layers = Layers(before_input=AdditionalInfoPrompt("{{ files }}"))
+    files = ["a"]
+    memo = Memo()
+    said = []
+    for name in "bcd":
+        ctx = PromptContext(user_input=UserInput("q", additional_kwargs={"files": files}))
+        said.append(compose(layers, ctx, memo=memo).user.text)
+        files.append(name)
+    assert said == ['["a"]\n\nq', '["a", "b"]\n\nq', '["a", "b", "c"]\n\nq']
+
+
+def test_a_mapping_of_the_developer_that_changed_is_rendered_anew() -> None:
+    inner = {"x": 1}
+    layers = Layers("{{ extra.inner.x }}", conversation=False)
+    memo = Memo()
+    said = []
+    for number in (1, 2, 3):
+        inner["x"] = number
+        ctx = PromptContext(user_input="q", extra={"inner": inner})
+        said.append(compose(layers, ctx, memo=memo).system.text)
+    assert said == ["1", "2", "3"]
+
+
+def test_the_same_context_object_with_a_value_changed_inside_is_rendered_anew() -> None:
+    files = ["a"]
+    layers = Layers(before_input=AdditionalInfoPrompt("{{ files }}"))
+    ctx = PromptContext(user_input=UserInput("q", additional_kwargs={"files": files}))
+    memo = Memo()
+    first = compose(layers, ctx, memo=memo).user.text
+    files.append("b")
+    assert compose(layers, ctx, memo=memo).user.text != first
+
+
+def test_a_prompt_of_ones_own_that_counts_is_never_remembered() -> None:
+    class Counting(BasePrompt):
+        template: Template = Template("")
+
+        def render(self, ctx: PromptContext) -> Rendered:
+            calls.append(1)
+            return Rendered.from_text(str(len(calls)))
+
+    calls: list[int] = []
+    layers = Layers([Counting(), WrapPrompt(wrapped_prompts=[Counting()])], conversation=False)
+    memo, ctx = Memo(), PromptContext(user_input="q")
+    assert compose(layers, ctx, memo=memo).system.text == "1\n\n2"
+    assert compose(layers, ctx, memo=memo).system.text == "3\n\n4"
+
+
+def test_a_selector_of_ones_own_sees_every_question() -> None:
+    class ByWord:
+        def select(self, query: str, examples: Any) -> list[Example]:
+            return [example for example in examples if example.input in query]
+
+    layers = Layers(ExamplesPrompt(selector=ByWord()), conversation=False)
+    examples = (Example("cat", "meow"), Example("dog", "woof"))
+    memo = Memo()
+    said = [
+        compose(layers, PromptContext(user_input=word, examples=examples), memo=memo).system.text
+        for word in ("a cat", "a dog", "a cat")
+    ]
+    assert ["meow" in said[0], "woof" in said[1], "meow" in said[2]] == [True] * 3
+    assert "woof" not in said[0]
+    assert "meow" not in said[1]
+
+
+def test_the_locale_is_part_of_what_is_remembered() -> None:
+    layers = Layers(TextPrompt(Template({"en": "Hello", "zh": "\u4f60\u597d"})), conversation=False)
+    memo = Memo()
+    said = [
+        compose(layers, PromptContext(user_input="q", locale=locale), memo=memo).system.text
+        for locale in ("en", "zh-CN", "en", None, "fr")
+    ]
+    assert said == ["Hello", "\u4f60\u597d", "Hello", "Hello", "Hello"]
+
+
+def test_two_layers_may_share_a_memo_without_mixing_up() -> None:
+    memo, ctx = Memo(), PromptContext(user_input="q")
+    one, other = Layers("one"), Layers("other")
+    for layers, text in ((one, "one"), (other, "other"), (one, "one")):
+        assert compose(layers, ctx, memo=memo).system.text == text
+
+
+def test_a_growing_conversation_in_text_is_rendered_anew() -> None:
+    from agentkit.prompts import ConversationPrompt
+
+    layers = Layers(before_input=ConversationPrompt(), conversation=False)
+    memo, history = Memo(), Conversation()
+    for number in range(5):
+        history = history.append(Message("user", str(number)))
+        ctx = PromptContext(user_input="q", conversation=history)
+        assert compose(layers, ctx, memo=memo).messages == compose(layers, ctx).messages
+
+
+def test_documents_that_are_equal_but_for_trust_are_told_apart() -> None:
+    document = Document("same")
+    layers = Layers(before_input=[MemoPrompt(), UserInputPrompt()], input=[])
+    memo = Memo()
+    for item in (document, replace(document, trust="trusted"), document):
+        ctx = PromptContext(user_input="q", documents=(item,))
+        assert compose(layers, ctx, memo=memo).spans == compose(layers, ctx).spans

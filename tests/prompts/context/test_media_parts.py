@@ -1,0 +1,201 @@
+"""Media parts: ids hash the content, names cannot break an alt text, the stored form keeps sources apart."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkit.prompts import (
+    Audio,
+    File,
+    Image,
+    Media,
+    MediaError,
+    Message,
+    PromptContext,
+    Text,
+    TextPrompt,
+    Url,
+    UserInput,
+    UserInputPrompt,
+    Video,
+    replace_markers,
+)
+from agentkit_prompts.context.messages import MESSAGES
+from tests.prompts.laws import law
+
+
+def test_the_id_is_a_hash_of_the_content(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    path.write_bytes(b"picture")
+    assert Image(path).id == Image(b"picture").id == Image(bytearray(b"picture")).id == Image(str(path)).id  # type: ignore[arg-type]
+    assert Image(path).id != Image(b"another").id
+
+
+def test_a_file_that_changed_has_another_id(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    path.write_bytes(b"one")
+    before = Image(path).id
+    path.write_bytes(b"other")
+    assert Image(path).id != before
+
+
+def test_bytes_that_read_like_an_address_are_not_the_address() -> None:
+    assert Image("https://example.org/a.png").id != Image(b"https://example.org/a.png").id
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        ("https://example.org/a.png", Url),
+        ("data:image/png;base64,YQ==", Url),
+        ("s3://bucket/key", Url),
+        ("a.png", Path),
+        ("./a:b.png", Path),
+        ("/abs/a.png", Path),
+        ("", Path),
+    ],
+)
+def test_a_text_source_is_a_url_when_it_opens_with_a_scheme(source: str, kind: type) -> None:
+    assert isinstance(Image(source).source, kind)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("address", ["http://", "https://[::1/", "http://a b", "http://\ud800"])
+def test_what_is_no_url_is_refused_with_the_reason(address: str) -> None:
+    with pytest.raises(MediaError, match="not a URL"):
+        Image(address)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("source", [None, 5, object(), ["a"]])
+def test_other_sources_are_refused(source: object) -> None:
+    with pytest.raises(MediaError, match="expected a Path, a Url or bytes"):
+        Image(source)  # type: ignore[arg-type]
+    with pytest.raises(MediaError, match="expected str"):
+        Text(source)  # type: ignore[arg-type]
+
+
+def test_a_file_that_is_not_there_is_named_when_it_is_needed(tmp_path: Path) -> None:
+    missing = Image(tmp_path / "missing.png")
+    ctx = PromptContext(user_input=UserInput([missing]))
+    with pytest.raises(MediaError, match=r"missing\.png: cannot be read"):
+        UserInputPrompt().format_2_multimodal(ctx)
+    with pytest.raises(MediaError, match=r"missing\.png"):
+        missing.read()
+
+
+@pytest.mark.parametrize("name", [".", "a\0b", "\ud800"])
+def test_what_is_no_file_is_a_media_error(tmp_path: Path, name: str) -> None:
+    part = Image(tmp_path / name)
+    with pytest.raises(MediaError, match="cannot be read"):
+        _ = part.id
+    with pytest.raises(MediaError, match="cannot be read"):
+        part.read()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the platform has no named pipes")
+def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(MediaError, match="not a regular file"):
+        _ = Image(tmp_path / "pipe").id
+    with pytest.raises(MediaError, match="not a regular file"):
+        Image(tmp_path / "pipe").read()
+
+
+def test_a_url_is_not_downloaded() -> None:
+    with pytest.raises(MediaError, match="passed on, not downloaded"):
+        Image("https://example.org/a.png").read()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        (Image(Path("photo.jpg")), "image/jpeg"),
+        (Image(Path("photo.jpg"), name="chart"), "image/jpeg"),
+        (Image(Path("photo"), name="chart.gif"), "image/gif"),
+        (Image(b"x"), "image/png"),
+        (Image(b"x", media_type="image/webp"), "image/webp"),
+        (Image("https://example.org/photo.jpg?size=2"), "image/jpeg"),  # type: ignore[arg-type]
+        (Image("data:image/gif;base64,YQ=="), "image/gif"),  # type: ignore[arg-type]
+        (File(b"x"), "application/octet-stream"),
+        (File(Path("a.pdf")), "application/pdf"),
+        (Audio(b"x"), "audio/wav"),
+        (Video(b"x"), "video/mp4"),
+    ],
+    ids=repr,
+)
+def test_the_media_type_is_guessed_from_the_name(part: Media, expected: str) -> None:
+    assert part.mime == expected
+
+
+@law
+@given(st.text(st.characters(exclude_categories=()), max_size=200))
+def test_no_name_can_break_an_alt_text(name: str) -> None:
+    alt = Image(b"x", name=name).alt
+    assert alt.startswith("[image: ")
+    assert alt.endswith("]")
+    inner = alt[len("[image: ") : -1]
+    assert not set(inner) & set("[]<>|\n\r{}")
+    assert 0 < len(inner) <= 80
+
+
+def test_the_alt_text_shows_a_name_the_reader_knows() -> None:
+    assert Image(Path("dir/cat.png")).alt == "[image: cat.png]"
+    assert Image("https://example.org/pets/cat.png?x=1").alt == "[image: cat.png]"  # type: ignore[arg-type]
+    assert Image("https://example.org").alt == "[image: example.org]"  # type: ignore[arg-type]
+    assert Image(b"x", name="my cat.png").alt == "[image: my cat.png]"
+    assert "base64" not in Image("data:image/png;base64,YQ==").alt  # type: ignore[arg-type]
+
+
+def test_markers_are_replaced_and_unknown_ones_stay() -> None:
+    one, other = Image(b"1"), Video(b"2")
+    text = f"a {one.marker} b {other.marker} c {one.marker}"
+    assert replace_markers(text, {one.id: "ONE"}) == f"a ONE b {other.marker} c ONE"
+    assert replace_markers("<|media:image:short|>", {"short": "x"}) == "<|media:image:short|>"
+
+
+parts = st.one_of(
+    st.builds(Text, st.text(max_size=20)),
+    *(
+        st.builds(kind, st.binary(max_size=30) | st.sampled_from([Path("a/b.png"), Url("https://example.org/a")]))
+        for kind in (Image, Audio, Video, File)
+    ),
+)
+stored = st.builds(Message, st.just("user"), st.text(max_size=20) | st.lists(parts, max_size=4).map(tuple))
+
+
+@law
+@given(stored)
+def test_the_stored_form_of_a_message_reads_back_as_it_was(message: Message) -> None:
+    for part in message.parts:
+        if isinstance(part, Media) and not isinstance(part.source, Path):
+            _ = part.id
+    text = MESSAGES.dump_json(message)
+    assert MESSAGES.validate_json(text) == message
+    assert b'"_id"' not in text
+
+
+def test_bytes_that_read_like_a_path_do_not_come_back_as_one() -> None:
+    message = Message("user", (Image(b"/etc/passwd"), Image(b"https://example.org")))
+    again = MESSAGES.validate_json(MESSAGES.dump_json(message))
+    assert [part.source for part in again.parts if isinstance(part, Media)] == [b"/etc/passwd", b"https://example.org"]
+
+
+@pytest.mark.parametrize("source", ["/etc/passwd", {"bytes": "?"}, {"url": "x"}, {"path": 1}, {}, None, {"a": "b"}])
+def test_a_stored_source_of_another_form_is_refused(source: object) -> None:
+    text = json.dumps({"role": "user", "content": [{"kind": "image", "source": source}]})
+    with pytest.raises(ValueError, match="source"):
+        MESSAGES.validate_json(text)
+
+
+def test_a_part_used_twice_is_one_payload_and_two_markers() -> None:
+    image = Image(b"x")
+    text, table = TextPrompt("{{ user_input }} again {{ user_input }}").format_2_multimodal(
+        PromptContext(user_input=UserInput(["see ", image]))
+    )
+    assert text == f"see {image.marker} again see {image.marker}"
+    assert table == {"image": {image.id: b"x"}}

@@ -1,0 +1,186 @@
+"""Messages refuse what no model could be sent; a conversation is an immutable view, sent without orphans."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from threading import Thread
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkit.prompts import Conversation, Image, Message, MessageError, Text, ToolCall
+from agentkit.testing import strategies as some
+from tests.prompts.laws import law
+
+CALL = ToolCall("1", "look", "{}")
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"role": "boss"}, "unknown role 'boss': expected one of assistant, system, tool, user"),
+        ({"role": ["user"]}, "unknown role"),
+        ({"role": None}, "unknown role"),
+        ({"role": "user", "tool_calls": (CALL,)}, "only an assistant message can"),
+        ({"role": "assistant", "tool_calls": ("x",)}, r"tool_calls\[0\]: expected a ToolCall, got str"),
+        ({"role": "tool", "content": "x"}, "needs the tool_call_id"),
+        ({"role": "user", "tool_call_id": "1"}, "only a tool message has a tool_call_id"),
+        ({"role": "user", "content": 5}, "content must be text or a list of parts, got int"),
+        ({"role": "user", "content": [5]}, r"content\[0\] is a int"),
+        ({"role": "user", "content": {"a": 1}}, "got dict"),
+    ],
+)
+def test_a_message_nobody_could_send_is_refused(fields: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(MessageError, match=complaint):
+        Message(**fields)
+
+
+def test_a_message_takes_text_none_and_lists_of_parts() -> None:
+    class Loud(str):
+        def __str__(self) -> str:
+            return "LOUD"
+
+    image = Image(b"x", name="x.png")
+    assert Message("user", ["see ", image]) == Message("user", (Text("see "), image))
+    assert Message("user", ["see ", image]).text == "see [image: x.png]"
+    assert Message("assistant", None).content == ""  # type: ignore[arg-type]
+    assert Message("user").parts == ()
+    assert Message("user", "a").parts == (Text("a"),)
+    assert type(Message("user", Loud("quiet")).content) is str
+    assert Message("user", Loud("quiet")).content == "quiet"
+    assert Message("assistant", "", [CALL]).tool_calls == (CALL,)  # type: ignore[arg-type]
+
+
+def test_appending_leaves_the_older_view_as_it_was() -> None:
+    one = Conversation([Message("user", "a")])
+    two = one.append(Message("assistant", "b"))
+    other = one.append(Message("assistant", "c"))
+    assert [m.text for m in one] == ["a"]
+    assert [m.text for m in two] == ["a", "b"]
+    assert [m.text for m in other] == ["a", "c"]
+    assert two != other
+    assert two == Conversation([Message("user", "a"), Message("assistant", "b")])
+    assert hash(two) == hash(Conversation(list(two)))
+
+
+def test_only_messages_can_be_in_a_conversation() -> None:
+    with pytest.raises(MessageError, match=r"conversation\[1\]: expected a Message, got str"):
+        Conversation([Message("user"), "x"])  # type: ignore[list-item]
+    with pytest.raises(MessageError, match=r"conversation\[1\]: expected a Message, got dict"):
+        Conversation([Message("user")]).append({})  # type: ignore[arg-type]
+
+
+@law
+@given(
+    st.lists(some.messages(), max_size=12),
+    st.integers(-15, 15) | st.none(),
+    st.integers(-15, 15) | st.none(),
+    st.integers(-3, 3).filter(bool) | st.none(),
+)
+def test_a_conversation_slices_like_a_tuple(
+    messages: list[Message], start: int | None, stop: int | None, step: int | None
+) -> None:
+    whole = Conversation(messages)
+    part = whole[start:stop:step]
+    assert tuple(part) == tuple(messages)[start:stop:step]
+    for index in range(-len(part), len(part)):
+        assert part[index] == tuple(part)[index]
+    for index in (len(part), -len(part) - 1):
+        with pytest.raises(IndexError):
+            part[index]
+
+
+@law
+@given(st.lists(some.messages(), max_size=12), st.integers(0, 12), st.integers(0, 12))
+def test_what_is_derived_belongs_to_the_view(messages: list[Message], start: int, stop: int) -> None:
+    counted: list[Message] = []
+
+    def size(message: Message) -> int:
+        counted.append(message)
+        return len(message.text)
+
+    view = Conversation(messages)[start:stop]
+    expected = [len(message.text) for message in messages[start : max(start, stop)]]
+    assert view.derive(size) == expected
+    assert view.total(size) == sum(expected)
+    before = len(counted)
+    longer = view.append(Message("user", "more"))
+    assert longer.derive(size) == [*expected, 4]
+    assert view.derive(size) == expected
+    assert len(counted) - before <= len(messages) + 1
+
+
+@law
+@given(some.conversations(orphans=True))
+def test_completing_leaves_no_orphan_and_loses_nothing_else(conversation: Conversation) -> None:
+    complete = conversation.complete()
+    waiting: set[str] = set()
+    for message in complete:
+        if message.role == "tool":
+            assert message.tool_call_id in waiting
+            waiting.discard(message.tool_call_id)
+        else:
+            assert not waiting
+            waiting = {call.id for call in message.tool_calls}
+    assert not waiting
+    texts = [m.content for m in complete if m.role in ("user", "system")]
+    assert texts == [m.content for m in conversation if m.role in ("user", "system")]
+    assert [m.content for m in complete if m.role == "assistant" and m.content] == [
+        m.content for m in conversation if m.role == "assistant" and m.content
+    ]
+    assert list(complete.complete()) == list(complete)
+
+
+def test_a_whole_conversation_is_returned_as_it_is() -> None:
+    whole = Conversation(
+        [Message("user", "q"), Message("assistant", "", (CALL,)), Message("tool", "r", tool_call_id="1")]
+    )
+    assert whole.complete() is whole
+    for cut in range(1, 3):
+        assert all(message.role != "tool" for message in whole[cut:3].complete()) or cut == 1
+    assert [m.role for m in whole[0:2].complete()] == ["user"]
+    assert [m.role for m in whole[2:3].complete()] == []
+
+
+def test_a_result_given_twice_or_late_is_dropped() -> None:
+    call, result = Message("assistant", "", (CALL,)), Message("tool", "r", tool_call_id="1")
+    twice = Conversation([call, result, result, Message("user", "x")])
+    assert [m.role for m in twice.complete()] == ["assistant", "tool", "user"]
+    late = Conversation([call, Message("user", "x"), result])
+    assert [m.role for m in late.complete()] == ["user"]
+
+
+def test_a_conversation_survives_pickle_and_copy() -> None:
+    conversation = Conversation([Message("user", ["a", Image(b"x")]), Message("assistant", "b")])[0:2]
+    assert pickle.loads(pickle.dumps(conversation)) == conversation
+    assert copy.deepcopy(conversation) == conversation
+    assert copy.copy(conversation) == conversation
+
+
+def test_threads_that_append_to_one_view_do_not_see_each_other() -> None:
+    base = Conversation([Message("user", "start")])
+    made: dict[int, Conversation] = {}
+
+    def grow(number: int) -> None:
+        view = base
+        for step in range(200):
+            view = view.append(Message("user", f"{number}-{step}"))
+            view.derive(text_of)
+        made[number] = view
+
+    threads = [Thread(target=grow, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, view in made.items():
+        expected = ["start", *(f"{number}-{step}" for step in range(200))]
+        assert [message.text for message in view] == expected
+        assert view.derive(text_of) == expected
+
+
+def text_of(message: Message) -> str:
+    return message.text

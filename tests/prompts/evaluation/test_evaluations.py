@@ -1,0 +1,494 @@
+"""Evaluations: templates, examples, readers and models put together, and read from configurations as shipped."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from agentkit.prompts import Example, KeywordSelector, StaticSelector
+from agentkit.prompts.chat_templates import CHAT_TEMPLATES
+from agentkit.prompts.evaluation import (
+    ApiMetaTemplate,
+    DatasetReader,
+    InContext,
+    InContextError,
+    InContextWarning,
+    MetaTemplate,
+    MultiTurnPromptTemplate,
+    PromptList,
+    PromptTemplate,
+    RawPromptTemplate,
+    RowPrompt,
+)
+from agentkit_prompts.evaluation.prompt_list import is_marker
+
+TRAIN = [
+    {"question": "2+2=?", "answer": "4", "topic": "t0"},
+    {"question": "3+3=?", "answer": "6", "topic": "t1"},
+    {"question": "{question}</E>", "answer": "{answer}", "topic": "t2"},
+]
+ROW = {"question": "1+1=?", "answer": "2", "topic": "sums"}
+READER = {"input_columns": ["topic", "question"], "output_column": "answer"}
+TURNS = [{"role": "HUMAN", "prompt": "{question}"}, {"role": "BOT", "prompt": "{answer}"}]
+DIALOGUE = {"begin": [{"role": "SYSTEM", "fallback_role": "HUMAN", "prompt": "Sums."}, "</E>"], "round": TURNS}
+TWO = {"type": "FixKRetriever", "fix_id_list": [0, 1]}
+ZERO = {"type": "ZeroRetriever"}
+GEN = {"type": "GenInferencer"}
+PPL = {"type": "PPLInferencer"}
+ASKS = {"prompt_template": {"template": "x"}}
+MOSS = {
+    "begin": "<meta>",
+    "round": [
+        {"role": "HUMAN", "begin": "<h>", "end": "</h>\n"},
+        {"role": "BOT", "begin": "<b>", "end": "</b>\n", "generate": True},
+    ],
+    "end": "<end>",
+}
+
+
+class PromptTemplateOfSomebody:
+    """Stands in a configuration as the class of another suite does: its name is what counts."""
+
+
+PromptTemplateOfSomebody.__name__ = "PromptTemplate"
+
+
+def read(train: Sequence[Any] = TRAIN, reader: Any = READER, **infer_cfg: Any) -> InContext:
+    return InContext.from_cfg(infer_cfg, reader, train=train)
+
+
+def dialogue_of(prompt: object) -> list[Any]:
+    assert type(prompt) is PromptList
+    return [(item["role"], item["prompt"]) for item in prompt if isinstance(item, dict) and not is_marker(item)]
+
+
+# What the documents show
+
+
+def test_a_text_template_hides_the_answer_and_leaves_unknown_columns() -> None:
+    icl = read(prompt_template={"template": "{topic}\nQ: {question} {other}\nA: {answer}"}, retriever=ZERO)
+    assert icl.prompt(ROW) == "sums\nQ: 1+1=? {other}\nA: "
+
+
+def test_worked_examples_of_text_stand_where_the_token_is() -> None:
+    icl = read(
+        ice_template={"type": PromptTemplate, "template": "{question}\n{answer}"},
+        prompt_template={"type": PromptTemplate, "template": "Solve.\n</E>{question}\n{answer}", "ice_token": "</E>"},
+        retriever=TWO,
+        inferencer=GEN,
+    )
+    assert icl.prompt(ROW, icl.ids([ROW])[0]) == "Solve.\n2+2=?\n4\n3+3=?\n6\n1+1=?\n"
+
+
+def test_worked_examples_of_dialogues_are_turns_before_the_one_that_is_asked() -> None:
+    icl = read(
+        ice_template={"template": {"round": TURNS}},
+        prompt_template={"template": DIALOGUE, "ice_token": "</E>"},
+        retriever=TWO,
+    )
+    assert dialogue_of(icl.prompt(ROW, [0, 1])) == [
+        ("SYSTEM", "Sums."),
+        ("HUMAN", "2+2=?"),
+        ("BOT", "4"),
+        ("HUMAN", "3+3=?"),
+        ("BOT", "6"),
+        ("HUMAN", "1+1=?"),
+        ("BOT", ""),
+    ]
+
+
+def test_the_template_of_examples_asks_too_when_there_is_no_other() -> None:
+    both = read(
+        ice_template={"template": "Q: {question}\nA: {answer}"},
+        prompt_template={"template": "</E>Q: {question}\nA: {answer}", "ice_token": "</E>"},
+        retriever=TWO,
+    )
+    one = read(ice_template={"template": "</E>Q: {question}\nA: {answer}", "ice_token": "</E>"}, retriever=TWO)
+    assert one.prompt(ROW, [0, 1]) == both.prompt(ROW, [0, 1]) == "Q: 2+2=?\nA: 4\nQ: 3+3=?\nA: 6\nQ: 1+1=?\nA: "
+
+
+def test_without_examples_it_needs_no_token_as_the_document_says_and_the_original_refuses() -> None:
+    for cfg in ({"retriever": ZERO}, {}, {"retriever": {"type": "FixKRetriever", "fix_id_list": []}}):
+        assert read(ice_template={"template": "Q: {question}\nA: {answer}"}, **cfg).prompt(ROW) == "Q: 1+1=?\nA: "
+
+
+def test_columns_may_be_tokens_and_a_dialogue_may_have_an_end_which_the_original_crashes_on() -> None:
+    icl = read(
+        prompt_template={
+            "type": "PromptTemplate",
+            "template": {
+                "begin": [{"role": "SYSTEM", "fallback_role": "HUMAN", "prompt": "Choose."}, "</E>"],
+                "round": [{"role": "HUMAN", "prompt": "</input> "}, {"role": "BOT", "prompt": "</target>"}],
+                "end": "the end",
+            },
+            "column_token_map": {"question": "</input>", "answer": "</target>"},
+            "ice_token": "</E>",
+        },
+        ice_template={"template": "x"},
+        retriever=ZERO,
+        inferencer=PPL,
+    )
+    said = icl.final(ROW, MetaTemplate(MOSS))
+    assert said == "<meta><h>Choose.</h>\n<h>1+1=? </h>\n<b>2</b>\nthe end<end>"
+
+
+def test_one_prompt_for_each_label_is_scored() -> None:
+    labelled = {label: {"round": [TURNS[0], {"role": "BOT", "prompt": label}]} for label in ("A", "B")}
+    icl = read(prompt_template={"template": labelled}, retriever=ZERO, inferencer=PPL)
+    assert icl.labels() == ["A", "B"]
+    assert list(icl.prompts([ROW], MetaTemplate(MOSS))) == [
+        RowPrompt(0, label, (), icl.prompt(ROW, (), label), f"<meta><h>1+1=?</h>\n<b>{label}</b>\n<end>")
+        for label in ("A", "B")
+    ]
+
+
+# Rows and models
+
+
+def test_a_row_says_nothing_to_the_template_or_to_the_examples_of_another_row() -> None:
+    icl = read(
+        ice_template={"template": {"round": TURNS}},
+        prompt_template={"template": DIALOGUE, "ice_token": "</E>"},
+        retriever=ZERO,
+    )
+    row = {"question": "</E>{answer}", "answer": "secret"}
+    assert dialogue_of(icl.prompt(row, [2]))[1:] == [
+        ("HUMAN", "{question}</E>"),
+        ("BOT", "{answer}"),
+        ("HUMAN", "</E>{answer}"),
+        ("BOT", ""),
+    ]
+
+
+def test_one_evaluation_is_said_to_every_kind_of_model() -> None:
+    icl = read(
+        ice_template={"template": {"round": TURNS}},
+        prompt_template={"template": DIALOGUE, "ice_token": "</E>"},
+        retriever={"type": "FixKRetriever", "fix_id_list": [0]},
+    )
+    assert icl.final(ROW, ids=[0]) == "Sums.\n2+2=?\n4\n1+1=?"
+    assert icl.final(ROW, MetaTemplate(MOSS), [0]) == "<meta><h>Sums.</h>\n<h>2+2=?</h>\n<b>4</b>\n<h>1+1=?</h>\n<b>"
+    api = ApiMetaTemplate(
+        {"round": [{"role": "HUMAN", "api_role": "user"}, {"role": "BOT", "api_role": "bot", "generate": True}]}
+    )
+    assert icl.final(ROW, api, [0])[-1] == {"role": "user", "prompt": "1+1=?"}
+    chat = CHAT_TEMPLATES.get("qwen")()
+    messages = [
+        {"role": "system", "content": "Sums."},
+        {"role": "user", "content": "2+2=?"},
+        {"role": "assistant", "content": "4"},
+        {"role": "user", "content": "1+1=?"},
+    ]
+    assert icl.final(ROW, chat, [0]) == chat.render(messages)
+
+
+def test_text_is_one_message_of_the_user_and_what_is_scored_is_whole() -> None:
+    chat = CHAT_TEMPLATES.get("qwen")()
+    text = read(prompt_template={"template": "{question}"})
+    assert text.final(ROW, chat) == chat.render([{"role": "user", "content": "1+1=?"}])
+    scored = read(prompt_template={"template": {"round": TURNS}}, inferencer=PPL)
+    turns = [{"role": "user", "content": "1+1=?"}, {"role": "assistant", "content": "2"}]
+    assert scored.final(ROW, chat) == chat.render(turns, add_generation_prompt=False)
+
+
+def test_every_row_is_yielded_in_order_with_what_it_shows() -> None:
+    icl = read(
+        prompt_template={"template": "</E>{question}={answer}", "ice_token": "</E>"},
+        ice_template={"template": "{question}={answer}"},
+        retriever={"type": "SlidingWindowRetriever", "k": 1, "ice_separator": "", "ice_eos_token": "; "},
+        inferencer={**GEN, "gen_field_replace_token": "?", "max_out_len": 5},
+    )
+    made = list(icl.prompts(TRAIN[:2]))
+    assert made == [
+        RowPrompt(0, None, (2,), "{question}</E>={answer}; 2+2=?=?", "{question}</E>={answer}; 2+2=?=?"),
+        RowPrompt(1, None, (0,), "2+2=?=4; 3+3=?=?", "2+2=?=4; 3+3=?=?"),
+    ]
+    assert icl.settings == {"max_out_len": 5}
+    cfg = {"prompt_template": {"template": "{question}"}, "max_out_len": 7}
+    assert InContext.from_cfg(cfg, READER).settings == {"max_out_len": 7}
+    assert InContext.from_cfg({**cfg, "inferencer": {**GEN, "max_out_len": 5}}, READER).settings["max_out_len"] == 5
+
+
+def test_examples_are_separated_as_the_retriever_says_and_dialogues_are_not() -> None:
+    text = {"ice_template": {"template": "{answer}"}, "prompt_template": {"template": "</E>!", "ice_token": "</E>"}}
+    retriever = {**TWO, "ice_separator": " | ", "ice_eos_token": " #"}
+    assert read(**text, retriever=retriever).prompt(ROW, [0, 1]) == "4 | 6 #!"
+    assert read(**text, retriever=TWO).prompt(ROW, []) == "\n!", "what ends the examples ends none of them, too"
+    assert read(**text, retriever=ZERO).prompt(ROW, []) == "!"
+    mixed = {"4": "four", "6": {"round": TURNS}}
+    icl = read(
+        ice_template={"template": mixed},
+        prompt_template={"template": DIALOGUE, "ice_token": "</E>"},
+        retriever=retriever,
+    )
+    said = [item if isinstance(item, str) else item.get("prompt") for item in icl.shots.show([0, 1])]
+    assert said == ["four | ", None, "3+3=?", "6", None, " | ", " #"]
+
+
+def test_separators_in_examples_are_seen_in_what_is_scored_and_never_sent() -> None:
+    cfg = {
+        "ice_template": {"template": "{question}<SEP>{answer}", "sep_token": "<SEP>"},
+        "prompt_template": {"template": "</E>{question}<SEP>{answer}", "ice_token": "</E>", "sep_token": "<SEP>"},
+        "retriever": {"type": "FixKRetriever", "fix_id_list": [1]},
+    }
+    scored = read(**cfg, inferencer=PPL)
+    assert scored.prompt(ROW, [1]) == "3+3=?<SEP>6\n1+1=?2"
+    assert scored.final(ROW, None, [1]) == "3+3=?6\n1+1=?2"
+    assert read(**cfg, inferencer=GEN).prompt(ROW, [1]) == "3+3=?6\n1+1=?"
+
+
+def test_what_is_scored_without_labels_is_every_answer_there_is() -> None:
+    icl = read(prompt_template={"template": "{question}"}, inferencer=PPL)
+    assert icl.labels([ROW, *TRAIN, ROW]) == ["2", "4", "6", "{answer}"]
+    assert icl.labels([{"answer": [1]}, {"answer": [1]}, {}]) == [[1]]
+    assert read(reader={"input_columns": "question"}, prompt_template={"template": "x"}).labels([ROW]) == []
+
+
+def test_an_answer_that_no_column_holds_is_not_hidden() -> None:
+    icl = read(reader={"input_columns": ["question"]}, prompt_template={"template": "{question}{answer}"})
+    assert icl.prompt(ROW) == "1+1=?2"
+
+
+def test_messages_and_dialogues_of_several_turns_are_evaluations_too() -> None:
+    raw = read(
+        prompt_template={"type": "RawPromptTemplate", "messages": ["</E>", {"role": "user", "content": "{question}"}]},
+        ice_template={"type": RawPromptTemplate, "messages": [{"role": "assistant", "content": "{answer}"}]},
+        retriever=TWO,
+    )
+    shown = raw.prompt(ROW, [0, 1])
+    assert [message["content"] for message in shown] == ["4", "6", "1+1=?"]
+    assert raw.final(ROW, CHAT_TEMPLATES.get("qwen")(), [0, 1]).count("<|im_start|>assistant\n") == 3
+    turns = read(prompt_template={"type": "MultiTurnPromptTemplate", "template": {"round": TURNS}}, train=())
+    assert isinstance(turns.prompt_template, MultiTurnPromptTemplate)
+    assert dialogue_of(turns.prompt({"question": ["a", "b"], "answer": ["c", "d"]}))[0] == ("HUMAN", "a")
+
+
+def test_what_is_shown_belongs_to_the_caller() -> None:
+    icl = read(
+        ice_template={"template": {"round": TURNS}},
+        prompt_template={"template": DIALOGUE, "ice_token": "</E>"},
+        retriever=TWO,
+    )
+    before = deepcopy(icl.prompt(ROW, [0]))
+    icl.shots.show([0])[1]["prompt"] = "changed"
+    icl.prompt(ROW, [0])[3]["prompt"] = "changed"
+    assert icl.prompt(ROW, [0]) == before
+
+
+def test_many_sets_of_examples_are_forgotten_again() -> None:
+    icl = read(
+        ice_template={"template": "{answer}"}, prompt_template={"template": "</E>", "ice_token": "</E>"}, retriever=TWO
+    )
+    for number in range(600):
+        assert icl.shots.show([number % 2] * (number + 1)).count("\n") == number + 1
+    assert len(icl.shots._shown) <= 256
+
+
+# Configurations
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        PromptTemplate,
+        "PromptTemplate",
+        "opencompass.openicl.PromptTemplate",
+        "a.b:PromptTemplate",
+        PromptTemplateOfSomebody,
+    ],
+)
+def test_a_type_is_a_class_a_name_or_a_dotted_name(kind: object) -> None:
+    assert read(prompt_template={"type": kind, "template": "{question}"}).prompt(ROW) == "1+1=?"
+
+
+def test_objects_stand_in_a_configuration_as_well_as_dicts() -> None:
+    class Shouting(PromptTemplate):
+        pass
+
+    made = read(
+        reader=DatasetReader(["question"], "answer"),
+        prompt_template=PromptTemplate("</E>{question}", ice_token="</E>"),
+        ice_template={"type": Shouting, "template": "{answer}!"},
+        retriever=KeywordSelector(1),
+    )
+    assert isinstance(made.ice_template, Shouting)
+    assert [made.prompt for made in made.prompts([{"question": "3+3"}])] == ["6!\n3+3"]
+
+
+def test_retrievers_of_a_configuration_are_selectors() -> None:
+    class Length:
+        def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            return [[1.0, float(len(text))] for text in texts]
+
+    place = {"ice_template": {"template": "x"}, "prompt_template": {"template": "</E>", "ice_token": "</E>"}}
+    reader = {"input_columns": ["question"], "output_column": "answer"}
+    for retriever, ids in (
+        ({"type": "RandomRetriever", "ice_num": 2, "seed": 3}, (0, 1)),
+        ({"type": "RandomRetriever"}, None),
+        ({"type": "SlidingWindowRetriever", "k": 2}, (1, 2)),
+        ({"type": "BM25Retriever", "ice_num": 1}, (1,)),
+        ({"type": "TopkRetriever", "ice_num": 1, "sentence_transformers_model_name": "m"}, (2,)),
+        ({"type": "FixKRetriever", "fix_id_list": [2, 0]}, (2, 0)),
+        ({"type": "ZeroRetriever"}, ()),
+    ):
+        icl = InContext.from_cfg({**place, "retriever": retriever}, reader, train=TRAIN, embedder=Length())
+        (chosen,) = icl.ids([{"question": "what is 3+3 and why"}])
+        assert ids is None or sorted(chosen) == sorted(ids), retriever
+    with pytest.raises(InContextError, match="compares vectors; pass `embedder`"):
+        read(**place, retriever={"type": "TopkRetriever"})
+    first = InContext(
+        DatasetReader("question", "answer"),
+        PromptTemplate("</E>", ice_token="</E>"),
+        ice_template=PromptTemplate("x"),
+        retriever=StaticSelector(2),
+        train=TRAIN,
+    )
+    assert first.ids([ROW]) == [(0, 1)]
+
+
+def test_a_configuration_stays_as_it_is() -> None:
+    cfg = {
+        "ice_template": {"template": {"round": TURNS}},
+        "prompt_template": {"template": DIALOGUE, "ice_token": "</E>"},
+        "retriever": TWO,
+    }
+    before, rows = deepcopy(cfg), deepcopy(TRAIN)
+    icl = InContext.from_cfg(cfg, READER, train=rows)
+    list(icl.prompts([ROW, *rows], MetaTemplate(MOSS)))
+    assert cfg == before and rows == TRAIN
+
+
+def test_everything_that_is_wrong_with_a_configuration_is_said_at_once() -> None:
+    with pytest.raises(InContextError) as error:
+        read(
+            reader={"input_columns": ["question"], "output_colum": "answer", "input_template": {"template": 1}},
+            promt_template={},
+            prompt_template={"type": "PromptTemplat", "template": "x"},
+            ice_template={"template": "x", "ice_tokn": "</E>"},
+            retriever={"type": "FixKRetriever", "fix_id_list": [0, -1, "2"], "ice_seperator": ""},
+            inferencer={"gen_field_replace_token": 1},
+        )
+    for part in (
+        "infer_cfg: unknown key 'promt_template'; did you mean 'prompt_template'?",
+        "reader_cfg: unknown key 'output_colum'; did you mean 'output_column'?",
+        "reader_cfg['input_template']: PromptTemplate: template must be text or a dict, got int",
+        "infer_cfg['prompt_template']: unknown type 'PromptTemplat'; did you mean 'PromptTemplate'?",
+        "infer_cfg['ice_template']: unknown key 'ice_tokn'; did you mean 'ice_token'?",
+        "infer_cfg['retriever']: unknown key 'ice_seperator'; did you mean 'ice_separator'?",
+        "fix_id_list must hold row numbers of 0 or more, got -1, '2'",
+        "infer_cfg['inferencer'] must be a dict with a type",
+    ):
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("cfg", "message"),
+    [
+        ({}, "prompt_template and ice_template are both missing"),
+        ({"prompt_template": "x"}, r"infer_cfg\['prompt_template'\] must be a dict with type and template, got str"),
+        ({"prompt_template": {"type": PromptTemplate}}, r"infer_cfg\['prompt_template'\] has no 'template'"),
+        ({**ASKS, "retriever": "Zero"}, "retriever'] must be a dict with a type"),
+        ({**ASKS, "retriever": {"type": "ZeroRetreiver"}}, "did you mean 'ZeroRetriever'"),
+        ({**ASKS, "retriever": {"type": "MDLRetriever"}}, "unknown type 'MDLRetriever'"),
+        ({**ASKS, "retriever": {**ZERO, "ice_separator": 1}}, "ice_separator must be text"),
+        ({**ASKS, "retriever": {"type": "FixKRetriever"}}, "fix_id_list must be a list"),
+        ({**ASKS, "retriever": {"type": "RandomRetriever", "ice_num": -1}}, "whole number"),
+        ({**ASKS, "inferencer": {**GEN, "gen_field_replace_token": 1}}, "must be text, got 1"),
+        ({**ASKS, "retriever": TWO}, "no ice_template to show them with"),
+        ({"ice_template": {"template": "x"}, "retriever": TWO}, "ice_template has no place for worked examples"),
+        (
+            {"prompt_template": {"template": "x"}, "ice_template": {"template": "x"}, "retriever": TWO},
+            "prompt_template has no place for worked examples; give it an ice_token",
+        ),
+        (
+            {
+                "prompt_template": {"template": "</E>x", "ice_token": "</E>"},
+                "ice_template": {"template": {"round": TURNS}},
+                "retriever": TWO,
+            },
+            "prompt_template has its ice_token '</E>' inside text, and ice_template makes turns with roles",
+        ),
+        (
+            {
+                "prompt_template": {"template": "</E>x", "ice_token": "</E>"},
+                "ice_template": {"template": "x"},
+                "retriever": {"type": "FixKRetriever", "fix_id_list": [1, 5, 3]},
+            },
+            "the retriever shows row 5, 3, of 3 training rows",
+        ),
+    ],
+)  # fmt: skip
+def test_parts_that_do_not_fit_together_are_refused_before_anything_is_asked(cfg: Any, message: str) -> None:
+    with pytest.raises(InContextError, match=message):
+        read(**cfg)
+
+
+def test_what_is_no_configuration_is_refused() -> None:
+    with pytest.raises(InContextError, match="infer_cfg must be a dict, got list"):
+        InContext.from_cfg([], READER)  # type: ignore[arg-type]
+    with pytest.raises(InContextError, match="reader_cfg must be a dict, got str"):
+        read(reader="question", prompt_template={"template": "x"})
+    with pytest.raises(InContextError, match="input_columns is empty"):
+        read(reader={}, prompt_template={"template": "x"})
+    with pytest.raises(InContextError, match="mode must be 'gen' or 'ppl', got 'score'"):
+        InContext(DatasetReader("question"), PromptTemplate("x"), mode="score")  # type: ignore[arg-type]
+
+
+def test_columns_that_no_row_has_are_named_before_anything_is_asked() -> None:
+    with pytest.raises(InContextError, match="no row of train has a column 'nosuch'"):
+        read(reader={"input_columns": ["question"], "output_column": "nosuch"}, prompt_template={"template": "x"})
+    icl = read(prompt_template={"template": "x"})
+    with pytest.raises(
+        InContextError, match=r"no row of test has a column 'topic'.*no row of test has a column 'question'"
+    ):
+        list(icl.prompts([{"answer": "2"}]))
+
+
+def test_rows_that_cannot_be_shown_are_named() -> None:
+    text = read(ice_template={"template": "</E>{answer}", "ice_token": "</E>"}, retriever=TWO)
+    with pytest.raises(InContextError, match="no row 7, -1, True to show: there are 3"):
+        text.prompt(ROW, [0, 7, -1, True])
+    with pytest.raises(InContextError, match="there is no ice_template to show them with"):
+        read(prompt_template={"template": "x"}).prompt(ROW, [0])
+    with pytest.raises(InContextError, match="the template has no place for worked examples"):
+        read(prompt_template={"template": "x"}, ice_template={"template": "y"}).prompt(ROW, [0])
+    labelled = {"template": {"4": "four", "six": "6"}}
+    icl = read(ice_template=labelled, prompt_template={"template": "</E>", "ice_token": "</E>"}, retriever=ZERO)
+    with pytest.raises(InContextError, match="PromptTemplate: no prompt for label '6'"):
+        icl.prompt(ROW, [0, 1])
+    partly = read([{**TRAIN[0]}, {"question": "x", "topic": "y"}], ice_template=labelled,
+                  prompt_template={"template": "</E>", "ice_token": "</E>"})  # fmt: skip
+    with pytest.raises(InContextError, match=r"rows 1 have no column 'answer', whose value chooses one of the labels"):
+        partly.prompt(ROW, [0, 1])
+
+
+def test_a_declared_place_that_is_nowhere_is_accepted_as_shipped_and_said() -> None:
+    cfg = {
+        "ice_template": {"template": {"A": {"round": TURNS}, "B": {"round": TURNS}}, "ice_token": "</E>"},
+        "inferencer": PPL,
+    }
+    with pytest.warns(InContextWarning, match=r"examples are not shown: the template for label 'A', 'B' has no '</E>'"):
+        icl = read([{**row, "answer": "A"} for row in TRAIN], **cfg, retriever=TWO)
+    assert dialogue_of(icl.prompt(ROW, [0, 1], "B")) == [("HUMAN", "1+1=?"), ("BOT", "2")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read(**cfg, retriever=ZERO)
+
+
+def test_a_row_that_fails_is_numbered() -> None:
+    icl = read(prompt_template={"template": {"round": [{"role": "OTHER", "prompt": "{question}"}]}})
+    with pytest.raises(InContextError, match=r"row 0: .*OTHER"):
+        list(icl.prompts([ROW], MetaTemplate(MOSS)))
+
+
+def test_a_retriever_of_somebody_else_serves_an_evaluation() -> None:
+    class Longest:
+        def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example]:
+            return sorted(examples, key=lambda example: -len(example.input))[:1]
+
+    icl = read(ice_template={"template": "</E>{question};{answer}", "ice_token": "</E>"}, retriever=Longest())
+    assert icl.ids([ROW]) == [(2,)]

@@ -1,0 +1,378 @@
+"""Meta templates: what a completion model and an API are sent for one and the same prompt."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from agentkit.prompts.evaluation import (
+    ApiMetaTemplate,
+    InContextError,
+    InContextWarning,
+    MetaTemplate,
+    PromptList,
+    PromptTemplate,
+)
+
+# The meta template of the OpenCompass document: a model with three inner roles, and a system role that is reserved.
+MOSS: dict[str, Any] = {
+    "begin": "You are a careful model.\n",
+    "round": [
+        {"role": "HUMAN", "begin": "<|HUMAN|>:", "end": "脷\n"},
+        {"role": "THOUGHTS", "begin": "<|Inner Thoughts|>:", "end": "茔\n", "prompt": "None"},
+        {"role": "COMMANDS", "begin": "<|Commands|>:", "end": "蝮\n", "prompt": "None"},
+        {"role": "RESULTS", "begin": "<|Results|>:", "end": "兒\n", "prompt": "None"},
+        {"role": "BOT", "begin": "<|MOSS|>:", "generate": True, "end": "氡\n"},
+    ],
+    "end": "end of conversion",
+    "reserved_roles": [{"role": "SYSTEM", "begin": "<|SYSTEM|>: ", "end": "\n"}],
+    "eos_token_id": 65605,
+}
+INNER = "<|Inner Thoughts|>:None茔\n<|Commands|>:None蝮\n<|Results|>:None兒\n"
+PLAIN: dict[str, Any] = {
+    "round": [
+        {"role": "HUMAN", "begin": "H: ", "end": "<eoh>\n", "api_role": "user"},
+        {"role": "BOT", "begin": "B: ", "end": "<eob>\n", "api_role": "assistant", "generate": True},
+    ],
+    "reserved_roles": [{"role": "SYSTEM", "begin": "S: ", "end": "\n", "api_role": "system"}],
+}
+API: dict[str, Any] = {
+    "round": [{"role": "HUMAN", "api_role": "user"}, {"role": "BOT", "api_role": "assistant", "generate": True}],
+    "reserved_roles": [{"role": "SYSTEM", "api_role": "system"}],
+}
+LAKE = {"input": "Which lake is deep?", "A": "Como", "B": "Aral", "target": "A"}
+
+
+def human(prompt: str, **more: Any) -> dict[str, Any]:
+    return {"role": "HUMAN", "prompt": prompt, **more}
+
+
+def bot(prompt: str, **more: Any) -> dict[str, Any]:
+    return {"role": "BOT", "prompt": prompt, **more}
+
+
+def quiz(**sections: Any) -> PromptList:
+    """The dataset template of the document, for one row."""
+    template = {
+        "begin": [{"role": "SYSTEM", "fallback_role": "HUMAN", "prompt": "Choose a letter."}, "</E>"],
+        "round": [human("{input}\nA. {A}\nB. {B}\nAnswer: "), bot("{target}")],
+        **sections,
+    }
+    prompt = PromptTemplate(template, ice_token="</E>").item(LAKE)
+    assert isinstance(prompt, PromptList)
+    return prompt
+
+
+class TestTheDocument:
+    def test_a_round_has_every_role_in_order_and_defaults_where_the_dataset_says_nothing(self) -> None:
+        text = MetaTemplate(MOSS).parse(PromptList([human("hi"), bot("ho")]), "ppl")
+        assert text == (f"You are a careful model.\n<|HUMAN|>:hi脷\n{INNER}<|MOSS|>:ho氡\nend of conversion")
+
+    def test_a_generation_stops_behind_the_begin_of_the_role_that_the_model_speaks(self) -> None:
+        text = MetaTemplate(MOSS).parse(PromptList([human("hi"), bot("ho")]), "gen")
+        assert text == f"You are a careful model.\n<|HUMAN|>:hi脷\n{INNER}<|MOSS|>:"
+
+    def test_the_dataset_fills_the_roles_and_a_reserved_role_speaks_at_the_beginning(self) -> None:
+        question = "<|HUMAN|>:Which lake is deep?\nA. Como\nB. Aral\nAnswer: 脷\n"
+        start = f"You are a careful model.\n<|SYSTEM|>: Choose a letter.\n{question}{INNER}<|MOSS|>:"
+        assert MetaTemplate(MOSS).parse(quiz(), "gen") == start
+        assert MetaTemplate(MOSS).parse(quiz(), "ppl") == f"{start}A氡\nend of conversion"
+
+    def test_the_end_of_a_dataset_comes_before_the_end_of_the_model(self) -> None:
+        text = MetaTemplate(MOSS).parse(quiz(end="that was the prompt\n"), "ppl")
+        assert isinstance(text, str)
+        assert text.endswith("<|MOSS|>:A氡\nthat was the prompt\nend of conversion")
+
+    def test_what_is_said_twice_is_said_as_the_dataset_says(self) -> None:
+        prompt = PromptList([human("q", begin="[", end="]"), {"role": "THOUGHTS", "prompt": "hm"}, bot("a", end="!")])
+        assert MetaTemplate(MOSS).parse(prompt, "ppl") == (
+            "You are a careful model.\n[q]<|Inner Thoughts|>:hm茔\n<|Commands|>:None蝮\n<|Results|>:None兒\n"
+            "<|MOSS|>:a!end of conversion"
+        )
+
+    def test_without_a_reserved_role_its_fallback_speaks(self) -> None:
+        bare = {key: value for key, value in MOSS.items() if key != "reserved_roles"}
+        text = MetaTemplate(bare).parse(quiz(), "gen")
+        assert isinstance(text, str)
+        assert text.startswith("You are a careful model.\n<|HUMAN|>:Choose a letter.脷\n<|HUMAN|>:Which lake")
+
+    def test_a_template_without_a_round_takes_the_round_of_the_dataset(self) -> None:
+        meta = MetaTemplate({"begin": "<s>", "end": "</s>"})
+        prompt = PromptList([human("q", begin="U:", end="\n"), bot("a", begin="A:", generate=True)])
+        assert meta.parse(prompt, "ppl") == "<s>U:q\nA:a</s>"
+        assert meta.parse(prompt, "gen") == "<s>U:q\nA:"
+        reserved = MetaTemplate({"reserved_roles": [{"role": "BOT", "begin": "B:", "generate": True}]})
+        assert reserved.parse(PromptList([human("q "), bot("a"), human("not sent")])) == "q B:"
+        assert ApiMetaTemplate({"begin": "go"}).parse(prompt) == ["go", {"role": "HUMAN", "prompt": "U:q\n"}]
+
+    def test_without_a_template_an_item_says_its_begin_its_prompt_and_its_end(self) -> None:
+        prompt = PromptList([human("q", begin="<<", end=">>"), bot("a", end="\n"), "bye"])
+        assert MetaTemplate().parse(prompt) == "<<q>>\na\nbye"
+        assert ApiMetaTemplate().parse(prompt) == "<<q>>\na\nbye"
+        assert MetaTemplate().parse(PromptList([human("q", end="\n"), bot("")])) == "q\n"
+
+    def test_markers_may_be_lists_of_texts(self) -> None:
+        meta = {"begin": ["<s>", "go\n"], "round": [{"role": "HUMAN", "begin": ["<", "u>"]}], "end": ["</s>"]}
+        assert MetaTemplate(meta).parse(PromptList([human("q")]), "ppl") == "<s>go\n<u>q</s>"
+        assert ApiMetaTemplate(meta | {"end": None}).parse(PromptList([human("q")])) == [
+            "<s>go\n",
+            {"role": "HUMAN", "prompt": "<u>q"},
+        ]
+
+
+class TestRounds:
+    def test_a_role_that_speaks_again_begins_a_new_round(self) -> None:
+        prompt = PromptList([human("1"), bot("2"), human("3"), bot("4")])
+        assert MetaTemplate(PLAIN).parse(prompt) == "H: 1<eoh>\nB: 2<eob>\nH: 3<eoh>\nB: "
+
+    def test_only_the_last_round_of_the_last_round_section_waits_for_the_model(self) -> None:
+        marks = {"section": "round", "pos": "begin"}, {"section": "round", "pos": "end"}
+        first, second = [human("1"), bot("2")], [human("3"), bot("4")]
+        prompt = PromptList([marks[0], *first, marks[1], marks[0], *second, marks[1]])
+        assert MetaTemplate(PLAIN).parse(prompt) == "H: 1<eoh>\nB: 2<eob>\nH: 3<eoh>\nB: "
+        assert ApiMetaTemplate(API).parse(prompt) == [
+            {"role": "user", "prompt": "1"},
+            {"role": "assistant", "prompt": "2"},
+            {"role": "user", "prompt": "3"},
+        ]
+
+    def test_a_reserved_role_may_speak_within_a_round(self) -> None:
+        system = {"role": "SYSTEM", "fallback_role": "HUMAN", "prompt": "be brief"}
+        prompt = PromptList([system, human("1"), bot("2"), system, human("3"), {"role": "SYSTEM", "prompt": "now"}])
+        assert MetaTemplate(PLAIN).parse(prompt) == (
+            "S: be brief\nH: 1<eoh>\nB: 2<eob>\nS: be brief\nH: 3<eoh>\nS: now\nB: "
+        )
+        messages = ApiMetaTemplate(API).parse(prompt)
+        assert [message["role"] for message in messages if isinstance(message, dict)] == [
+            *("system", "user", "assistant", "system", "user", "system")
+        ]
+
+    def test_a_fallback_may_stand_in_within_a_round(self) -> None:
+        prompt = PromptList([{"role": "NARRATOR", "fallback_role": "HUMAN", "prompt": "once"}, bot("")])
+        assert MetaTemplate(PLAIN).parse(prompt) == "H: once<eoh>\nB: "
+
+    def test_the_dataset_may_say_who_replies(self) -> None:
+        prompt = PromptList([human("1"), bot("2", generate=False)])
+        assert MetaTemplate(PLAIN).parse(prompt) == "H: 1<eoh>\nB: 2<eob>\n"
+        asked = PromptList([human("1", generate=True), bot("2")])
+        assert MetaTemplate(PLAIN).parse(asked) == "H: "
+
+    def test_text_of_the_template_stands_in_every_round(self) -> None:
+        meta = {"round": ["### ", {"role": "HUMAN", "end": "\n"}, "--- ", {"role": "BOT", "generate": True}]}
+        prompt = PromptList([human("1"), bot("2\n"), human("3")])
+        assert MetaTemplate(meta).parse(prompt) == "### 1\n--- 2\n### 3\n--- "
+
+    def test_text_of_the_dataset_stands_before_the_round_that_it_is_found_in(self) -> None:
+        prompt = PromptList(
+            [{"section": "round", "pos": "begin"}, human("1"), " mid ", bot("2"), {"section": "round", "pos": "end"}]
+        )
+        assert MetaTemplate(PLAIN).parse(prompt, "ppl") == " mid H: 1<eoh>\nB: 2<eob>\n"
+
+    def test_an_item_without_a_prompt_says_the_default_of_its_role(self) -> None:
+        meta = {"round": [{"role": "HUMAN", "prompt": "hello?"}, {"role": "BOT", "begin": ">", "generate": True}]}
+        assert MetaTemplate(meta).parse(PromptList([{"role": "HUMAN"}])) == "hello?>"
+        assert MetaTemplate(meta).parse(PromptList([human(None)])) == "hello?>"  # type: ignore[arg-type]
+
+    def test_a_list_of_prompts_is_parsed_one_by_one_and_text_is_left_alone(self) -> None:
+        prompts = ("as it is", PromptList([human("1")]))
+        assert MetaTemplate(PLAIN).parse(prompts) == ["as it is", "H: 1<eoh>\nB: "]
+        assert ApiMetaTemplate(API).parse(prompts) == ["as it is", [{"role": "user", "prompt": "1"}]]
+
+    def test_the_section_end_may_be_opened_the_way_the_original_writes_it(self) -> None:
+        end = {"section": "end", "pos": "end"}
+        assert MetaTemplate(PLAIN).parse(PromptList([end, "bye", end]), "ppl") == "bye"
+
+    def test_nothing_of_the_callers_is_changed(self) -> None:
+        meta, prompt = deepcopy(MOSS), quiz()
+        before = deepcopy(prompt)
+        template = MetaTemplate(meta)
+        assert template.parse(prompt) == template.parse(prompt)
+        assert (meta, prompt) == (MOSS, before)
+        meta["round"].clear()
+        assert template.parse(prompt) == MetaTemplate(MOSS).parse(prompt)
+
+
+class TestApis:
+    def test_messages_of_one_role_in_a_row_are_one(self) -> None:
+        meta = {"round": [{"role": "HUMAN", "api_role": "user"}, {"role": "THOUGHTS", "api_role": "user"}]}
+        prompt = PromptList([human("1"), {"role": "THOUGHTS", "prompt": "2"}])
+        assert ApiMetaTemplate(meta).parse(prompt) == [{"role": "user", "prompt": "1\n2"}]
+
+    def test_a_role_without_an_api_role_keeps_its_name_and_its_markers(self) -> None:
+        meta = {"round": [{"role": "HUMAN", "begin": "[", "end": "]"}, {"role": "BOT", "generate": True}]}
+        assert ApiMetaTemplate(meta).parse(PromptList([human("1"), bot("2")])) == [{"role": "HUMAN", "prompt": "[1]"}]
+
+    def test_a_message_or_text_may_begin_the_conversation(self) -> None:
+        first = {"role": "SYSTEM", "prompt": "welcome"}
+        assert ApiMetaTemplate({**API, "begin": first}).parse(PromptList([human("1")])) == [
+            first,
+            {"role": "user", "prompt": "1"},
+        ]
+        with pytest.warns(InContextWarning, match="`end` is not sent"):
+            ApiMetaTemplate({**API, "end": "over"})
+
+    def test_text_that_no_role_says_is_said_by_the_one_who_asks(self) -> None:
+        prompt = quiz(begin=["Two examples.\n", "  \n"])
+        messages = ApiMetaTemplate(API).parse(prompt)
+        assert messages == [
+            {"role": "user", "prompt": "Two examples.\n\nWhich lake is deep?\nA. Como\nB. Aral\nAnswer: "}
+        ]
+
+    def test_text_can_be_left_out_as_the_original_does_and_that_is_said(self) -> None:
+        template = ApiMetaTemplate(API, keep_text=False)
+        with pytest.warns(InContextWarning, match="no role says 'Two examples'"):
+            messages = template.parse(quiz(begin=["Two examples"]))
+        assert messages == [{"role": "user", "prompt": "Which lake is deep?\nA. Como\nB. Aral\nAnswer: "}]
+
+    def test_a_conversation_with_content_is_sent_as_it_is(self) -> None:
+        messages = [{"role": "user", "content": "hi"}]
+        sent = ApiMetaTemplate(API).parse(messages)
+        assert sent == messages
+        assert sent is not messages
+
+    @pytest.mark.parametrize(
+        ("ahead", "wanted"),
+        [
+            ([("system", "S")], [("system", "S"), ("user", "1"), ("assistant", "2"), ("user", "3")]),
+            ([("user", "U ")], [("user", "U 1"), ("assistant", "2"), ("user", "3")]),
+            (
+                [("assistant", "A "), ("system", "S")],
+                [("user", "1"), ("assistant", "A 2"), ("system", "S"), ("user", "3")],
+            ),
+            ([("user", "a"), ("user", "b")], [("user", "a1"), ("assistant", "2"), ("user", "b3")]),
+        ],
+    )
+    def test_a_list_of_messages_goes_in_front_of_messages_of_the_same_role(
+        self, ahead: list[tuple[str, str]], wanted: list[tuple[str, str]]
+    ) -> None:
+        def wire(pairs: list[tuple[str, str]]) -> list[dict[str, Any]]:
+            return [{"role": role, "content": content} for role, content in pairs]
+
+        template = ApiMetaTemplate(wire(ahead))
+        assert template.parse(wire([("user", "1"), ("assistant", "2"), ("user", "3")])) == wire(wanted)
+        prompt = PromptList([human("1"), bot("2"), human("3")])
+        assert template.parse(prompt) == wire(wanted)
+
+    def test_a_list_of_messages_goes_in_front_of_content_parts(self) -> None:
+        template = ApiMetaTemplate([{"role": "user", "content": "Look: "}])
+        image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+        assert template.parse([{"role": "user", "content": [image]}]) == [
+            {"role": "user", "content": [{"type": "text", "text": "Look: "}, image]}
+        ]
+
+
+class TestBadInput:
+    def test_a_template_names_everything_that_is_wrong_with_it(self) -> None:
+        config = {
+            "beginn": "x",
+            "round": [{"rol": "HUMAN"}, 5, {"role": "A", "begin": 3, "generate": "yes"}, {"role": "B"}, {"role": "B"}],
+            "reserved_roles": "SYSTEM",
+            "eos_token_id": True,
+            "end": {"role": "B"},
+        }
+        with pytest.raises(InContextError) as caught:
+            MetaTemplate(config)
+        for problem in (
+            "unknown key 'beginn'; did you mean 'begin'",
+            "round[0]: unknown key 'rol'; did you mean 'role'",
+            "round[1] must be a dict with a role or text, got int",
+            "round[2]: begin must be text, or a list of texts and token ids, got 3",
+            "round[2]: generate must be True or False, got 'yes'",
+            "round[4]: role 'B' is there twice (see round[3])",
+            "reserved_roles must be a list, got str",
+            "eos_token_id must be a token id",
+            "end must be text",
+        ):
+            assert problem in str(caught.value)
+
+    @pytest.mark.parametrize("config", ["x", 5, [{"role": "system", "content": "S"}]])
+    def test_a_completion_model_takes_a_dict(self, config: Any) -> None:
+        with pytest.raises(InContextError, match="expected a dict with a 'round'"):
+            MetaTemplate(config)
+
+    def test_an_api_takes_a_dict_or_messages(self) -> None:
+        with pytest.raises(InContextError, match="expected a dict or a list of messages, got str"):
+            ApiMetaTemplate("x")  # type: ignore[arg-type]
+        with pytest.raises(
+            InContextError, match=r"message 0: role must be one of .* message 1 .* got int; message 2: con"
+        ):
+            ApiMetaTemplate([{"role": "x", "content": ""}, 5, {"role": "user", "content": None}])  # type: ignore[list-item]
+        with pytest.raises(InContextError, match="begin is a message without a role"):
+            ApiMetaTemplate({**API, "begin": {"prompt": "x"}})
+
+    @pytest.mark.parametrize("template", [MetaTemplate(PLAIN), ApiMetaTemplate(API)])
+    def test_a_prompt_names_everything_that_is_wrong_with_it(self, template: MetaTemplate | ApiMetaTemplate) -> None:
+        prompt = PromptList(
+            [
+                {"section": "foo", "pos": "begin"},
+                {"section": "round", "pos": "middle"},
+                {"section": "ice", "pos": "end"},
+                {"section": "round", "pos": "begin"},
+                {"section": "begin", "pos": "end"},
+                {"prompt": "who?"},
+                {"role": "HUMANN", "prompt": ""},
+                {"role": "X", "fallback_role": "X", "prompt": ""},
+                {"role": "X", "fallback_role": "Y", "prompt": ""},
+                {"role": "HUMAN", "prompt": 5},
+                {"role": "HUMAN", "prompt_mm": {"text": 1}},
+                {"role": "BOT", "begin": 5},
+                5,  # type: ignore[list-item]
+                {"section": "round", "pos": "end"},
+            ]
+        )
+        with pytest.raises(InContextError) as caught:
+            template.parse(prompt)
+        for problem in (
+            "12 problems",
+            "item 0: unknown section 'foo'",
+            "item 1: a section has pos 'begin' or 'end', got 'middle'",
+            "item 2 closes section 'ice' while none is open",
+            "item 4 closes section 'begin' while 'round' is open",
+            "item 5 has no role",
+            "item 6: role 'HUMANN' is unknown and has no fallback_role; did you mean 'HUMAN'",
+            "item 7: role 'X' is unknown and falls back to itself",
+            "item 8: role 'X' and its fallback_role 'Y' are both unknown",
+            "item 9: prompt must be text, got int",
+            "item 10: prompt_mm must be a list of content parts",
+            "item 11: begin must be text",
+            "item 12 must be text or a dict with a role, got int",
+        ):
+            assert problem in str(caught.value)
+
+    def test_what_an_item_changes_about_its_role_is_checked(self) -> None:
+        prompt = PromptList([human("1", api_role=5), bot("", generate="yes")])
+        with pytest.raises(
+            InContextError, match=r"item 0: api_role must be text, got 5; item 1: generate must be True"
+        ):
+            ApiMetaTemplate(API).parse(prompt)
+        renamed = PromptList([human("1", api_role="developer"), bot("")])
+        assert ApiMetaTemplate(API).parse(renamed) == [{"role": "developer", "prompt": "1"}]
+
+    @pytest.mark.parametrize("template", [MetaTemplate(), ApiMetaTemplate()])
+    def test_without_a_template_items_must_be_text_too(self, template: MetaTemplate | ApiMetaTemplate) -> None:
+        prompt = PromptList([human(5), 7, human("x", end=[1], prompt_mm=5)])  # type: ignore[arg-type, list-item]
+        why = "item 0: prompt must be text.*item 1 must be.*item 2: end must be.*item 2: prompt_mm must be a list"
+        with pytest.raises(InContextError, match=why):
+            template.parse(prompt)
+
+    @pytest.mark.parametrize("template", [MetaTemplate(PLAIN), ApiMetaTemplate(API)])
+    @pytest.mark.parametrize("prompt", [5, None, {"role": "HUMAN", "prompt": "x"}, [5]])
+    def test_what_is_no_prompt_is_refused(self, template: MetaTemplate | ApiMetaTemplate, prompt: Any) -> None:
+        with pytest.raises(InContextError, match="expected text, a PromptList or a list of prompts"):
+            template.parse(prompt)
+
+    @pytest.mark.parametrize("template", [MetaTemplate(PLAIN), ApiMetaTemplate(API), MetaTemplate()])
+    def test_a_mode_is_gen_or_ppl(self, template: MetaTemplate | ApiMetaTemplate) -> None:
+        with pytest.raises(InContextError, match="expected 'gen' or 'ppl', got 'genn'; did you mean 'gen'"):
+            template.parse("x", "genn")  # type: ignore[arg-type]
+
+    def test_an_api_is_not_sent_an_empty_conversation(self) -> None:
+        with pytest.raises(InContextError, match="nothing to send"):
+            ApiMetaTemplate(API).parse(PromptList([" "]))
+
+    def test_a_section_that_is_never_closed_is_left_out_with_a_warning(self) -> None:
+        prompt = PromptList([{"section": "round", "pos": "begin"}, human("lost")])
+        with pytest.warns(InContextWarning, match="section 'round' is never closed, so its 1 items are left out"):
+            assert MetaTemplate({**PLAIN, "end": "</s>"}).parse(prompt) == "</s>"

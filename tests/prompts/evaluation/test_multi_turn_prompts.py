@@ -1,0 +1,204 @@
+"""Dialogues of several turns: what each request says, and what goes on with the model's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from agentkit.prompts.evaluation import (
+    ApiMetaTemplate,
+    InContext,
+    InContextError,
+    InContextWarning,
+    MetaTemplate,
+    MultiTurnPromptTemplate,
+    PromptList,
+)
+
+TEMPLATE: dict[str, Any] = {"round": [{"role": "HUMAN", "prompt": "{question}"}, {"role": "BOT", "prompt": "{answer}"}]}
+SUMS: dict[str, Any] = {"question": ["1+1=?", "2+2=?", "3+3=?"], "answer": ["2", "4", "6"]}
+
+
+def dialogue(*said: str) -> list[dict[str, str]]:
+    return [{"role": "BOT" if place % 2 else "HUMAN", "prompt": text} for place, text in enumerate(said)]
+
+
+def without_markers(prompt: PromptList) -> list[Any]:
+    return [item for item in prompt if not (isinstance(item, dict) and "section" in item)]
+
+
+def ask(
+    template: dict[str, Any],
+    row: dict[str, Any],
+    infer_mode: Any = "every",
+    reply: Callable[[int], str | None] = lambda turn: f"answer{turn}",
+) -> tuple[list[PromptList], list[str | None]]:
+    """Play the model: answer each request, and return the requests and what was sent back."""
+    sent: list[PromptList] = []
+    requests = MultiTurnPromptTemplate(template).requests(row, infer_mode)
+    try:
+        sent.append(next(requests))
+        while True:
+            sent.append(requests.send(reply(len(sent))))
+    except StopIteration as stop:
+        return sent, stop.value
+
+
+class TestTheDocument:
+    def test_every_puts_the_models_answers_between_the_questions(self) -> None:
+        sent, given = ask(TEMPLATE, SUMS, "every")
+        assert [without_markers(prompt) for prompt in sent] == [
+            dialogue("1+1=?"),
+            dialogue("1+1=?", "answer1", "2+2=?"),
+            dialogue("1+1=?", "answer1", "2+2=?", "answer2", "3+3=?"),
+        ]
+        assert given == ["answer1", "answer2", "answer3"]
+
+    def test_every_with_gt_puts_the_true_answers_there(self) -> None:
+        sent, given = ask(TEMPLATE, SUMS, "every_with_gt")
+        assert [without_markers(prompt) for prompt in sent] == [
+            dialogue("1+1=?"),
+            dialogue("1+1=?", "2", "2+2=?"),
+            dialogue("1+1=?", "2", "2+2=?", "4", "3+3=?"),
+        ]
+        assert given == ["answer1", "answer2", "answer3"]
+
+    def test_last_asks_once_after_the_true_answers(self) -> None:
+        sent, given = ask(TEMPLATE, SUMS, "last")
+        assert [without_markers(prompt) for prompt in sent] == [dialogue("1+1=?", "2", "2+2=?", "4", "3+3=?")]
+        assert given == ["answer1"]
+
+    def test_the_requests_go_through_a_meta_template(self) -> None:
+        meta = {
+            "round": [{"role": "HUMAN", "begin": "H:", "end": "\n"}, {"role": "BOT", "begin": "B:", "generate": True}]
+        }
+        (request,), _ = ask(TEMPLATE, SUMS, "last")
+        assert MetaTemplate(meta).parse(request) == "H:1+1=?\nB:2H:2+2=?\nB:4H:3+3=?\nB:"
+        assert ApiMetaTemplate(meta).parse(request)[-1] == {"role": "HUMAN", "prompt": "H:3+3=?\n"}
+
+    def test_the_whole_dialogue_has_the_true_answers(self) -> None:
+        template = MultiTurnPromptTemplate(TEMPLATE)
+        assert without_markers(template.item(SUMS)) == dialogue("1+1=?", "2", "2+2=?", "4", "3+3=?", "6")
+        assert template.label_item(SUMS) == template.item(SUMS)
+        example = template.ice_item(SUMS)
+        assert example[0] == {"section": "ice", "pos": "begin"}
+        assert without_markers(example) == without_markers(template.item(SUMS))
+
+    def test_a_shipped_configuration_has_it(self) -> None:
+        infer_cfg = {
+            "prompt_template": {"type": "MultiTurnPromptTemplate", "template": TEMPLATE},
+            "retriever": {"type": "ZeroRetriever"},
+            "inferencer": {"type": "MultiTurnGenInferencer", "infer_mode": "every"},
+        }
+        icl = InContext.from_cfg(infer_cfg, {"input_columns": ["question"], "output_column": "answer"})
+        assert isinstance(icl.prompt_template, MultiTurnPromptTemplate)
+        (row,) = icl.prompts([SUMS])
+        assert without_markers(row.prompt) == dialogue("1+1=?", "2", "2+2=?", "4", "3+3=?", "6")
+
+
+class TestTurns:
+    def test_what_begins_and_ends_the_dialogue_is_in_every_request_with_the_columns_of_the_row(self) -> None:
+        template = {**TEMPLATE, "begin": "About {topic}.", "end": [{"role": "SYSTEM", "prompt": "{question}"}]}
+        sent, _ = ask(template, {**SUMS, "topic": "sums"})
+        for prompt in sent:
+            said = without_markers(prompt)
+            assert (said[0], said[-1]) == ("About sums.", {"role": "SYSTEM", "prompt": "{question}"})
+
+    def test_the_text_around_an_answer_stays_where_the_answer_is_true(self) -> None:
+        template = {
+            "round": ["Turn. ", {"role": "HUMAN", "prompt": "{question}"}, {"role": "BOT", "prompt": "It is {answer}"}]
+        }
+        row = {"question": ["a", "b"], "answer": ["1", "2"]}
+        assert without_markers(ask(template, row, "every")[0][1])[2] == {"role": "BOT", "prompt": "answer1"}
+        assert without_markers(ask(template, row, "every_with_gt")[0][1])[2] == {"role": "BOT", "prompt": "It is 1"}
+
+    def test_a_failed_request_ends_the_dialogue_that_needs_its_answer(self) -> None:
+        fails = {2}
+        sent, given = ask(TEMPLATE, SUMS, "every", lambda turn: None if turn in fails else "x")
+        assert (len(sent), given) == (2, ["x", None])
+        sent, given = ask(TEMPLATE, SUMS, "every_with_gt", lambda turn: None if turn in fails else "x")
+        assert (len(sent), given) == (3, ["x", None, "x"])
+
+    def test_values_and_answers_are_never_read_as_templates(self) -> None:
+        row = {"question": ["{answer}?", "x"], "answer": ["{question}", "y"]}
+        sent, _ = ask(TEMPLATE, row, "every", lambda turn: "{question} and {answer}")
+        assert without_markers(sent[1]) == dialogue("{answer}?", "{question} and {answer}", "x")
+
+    def test_questions_without_answers_are_asked_all_the_same(self) -> None:
+        assert len(ask(TEMPLATE, {"question": ["a", "b"]}, "every")[0]) == 2
+        sent, _ = ask(TEMPLATE, {"question": ["a", "b", "c"], "answer": ["1", "2"]}, "every_with_gt")
+        assert without_markers(sent[2]) == dialogue("a", "1", "b", "2", "c")
+
+    def test_the_whole_dialogue_says_what_it_leaves_out(self) -> None:
+        with pytest.warns(InContextWarning, match="3 questions and 2 answers; the dialogue has the first 2 of each"):
+            prompt = MultiTurnPromptTemplate(TEMPLATE).item({"question": ["a", "b", "c"], "answer": ["1", "2"]})
+        assert without_markers(prompt) == dialogue("a", "1", "b", "2")
+        with pytest.warns(InContextWarning, match="column 'question' is text, so each character is a turn"):
+            prompt = MultiTurnPromptTemplate(TEMPLATE).item({"question": "ab", "answer": ["1", "2"]})
+        assert without_markers(prompt) == dialogue("a", "1", "b", "2")
+
+    @pytest.mark.parametrize("infer_mode", ["every", "every_with_gt", "last"])
+    def test_no_questions_and_nobody_to_answer_make_no_request(self, infer_mode: str) -> None:
+        assert ask(TEMPLATE, {"question": [], "answer": []}, infer_mode) == ([], [])
+        assert ask({"round": [{"role": "HUMAN", "prompt": "{question}"}]}, SUMS, infer_mode) == ([], [])
+
+    def test_an_item_without_a_prompt_is_kept(self) -> None:
+        sent, _ = ask({"round": [{"role": "HUMAN", "prompt": "{question}"}, {"role": "BOT"}]}, SUMS)
+        assert without_markers(sent[1]) == dialogue("1+1=?", "answer1", "2+2=?")
+
+    def test_nothing_of_the_callers_is_changed_and_no_request_changes_another(self) -> None:
+        template, row = deepcopy(TEMPLATE), deepcopy(SUMS)
+        sent, _ = ask(template, row)
+        sent[0][1]["prompt"] = "changed"  # type: ignore[index, call-overload]
+        assert (template, row) == (TEMPLATE, SUMS)
+        assert without_markers(sent[1])[0] == {"role": "HUMAN", "prompt": "1+1=?"}
+
+
+class TestBadInput:
+    def test_an_unknown_mode_is_refused(self) -> None:
+        with pytest.raises(
+            InContextError, match="expected one of every, every_with_gt, last, got 'lasst'; did you mean"
+        ):
+            ask(TEMPLATE, SUMS, "lasst")
+
+    def test_missing_columns_are_named_together(self) -> None:
+        with pytest.raises(InContextError, match=r"no column 'question'; there is: none.*no column 'answer'"):
+            MultiTurnPromptTemplate(TEMPLATE).item({})
+        with pytest.raises(
+            InContextError, match="column 'question' must be a list with an entry for each turn, got int"
+        ):
+            ask(TEMPLATE, {"question": 5})
+
+    @pytest.mark.parametrize("answers", [["1"], ["1", "2", "3", "4"]])
+    def test_answers_that_do_not_fit_the_questions_are_refused(self, answers: list[str]) -> None:
+        with pytest.raises(InContextError, match=f"there are 3 questions and {len(answers)} answers"):
+            ask(TEMPLATE, {"question": ["a", "b", "c"], "answer": answers}, "last")
+
+    def test_what_is_sent_back_must_be_text(self) -> None:
+        with pytest.raises(
+            InContextError, match="the answer to request 0 must be text, or None when it failed, got int"
+        ):
+            ask(TEMPLATE, SUMS, reply=lambda turn: 5)  # type: ignore[arg-type, return-value]
+
+    def test_worked_examples_have_no_place(self) -> None:
+        template = MultiTurnPromptTemplate(TEMPLATE)
+        assert template.places() == ""
+        with pytest.raises(InContextError, match="worked examples have no place"):
+            template.item(SUMS, ice="x")
+
+    def test_a_template_names_everything_that_is_wrong_with_it(self) -> None:
+        with pytest.raises(InContextError, match="must be a dialogue with a 'round' of role items, got str"):
+            MultiTurnPromptTemplate("{question}")  # type: ignore[arg-type]
+        with pytest.raises(InContextError) as caught:
+            MultiTurnPromptTemplate({"rounds": [], "begin": [5, {"prompt": 7}]})
+        for problem in (
+            "unknown section 'rounds'; did you mean 'round'",
+            "template has no 'round'",
+            "begin[0] must be text or a role item, got int",
+            "begin[1] has no role",
+            "begin[1]: the prompt must be text, got int",
+        ):
+            assert problem in str(caught.value)

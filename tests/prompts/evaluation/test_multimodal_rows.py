@@ -1,0 +1,271 @@
+"""Prompts with media: tagged content of a row, sent as parts in the form that a template gives each kind."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkit.prompts.evaluation import (
+    ApiMetaTemplate,
+    InContextError,
+    MetaTemplate,
+    MMPromptTemplate,
+    PromptList,
+    chat_messages,
+)
+from agentkit_prompts.evaluation.media_tags import END, STARTS, read_tags
+
+END_TAG = "<AIS_CONTENT_TAG>"
+QUESTION = (
+    f"<AIS_TEXT_START>What is this?{END_TAG}<AIS_IMAGE_START>IMG{END_TAG}"
+    f"<AIS_AUDIO_START>AUD{END_TAG}<AIS_VIDEO_START>VID{END_TAG}"
+)
+META: dict[str, Any] = {
+    "round": [
+        {"role": "HUMAN", "api_role": "user", "begin": "[", "end": "]"},
+        {"role": "BOT", "api_role": "assistant", "begin": ">", "generate": True},
+    ]
+}
+
+
+def url(kind: str, prefix: str) -> dict[str, Any]:
+    return {"type": f"{kind}_url", f"{kind}_url": {"url": f"{prefix}{{{kind}}}"}}
+
+
+BY_URL: dict[str, Any] = {
+    "text": {"type": "text", "text": "{anything}\nQuestion: {question}"},
+    "image": url("image", "file://"),
+    "video": url("video", "file://"),
+    "audio": url("audio", "file://"),
+}
+BY_BASE64: dict[str, Any] = {
+    "text": {"type": "text", "text": "{anything}\nQuestion: {question}"},
+    "image": url("image", "data:image/jpeg;base64,"),
+    "video": url("video", "data:video/jpeg;base64,"),
+    "audio": url("audio", "data:audio/wav;base64,"),
+}
+
+
+def template(*items: dict[str, Any] | str, **sections: Any) -> MMPromptTemplate:
+    return MMPromptTemplate({"round": list(items), **sections})
+
+
+def human(parts: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "HUMAN", "prompt_mm": parts}
+
+
+def parts_of(prompt: PromptList) -> list[Any]:
+    return [item["prompt_mm"] for item in prompt if isinstance(item, dict) and "prompt_mm" in item]
+
+
+class TestTheDocument:
+    # The document prints the addresses of the first example without the `file://` that its template puts in front of
+    # them; what is sent has it, as in the base64 example.
+    @pytest.mark.parametrize(
+        ("parts", "image", "audio", "video"),
+        [
+            (BY_URL, "file://IMG", "file://AUD", "file://VID"),
+            (
+                BY_BASE64,
+                "data:image/jpeg;base64,IMG",
+                "data:audio/wav;base64,AUD",
+                "data:video/jpeg;base64,VID",
+            ),
+        ],
+        ids=["url", "base64"],
+    )
+    def test_each_piece_becomes_a_part_and_every_column_is_filled(
+        self, parts: dict[str, Any], image: str, audio: str, video: str
+    ) -> None:
+        row = {"anything": "blabla", "question": QUESTION, "answer": "a cat"}
+        prompt = template(human(parts)).item(row, hide="answer")
+        content = [
+            {"type": "text", "text": "blabla\nQuestion: What is this?"},
+            {"type": "image_url", "image_url": {"url": image}},
+            {"type": "audio_url", "audio_url": {"url": audio}},
+            {"type": "video_url", "video_url": {"url": video}},
+        ]
+        assert parts_of(prompt) == [content]
+        assert ApiMetaTemplate(META).parse(prompt) == [{"role": "user", "prompt": content}]
+        assert chat_messages(ApiMetaTemplate(META).parse(prompt)) == [{"role": "user", "content": content}]
+        assert ApiMetaTemplate().parse(prompt) == content
+
+    def test_the_column_content_comes_before_the_column_question(self) -> None:
+        row = {"anything": "x", "content": "<AIS_TEXT_START>from content", "question": "a column like any other"}
+        assert parts_of(template(human(BY_URL)).item(row)) == [[{"type": "text", "text": "x\nQuestion: from content"}]]
+
+    def test_an_address_may_be_text(self) -> None:
+        parts = {"image": {"type": "image_url", "image_url": "{image}"}}
+        row = {"content": "<AIS_IMAGE_START>a.png<AIS_CONTENT_TAG><AIS_IMAGE_START>b.png<AIS_CONTENT_TAG>"}
+        assert parts_of(template(human(parts)).item(row)) == [
+            [{"type": "image_url", "image_url": "a.png"}, {"type": "image_url", "image_url": "b.png"}]
+        ]
+
+
+class TestFilling:
+    def test_the_answer_is_hidden_and_plain_prompts_are_filled(self) -> None:
+        row = {"content": "<AIS_TEXT_START>hi", "answer": "secret", "anything": "x"}
+        items = [human(BY_URL), {"role": "BOT", "prompt": "({answer})"}]
+        asked = template(*items, begin="About {anything}. ").item(row, hide="answer", instead="?")
+        assert [item for item in asked if isinstance(item, str) or "role" in item] == [
+            "About x. ",
+            {"role": "HUMAN", "prompt_mm": [{"type": "text", "text": "x\nQuestion: hi"}]},
+            {"role": "BOT", "prompt": "(?)"},
+        ]
+        scored = template(*items).label_item(row)
+        assert {"role": "BOT", "prompt": "(secret)"} in scored
+
+    def test_values_are_never_read_as_templates_and_unknown_columns_stay(self) -> None:
+        row = {"content": "<AIS_TEXT_START>a {question} {answer} {}", "answer": "X"}
+        parts = {"text": {"type": "text", "text": "{nothing}: {question}", "nested": [{"a": "{answer}"}, 5]}}
+        assert parts_of(template(human(parts)).item(row)) == [
+            [{"type": "text", "text": "{nothing}: a {question} {answer} {}", "nested": [{"a": "X"}, 5]}]
+        ]
+
+    def test_worked_examples_go_where_the_token_is(self) -> None:
+        parts = {"text": {"type": "text", "text": "{question}"}}
+        dialogue = {"begin": ["</E>"], "round": [human(parts), {"role": "BOT", "prompt": "{answer}"}]}
+        shown = MMPromptTemplate(dialogue, ice_token="</E>")
+        assert (shown.places(), template(human(parts)).places()) == ("items", "")
+        example = shown.ice_item({"content": "1+1", "answer": "2"})
+        assert example == [
+            {"section": "ice", "pos": "begin"},
+            {"role": "HUMAN", "prompt_mm": [{"type": "text", "text": "1+1"}]},
+            {"role": "BOT", "prompt": "2"},
+            {"section": "ice", "pos": "end"},
+        ]
+        prompt = shown.item({"content": "2+2", "answer": "4"}, ice=example, hide="answer")
+        assert ApiMetaTemplate(META).parse(prompt) == [
+            {"role": "user", "prompt": [{"type": "text", "text": "1+1"}]},
+            {"role": "assistant", "prompt": ">2"},
+            {"role": "user", "prompt": [{"type": "text", "text": "2+2"}]},
+        ]
+
+    def test_each_item_takes_the_kinds_that_it_has_a_part_for(self) -> None:
+        texts = {"text": {"type": "text", "text": "look: {question}"}}
+        prompt = template(human(BY_BASE64), begin=[human(texts)]).item({"content": QUESTION, "anything": ""})
+        assert [[part["type"] for part in parts] for parts in parts_of(prompt)] == [
+            ["text"],
+            ["text", "image_url", "audio_url", "video_url"],
+        ]
+
+    def test_nothing_of_the_callers_is_changed(self) -> None:
+        dialogue = {"round": [human(deepcopy(BY_URL))]}
+        shown = MMPromptTemplate(dialogue)
+        prompt = shown.item({"content": QUESTION})
+        parts_of(prompt)[0][1]["image_url"]["url"] = "changed"
+        assert dialogue == {"round": [human(BY_URL)]}
+        assert parts_of(shown.item({"content": QUESTION}))[0][1]["image_url"]["url"] == "file://IMG"
+
+
+CAT = {"content": f"<AIS_TEXT_START>see{END_TAG}<AIS_IMAGE_START>https://example.org/cat.png{END_TAG}"}
+AS_IT_IS = {
+    "text": {"type": "text", "text": "{question}"},
+    "image": {"type": "image_url", "image_url": {"url": "{image}"}},
+}
+
+
+class TestModels:
+    def test_a_completion_model_reads_the_names_of_media(self) -> None:
+        prompt = template(human(AS_IT_IS)).item(CAT)
+        assert MetaTemplate(META).parse(prompt) == "[see\n[image: cat.png]]>"
+        assert MetaTemplate().parse(prompt) == "see\n[image: cat.png]"
+
+    def test_text_and_media_of_one_role_are_one_message(self) -> None:
+        prompt = template("first ", {"role": "HUMAN", "prompt": "then"}, human(AS_IT_IS)).item(CAT)
+        sent = ApiMetaTemplate({"round": [{"role": "HUMAN", "api_role": "user"}]}).parse(prompt)
+        assert sent == [
+            {
+                "role": "user",
+                "prompt": [
+                    {"type": "text", "text": "first \nthen"},
+                    {"type": "text", "text": "see"},
+                    {"type": "image_url", "image_url": {"url": "https://example.org/cat.png"}},
+                ],
+            }
+        ]
+
+    def test_an_item_may_have_text_beside_its_media(self) -> None:
+        prompt = template({**human(AS_IT_IS), "prompt": "Look!"}, {"role": "BOT", "prompt": "ok"}).item(CAT)
+        image = {"type": "image_url", "image_url": {"url": "https://example.org/cat.png"}}
+        look, see, ok = ({"type": "text", "text": text} for text in ("Look!", "see", "ok"))
+        assert ApiMetaTemplate(META).parse(prompt) == [{"role": "user", "prompt": [look, see, image]}]
+        assert ApiMetaTemplate().parse(prompt) == [look, see, image, ok]
+
+    def test_a_part_of_no_known_kind_is_refused_by_a_completion_model(self) -> None:
+        for part in ({"type": "smell"}, {"type": "text"}, {"type": "image_url", "image_url": {"url": 5}}):
+            with pytest.raises(InContextError, match="expected type 'text' with a text, or one of image_url"):
+                MetaTemplate().parse(PromptList([{"role": "HUMAN", "prompt_mm": [part]}]))
+        part = {"type": "image_url", "image_url": "http://"}
+        with pytest.raises(InContextError, match="content part of type 'image_url': 'http://': not a URL"):
+            MetaTemplate().parse(PromptList([{"role": "HUMAN", "prompt_mm": [part]}]))
+
+
+class TestTags:
+    @pytest.mark.parametrize(
+        ("content", "pieces"),
+        [
+            ("", [("text", "")]),
+            ("no tags at all", [("text", "no tags at all")]),
+            ("<AIS_TEXT_START>no end", [("text", "no end")]),
+            (f" <AIS_TEXT_START>a{END_TAG}\n<AIS_TEXT_START>{END_TAG}", [("text", "a"), ("text", "")]),
+            (f"lead <AIS_IMAGE_START>i{END_TAG} tail", [("text", "lead "), ("image", "i"), ("text", " tail")]),
+            ("<AIS_TEXT_START>a<AIS_IMAGE_START>b", [("text", "a"), ("image", "b")]),
+            ("<AIS_TEXT_START>a<AIS_TEXT_START>b", [("text", "ab")]),
+            (f"a{END_TAG}", [("text", "a")]),
+        ],
+    )
+    def test_content_is_cut_at_its_tags(self, content: str, pieces: list[tuple[str, str]]) -> None:
+        assert read_tags(content) == pieces
+
+    @given(st.lists(st.sampled_from([*STARTS, END, "a", " b ", "<AIS_"]), max_size=12))
+    def test_no_text_is_lost(self, tokens: list[str]) -> None:
+        content = "".join(tokens)
+        for tag in (*STARTS, END):
+            content = content.replace(tag, "")
+        said = "".join(piece for _, piece in read_tags("".join(tokens)))
+        assert said.replace(" ", "") == content.replace(" ", "")
+
+
+class TestBadInput:
+    def test_a_row_without_content_is_refused(self) -> None:
+        with pytest.raises(InContextError, match=r"neither 'content' nor 'question'.*there is: answer"):
+            template(human(BY_URL)).item({"answer": "x"})
+        with pytest.raises(InContextError, match="column 'content' must hold text with tags, got NoneType"):
+            template(human(BY_URL)).item({"content": None})
+        assert template({"role": "HUMAN", "prompt": "{answer}"}).item({"answer": "x"})[1] == {
+            "role": "HUMAN",
+            "prompt": "x",
+        }
+
+    def test_content_that_no_item_takes_is_named(self) -> None:
+        texts = {"text": {"type": "text", "text": "{question}"}}
+        with pytest.raises(InContextError, match="holds image, audio, video, which no prompt_mm of the template takes"):
+            template(human(texts)).item({"content": QUESTION})
+
+    def test_a_template_names_everything_that_is_wrong_with_it(self) -> None:
+        items = [
+            {"role": "HUMAN", "prompt_mm": {"img": {}, "text": "{question}", "image": {"type": "image_url"}}},
+            {"role": "HUMAN", "prompt_mm": "x"},
+            {"prompt": 5},
+            7,
+        ]
+        with pytest.raises(InContextError) as caught:
+            MMPromptTemplate({"round": items}, ice_token=5)  # type: ignore[arg-type]
+        for problem in (
+            "round[0]: unknown kind of content 'img' in prompt_mm",
+            "round[0]: prompt_mm['text'] must be a part such as {'type': 'text', 'text': '{question}'}",
+            "round[0]: prompt_mm['image'] is of type 'image_url' and has no key of that name",
+            "round[1]: prompt_mm must map kinds of content to parts, got str",
+            "round[2] has no role",
+            "round[2]: the prompt must be text, got int",
+            "round[3] must be text or a role item",
+            "ice_token must be text, got int",
+        ):
+            assert problem in str(caught.value)
+        with pytest.raises(InContextError, match="template must be a dialogue"):
+            MMPromptTemplate("{question}")  # type: ignore[arg-type]

@@ -1,0 +1,217 @@
+"""Which rows of a dataset are read, and which of them are shown as worked examples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from agentkit.prompts import (
+    Example,
+    ExampleSelector,
+    ExamplesPrompt,
+    KeywordSelector,
+    Layers,
+    PromptContext,
+    StaticSelector,
+    VectorSelector,
+    compose,
+)
+from agentkit.prompts.evaluation import (
+    DatasetReader,
+    InContext,
+    InContextError,
+    PromptTemplate,
+    RandomSelector,
+    WindowSelector,
+)
+from agentkit_prompts.evaluation.dataset_reader import part_of
+from agentkit_prompts.evaluation.retrievers import retrieve
+
+POOL = tuple(Example(f"q{number}", f"a{number}", id=str(number)) for number in range(5))
+QUERIES = ["first", "second", "third", "fourth"]
+
+
+class Letters:
+    """How often each letter occurs: a real embedding, if a modest one."""
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, *(float(text.count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz")] for text in texts]
+
+
+# Rows that are read
+
+
+@pytest.mark.parametrize(
+    ("size", "numbers"),
+    [
+        (None, range(10)),
+        (0, range(10)),
+        (-1, range(10)),
+        (10, range(10)),
+        (99, range(10)),
+        (3, [1, 5, 6]),  # drawn by OpenCompass 0.5.4, as the next
+        (0.5, [2, 3, 1, 0, 8]),
+        (3.0, [1, 5, 6]),
+        ("[2:9:3]", [2, 5, 8]),
+        (" [ :2 ] ", [0, 1]),
+        ("[-2:]", [8, 9]),
+        ("[::-1]", range(9, -1, -1)),
+        ("[20:]", []),
+        (0.01, []),
+    ],
+)
+def test_part_of_a_dataset_is_always_the_same_part(size: Any, numbers: Sequence[int]) -> None:
+    assert list(part_of(range(10), size)) == list(numbers)
+
+
+@pytest.mark.parametrize(
+    "size", ["2:9", "[1]", "[::0]", "[a:b]", "[__import__('os'):]", "", 2.5, True, float("nan"), [1]]
+)
+def test_what_is_no_part_of_a_dataset_is_refused_and_never_evaluated(size: Any) -> None:
+    with pytest.raises(InContextError, match=r"no slice|is no number of rows"):
+        part_of(range(10), size)
+
+
+def test_a_reader_says_what_a_row_asks_and_answers() -> None:
+    reader = DatasetReader("a  b", "c")
+    assert reader.input_columns == ("a", "b")
+    assert reader.example(3, {"a": "x", "b": 1, "c": None}) == Example("x 1", "None", id="3")
+    assert DatasetReader(["a"]).example(0, {"a": 1}).output == ""
+    written = DatasetReader(["a"], "c", PromptTemplate("A={a}"), PromptTemplate("C={c}"))
+    assert written.example(0, {"a": 1, "c": 2}) == Example("A=1", "C=2", id="0")
+    with pytest.raises(InContextError, match="a row has no column 'a', 'b'; there is: c"):
+        reader.query({"c": 1})
+
+
+def test_a_reader_takes_its_splits_apart_and_names_everything_that_is_missing() -> None:
+    rows = [{"q": str(number), "a": number} for number in range(4)]
+    reader = DatasetReader(["q"], "a", train_range="[:2]", test_range="[3:]", test_split="dev")
+    assert reader.split({"train": rows, "dev": rows}) == (rows[:2], rows[3:])
+    assert DatasetReader(["q"], "a").split(rows) == (rows, rows)
+    assert DatasetReader(["q"], "a").split({"train": [], "test": []}) == ([], [])
+    with pytest.raises(InContextError, match="no split 'train'; there is: dev; no split 'test'"):
+        DatasetReader(["q"]).split({"dev": rows})
+    with pytest.raises(InContextError) as error:
+        DatasetReader(["q", "quest"], "answer").split({"train": rows, "test": rows})
+    for part in (
+        "no row of train has a column 'quest'",
+        "of train has a column 'answer'",
+        "no row of test has a column 'quest'",
+    ):
+        assert part in str(error.value)
+    with pytest.raises(InContextError, match="rows 1 of train are no dicts"):
+        DatasetReader(["q"]).split({"train": [{"q": 1}, "x"], "test": rows})  # type: ignore[list-item]
+    DatasetReader(["q"], "a").split({"train": rows, "test": [{"q": "the answer is not known"}]})
+
+
+def test_everything_that_is_wrong_with_a_reader_is_said_at_once() -> None:
+    with pytest.raises(InContextError) as error:
+        DatasetReader([1], ["c"], "x", None, "[0]", 2.5, 3)  # type: ignore
+    for part in ("input_columns must be", "output_column must be", "input_template must be", "train_range: '[0]'",
+                 "test_range: 2.5", "train_split must be text"):  # fmt: skip
+        assert part in str(error.value)
+    with pytest.raises(InContextError, match="input_columns is empty"):
+        DatasetReader("")
+
+
+# Rows that are shown
+
+
+def test_random_rows_are_those_that_the_legacy_generator_of_numpy_draws() -> None:
+    assert retrieve(RandomSelector(2), QUERIES, POOL) == [(3, 2), (3, 4), (1, 0), (4, 1)]
+    assert retrieve(RandomSelector(2, seed=1), QUERIES, POOL) == [(2, 1), (0, 2), (2, 3), (3, 0)]
+    assert retrieve(RandomSelector(1), QUERIES, POOL) == [(3,), (3,), (1,), (4,)]
+    many = [Example("", "", id=str(number)) for number in range(1000)]
+    assert retrieve(RandomSelector(2), QUERIES[:3], many) == [(858, 986), (449, 899), (436, 812)]
+
+
+def test_random_rows_are_the_same_each_time_and_never_twice_in_one_prompt() -> None:
+    numpy = pytest.importorskip("numpy")
+    numpy.random.seed(7)
+    drawn = [tuple(numpy.random.choice(5, 5, replace=False).tolist()) for _ in QUERIES]
+    selector = RandomSelector(5, seed=7)
+    assert retrieve(selector, QUERIES, POOL) == retrieve(selector, QUERIES, POOL) == drawn
+    assert all(sorted(row) == [0, 1, 2, 3, 4] for row in drawn)
+    assert retrieve(RandomSelector(0), QUERIES, POOL) == [()] * 4
+
+
+def test_a_window_shows_the_rows_before_and_goes_round_at_both_ends() -> None:
+    assert retrieve(WindowSelector(2), QUERIES, POOL) == [(3, 4), (4, 0), (0, 1), (1, 2)]
+    assert retrieve(WindowSelector(5), QUERIES, POOL)[1] == (1, 2, 3, 4, 0)
+    assert retrieve(WindowSelector(2), [""] * 8, POOL)[7] == (0, 1), "past the last row it goes on with the first"
+    assert retrieve(WindowSelector(0), QUERIES, ()) == [()] * 4
+
+
+def test_a_retriever_is_an_example_selector_and_an_example_selector_a_retriever() -> None:
+    pool = (Example("how to cook rice", "x", id="0"), Example("how to ride", "x", id="1"), Example("zzz", "x", id="2"))
+    for selector in (KeywordSelector(2), VectorSelector(Letters(), 2)):
+        assert retrieve(selector, ["cook rice", "zzz zzz"], pool)[0][0] == 0
+        assert retrieve(selector, ["cook rice", "zzz zzz"], pool)[1][0] == 2
+    assert retrieve(StaticSelector(ids=["2", "0", "2"]), ["a", "b"], pool) == [(2, 0, 2)] * 2
+    for known in (RandomSelector(2), WindowSelector(2)):
+        assert isinstance(known, ExampleSelector)
+        layers = Layers(before_input=ExamplesPrompt(examples=pool, selector=known))
+        said = compose(layers, PromptContext(user_input="hello")).messages[0]
+        assert str(said).count("Input: ") == 2
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RandomSelector(-1), "k must be a whole number of 0 or more, got -1"),
+        (lambda: RandomSelector(True), "k must be a whole number"),
+        (lambda: RandomSelector(1, seed=2**32), "seed must be at most 4294967295"),
+        (lambda: RandomSelector(1, seed=None), "seed must be a whole number"),  # type: ignore[arg-type]
+        (lambda: WindowSelector("2"), "k must be a whole number"),  # type: ignore[arg-type]
+        (lambda: retrieve(RandomSelector(6), QUERIES, POOL), "6 examples are asked for and there are 5"),
+        (lambda: retrieve(WindowSelector(6), QUERIES, POOL), "6 examples are asked for and there are 5"),
+        (lambda: retrieve(StaticSelector(ids=["9"]), QUERIES, POOL), "no example has the id '9'"),
+    ],
+)
+def test_a_retriever_that_cannot_choose_says_why(make: Any, message: str) -> None:
+    with pytest.raises(InContextError, match=message):
+        make()
+
+
+def test_a_selector_of_somebody_else_that_fails_is_named() -> None:
+    class Inventing:
+        def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example]:
+            return [Example("new", "new", id="77")]
+
+    class Failing:
+        def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example]:
+            raise OSError("no net")
+
+    class Waiting:
+        async def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example]:
+            return examples
+
+    for selector, message in (
+        (Inventing(), "Inventing: returned an example with id '77', which is not one of the pool"),
+        (Failing(), "Failing: could not select examples: OSError: no net"),
+        (Waiting(), "Waiting: has to be awaited"),
+    ):
+        with pytest.raises(InContextError, match=message):
+            retrieve(selector, QUERIES, POOL)
+
+
+def test_an_evaluation_asks_its_retriever_once_for_all_rows() -> None:
+    rows = [{"q": text, "a": text} for text in ("rice", "boats", "rice and boats")]
+    icl = InContext(
+        DatasetReader(["q"], "a"),
+        PromptTemplate("{ice}{q}", ice_token="{ice}"),
+        ice_template=PromptTemplate("{q}={a};"),
+        retriever=KeywordSelector(1),
+        train=rows,
+        separator="",
+        end=" ",
+    )
+    assert icl.ids([{"q": "boats"}, {"q": "rice"}]) == [(1,), (0,)]
+    assert [made.prompt for made in icl.prompts([{"q": "boats"}, {"q": "rice"}])] == [
+        "boats=boats; boats",
+        "rice=rice; rice",
+    ]
+    with pytest.raises(InContextError, match="a row has no column 'q'"):
+        icl.ids([{"a": 1}])

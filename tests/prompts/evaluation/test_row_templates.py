@@ -1,0 +1,383 @@
+"""Rows of a dataset as prompts: columns in braces, prompt lists, and templates."""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkit.prompts.evaluation import InContextError, PromptList, PromptTemplate, RawPromptTemplate, safe_format
+from agentkit_prompts.evaluation.prompt_list import is_marker
+from tests.prompts.laws import law
+
+ROW = {"question": "1+1=?", "answer": "2", "topic": "sums"}
+DIALOGUE: dict[str, Any] = {
+    "begin": [{"role": "SYSTEM", "fallback_role": "HUMAN", "prompt": "About {topic}."}, "</E>"],
+    "round": [{"role": "HUMAN", "prompt": "{question}"}, {"role": "BOT", "prompt": "{answer}"}],
+}
+SHOT = {"round": DIALOGUE["round"]}
+
+
+class Stubborn:
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def told(prompt: object) -> list[Any]:
+    """Return what a prompt list says, without markers."""
+    assert type(prompt) is PromptList
+    return [item for item in prompt if not is_marker(item)]
+
+
+# Columns in braces
+
+
+def test_a_column_replaces_its_name_and_everything_else_in_braces_stays() -> None:
+    text = "{q} {{q}} {Q} { q } {q!r} {q:>5} {0} {} %s %d {per cent}"
+    assert safe_format(text, {"q": "A", "per cent": "100%"}) == "A {A} {Q} { q } {q!r} {q:>5} {0} {} %s %d 100%"
+
+
+def test_values_are_never_expanded_again_in_whatever_order_the_columns_are() -> None:
+    row = {"a": "{b}", "b": "{a}", "c": "%s {c}"}
+    for names in ("abc", "cba", "bca"):
+        assert safe_format("{a}|{b}|{c}", {name: row[name] for name in names}) == "{b}|{a}|%s {c}"
+
+
+def test_values_are_shown_as_str_shows_them() -> None:
+    row = {"n": None, "t": True, "f": 3.50, "l": [1, {"k": "v"}], "p": (1, 2), "b": b"x"}
+    assert safe_format("{n} {t} {f} {l} {p} {b}", row) == "None True 3.5 [1, {'k': 'v'}] (1, 2) b'x'"
+    assert safe_format("{p}", {"p": (1, 2)}) == "(1, 2)"
+
+
+@pytest.mark.parametrize(
+    "name", ["self", "text", "row", "kwargs", "input_str", "a.b", "a[0]", "a}b", "{", "ä ö", "(", ""]
+)
+def test_any_text_can_name_a_column(name: str) -> None:
+    assert safe_format(f"<{{{name}}}>", {name: "v"}) == "<v>"
+    assert PromptTemplate(f"<{{{name}}}>").item({name: "v"}) == "<v>"
+
+
+def test_columns_can_be_given_by_name() -> None:
+    assert safe_format("{a}{b}", {"a": 1, "b": 2}, b=3) == "13"
+    assert safe_format("{a}") == "{a}"
+
+
+def test_the_longer_of_two_spellings_wins() -> None:
+    assert safe_format("{a}{ab}", {"a": 1, "ab": 2, "a}{ab": 3}) == "3"
+
+
+def test_a_name_that_is_no_text_and_a_value_without_text_are_refused_and_named() -> None:
+    with pytest.raises(InContextError, match=r"names of columns must be strings, got 0, None"):
+        safe_format("x", {0: "v", None: "w"})  # type: ignore[dict-item]
+    row = {"a": Stubborn(), "b": "fine", "c": Stubborn()}
+    with pytest.raises(InContextError, match=r"'a' holds a Stubborn \(RuntimeError: no words\); 'c' holds a Stubborn"):
+        safe_format("{a}{b}{c}", row)
+    assert safe_format("{b}", row) == "fine", "a column that is not used need not have text"
+
+
+@law
+@given(
+    st.lists(st.sampled_from(["{a}", "{b}", "{", "}", "%", "%s", "{c}", "x", "{{a}}", "\n"])),
+    st.text("{}ab%s"),
+    st.text("{}ab%s"),
+)
+def test_a_text_is_filled_as_if_by_one_substitution(pieces: list[str], a: str, b: str) -> None:
+    text, row = "".join(pieces), {"a": a, "b": b}
+    assert safe_format(text, row) == re.sub(r"\{(a|b)\}", lambda match: row[match[1]], text)
+
+
+# Prompt lists
+
+
+def test_a_prompt_list_fills_texts_and_prompts_and_nothing_else() -> None:
+    items = PromptList(["{x}", {"role": "{x}", "prompt": "{x}", "begin": "{x}"}, {"role": "BOT"}])
+    filled = items.format({"x": "1"}, y="2")
+    assert type(filled) is PromptList
+    assert filled == ["1", {"role": "{x}", "prompt": "1", "begin": "{x}"}, {"role": "BOT"}]
+    assert items[0] == "{x}" and items[1] is not filled[1], "the list itself stays as it was"
+
+
+def test_a_list_takes_the_place_of_a_token_and_leaves_no_empty_text() -> None:
+    shots = PromptList([{"role": "HUMAN", "prompt": "i"}])
+    assert PromptList(["aXbX", "X", "", "c"]).replace("X", shots) == ["a", *shots, "b", *shots, *shots, "c"]
+    assert PromptList(["aXb", {"role": "H", "prompt": "X!"}]).replace("X", "-") == [
+        "a-b",
+        {"role": "H", "prompt": "-!"},
+    ]
+    made = PromptList(["X"]).replace("X", shots)
+    made[0]["prompt"] = "changed"  # type: ignore[index]
+    assert shots == [{"role": "HUMAN", "prompt": "i"}], "what was put in is a copy"
+
+
+def test_lists_and_texts_are_joined_and_nothing_adds_nothing() -> None:
+    one, other = PromptList(["a"]), [{"role": "BOT", "prompt": "b"}]
+    assert one + other == ["a", *other] and type(one + other) is PromptList
+    assert other + one == [*other, "a"] and type(other + one) is PromptList
+    assert "t" + one == ["t", "a"] and one + "t" == ["a", "t"]
+    assert one + "" == one + None == None + one == "" + one == ["a"]
+    one += "xyz"
+    one += other
+    one += None
+    assert one == ["a", "xyz", *other] and type(one) is PromptList
+    assert PromptList(["a"]) * 2 == ["a", "a"]
+    assert str(PromptList(["a", {"role": "BOT", "prompt": "b"}, {"section": "round", "pos": "end"}])) == "ab"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: PromptList(["x"]) + 5, "cannot be joined with a int"),
+        (lambda: {"k": 1} + PromptList(["x"]), "cannot be joined with a dict"),
+        (lambda: PromptList(["x"]).replace("", "y"), "nothing to look for"),
+        (lambda: PromptList(["x"]).replace("x", ["y"]), "wrap a list of items as PromptList"),
+        (lambda: PromptList([{"role": "H", "prompt": "x"}]).replace("x", PromptList(["y"])), "has roles of its own"),
+        (lambda: PromptList(["x", 5]).format({}), r"PromptList\[1\]: expected text or a dict with a role, got int 5"),
+        (lambda: PromptList([None]).replace("x", PromptList()), r"PromptList\[0\]: expected text"),
+        (lambda: str(PromptList([{"role": "H", "prompt": 5}])), "the prompt of role 'H' must be text, got int"),
+    ],
+)
+def test_what_a_prompt_list_cannot_do_is_said(wrong: Any, message: str) -> None:
+    with pytest.raises(InContextError, match=message):
+        wrong()
+
+
+# Templates
+
+
+def test_a_text_asks_without_the_answer_and_shows_an_example_with_it() -> None:
+    template = PromptTemplate("</E>Q: {question}\nA: {answer}", ice_token="</E>")
+    assert template.item(ROW, ice="shots\n", hide="answer") == "shots\nQ: 1+1=?\nA: "
+    assert template.item(ROW, hide="answer", instead="?") == "Q: 1+1=?\nA: ?"
+    assert template.ice_item(ROW) == template.label_item(ROW) == "Q: 1+1=?\nA: 2"
+    assert template.item({"question": "x"}, hide="answer") == "Q: x\nA: ", "an answer that is not known is hidden too"
+    assert template.item({"question": "x"}) == "Q: x\nA: {answer}"
+
+
+def test_a_dialogue_becomes_sections_and_an_example_only_its_rounds() -> None:
+    template = PromptTemplate(DIALOGUE, ice_token="</E>")
+    example = PromptTemplate(SHOT).ice_item({"question": "2+2=?", "answer": "4"})
+    assert example[0] == {"section": "ice", "pos": "begin"} and example[-1] == {"section": "ice", "pos": "end"}
+    prompt = template.item(ROW, ice=example, hide="answer")
+    assert [item.get("section") for item in prompt if is_marker(item)] == [
+        "begin",
+        "ice",
+        "ice",
+        "begin",
+        "round",
+        "round",
+    ]
+    assert told(prompt) == [
+        {"role": "SYSTEM", "fallback_role": "HUMAN", "prompt": "About sums."},
+        {"role": "HUMAN", "prompt": "2+2=?"},
+        {"role": "BOT", "prompt": "4"},
+        {"role": "HUMAN", "prompt": "1+1=?"},
+        {"role": "BOT", "prompt": ""},
+    ]
+    assert told(template.ice_item(ROW)) == [{"role": "HUMAN", "prompt": "1+1=?"}, {"role": "BOT", "prompt": "2"}]
+
+
+def test_a_section_may_be_one_text_or_one_role_item() -> None:
+    turn = {"role": "HUMAN", "prompt": "{question}"}
+    assert told(PromptTemplate({"begin": turn, "round": turn, "end": "{topic}"}).item(ROW)) == [
+        {"role": "HUMAN", "prompt": "1+1=?"},
+        {"role": "HUMAN", "prompt": "1+1=?"},
+        "sums",
+    ]
+
+
+def test_an_empty_text_keeps_its_place_until_examples_take_it() -> None:
+    template = PromptTemplate({"begin": ["</E>", ""], "round": []}, ice_token="</E>")
+    assert told(template.item({})) == ["", ""]
+    assert told(template.item({}, ice=PromptList([{"role": "HUMAN", "prompt": "x"}]))) == [
+        {"role": "HUMAN", "prompt": "x"}
+    ]
+    assert told(PromptTemplate({"begin": "", "round": []}).item({})) == [""]
+    assert PromptTemplate({"round": []}, ice_token="</E>").places() == PromptTemplate({"round": []}).places() == ""
+
+
+def test_examples_say_nothing_of_the_row_that_is_asked_and_it_nothing_of_them() -> None:
+    shot = PromptTemplate(SHOT).ice_item({"question": "{question}</E>", "answer": "{answer}"})
+    prompt = PromptTemplate(DIALOGUE, ice_token="</E>").item({**ROW, "question": "</E>{topic}"}, ice=shot)
+    assert [item["prompt"] for item in told(prompt)] == [
+        "About sums.",
+        "{question}</E>",
+        "{answer}",
+        "</E>{topic}",
+        "2",
+    ]
+    text = PromptTemplate("</E>{question}</E>", ice_token="</E>")
+    assert text.item({"question": "</E>"}, ice="{question}") == "{question}</E>{question}"
+
+
+def test_text_around_the_place_of_examples_stays_around_them() -> None:
+    template = PromptTemplate({"begin": ["{topic}: </E> end"], "round": []}, ice_token="</E>")
+    shots = PromptList([{"role": "HUMAN", "prompt": "x"}])
+    assert told(template.item(ROW, ice=shots)) == ["sums: ", {"role": "HUMAN", "prompt": "x"}, " end"]
+    assert told(template.item(ROW, ice="x")) == ["sums: x end"]
+    assert told(template.item(ROW)) == ["sums:  end"]
+
+
+def test_what_a_template_returns_belongs_to_the_caller() -> None:
+    config = deepcopy(DIALOGUE)
+    template = PromptTemplate(config, ice_token="</E>")
+    config["round"].clear()
+    shots = PromptTemplate(SHOT).ice_item(ROW)
+    first = template.item(ROW, ice=shots)
+    again = deepcopy(first)
+    for item in first:
+        if isinstance(item, dict):
+            item.clear()
+    assert template.item(ROW, ice=shots) == again
+
+
+def test_labels_choose_among_texts_dialogues_and_lists_of_turns() -> None:
+    template = PromptTemplate({0: "{question} no", "yes": SHOT, "list": [{"role": "BOT", "prompt": "{answer}"}]})
+    assert template.labels == (0, "yes", "list")
+    assert template.item(ROW) == "1+1=? no", "asked without a label, the first answers"
+    assert told(template.label_item(ROW, "yes"))[1] == {"role": "BOT", "prompt": "2"}
+    assert told(template.ice_item(ROW, "list")) == [{"role": "BOT", "prompt": "2"}]
+    for label in ("maybe", ["yes"], "0"):
+        with pytest.raises(InContextError, match=r"no prompt for label .*[tT]here is: 0, list, yes"):
+            template.label_item(ROW, label)
+    assert PromptTemplate("x").labels == PromptTemplate(SHOT).labels == ()
+
+
+def test_a_foreign_key_makes_a_dialogue_a_dict_of_labels() -> None:
+    template = PromptTemplate({"begin": "x", "round": [{"role": "HUMAN", "prompt": "r"}], "yes": "y"})
+    assert template.labels == ("begin", "round", "yes") and template.item({}) == "x"
+
+
+def test_a_separator_is_taken_out_of_the_template_and_never_out_of_a_value() -> None:
+    template = PromptTemplate("{question}<SEP>{answer}", sep_token="<SEP>")
+    row = {"question": "what is <SEP>?", "answer": "a mark"}
+    assert template.item(row, hide="answer") == "what is <SEP>?"
+    assert template.label_item(row) == "what is <SEP>?a mark"
+    assert template.label_item(row, keep_separator=True) == template.ice_item(row) == "what is <SEP>?<SEP>a mark"
+    assert template.ice_item(row, keep_separator=False) == "what is <SEP>?a mark"
+
+
+def test_a_token_of_a_column_stands_for_it_beside_its_name() -> None:
+    template = PromptTemplate(
+        {"round": [{"role": "HUMAN", "prompt": "</q> {question} </missing> %"}, {"role": "BOT", "prompt": "</a>"}]},
+        column_token_map={"question": "</q>", "answer": "</a>", "gone": "</missing>"},
+    )
+    row = {"question": "</a>", "answer": "2"}
+    assert [item["prompt"] for item in told(template.item(row, hide="answer"))] == ["</a> </a> </missing> %", ""]
+
+
+def test_rows_with_different_columns_do_not_disturb_each_other() -> None:
+    template = PromptTemplate("{a}{b}")
+    assert [template.item({"a": 1}), template.item({"b": 2}), template.item({"a": 1, "b": 2})] == ["1{b}", "{a}2", "12"]
+    for number in range(100):
+        assert template.item({"a": number, f"c{number}": 0}) == f"{number}{{b}}"
+
+
+def test_everything_that_is_wrong_with_a_template_is_said_at_once() -> None:
+    with pytest.raises(InContextError) as error:
+        PromptTemplate(
+            {"a": "no token", "b": 5, "c": {"round": [{"prompt": 1}, 7], "start": []}, "d": {"begin": "x"}},
+            ice_token="</E>",
+            sep_token=3,  # type: ignore[arg-type]
+            column_token_map={"q": ""},
+        )
+    for part in (
+        "sep_token must be text, got int",
+        "column_token_map['q'] must be text that is not empty",
+        "ice_token '</E>' is not in template['a'] 'no token'",
+        "template['b'] must be text, a list of turns or a dialogue, got int",
+        "template['c']: unknown section 'start'",
+        "round[0] has no role",
+        "round[1] must be text or a role item, got int",
+        "template['d']: template has no 'round'",
+    ):
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"template": ["x"]}, "template must be text or a dict, got list"),
+        ({"template": {}}, "has no 'round'"),
+        ({"template": "no place", "ice_token": "</E>"}, "ice_token '</E>' is not in the template 'no place'"),
+        ({"template": "x", "ice_token": 5}, "ice_token must be text, got int"),
+        ({"template": "x", "column_token_map": ["q"]}, "column_token_map must map column names to tokens, got list"),
+    ],
+)
+def test_a_template_that_cannot_be_used_is_refused(arguments: Any, message: str) -> None:
+    with pytest.raises(InContextError, match=re.escape(message)):
+        PromptTemplate(**arguments)
+
+
+def test_examples_with_roles_cannot_go_into_text() -> None:
+    shots = PromptTemplate(SHOT).ice_item(ROW)
+    with pytest.raises(InContextError, match=r"'</E>' stands in a text, and the worked examples have roles"):
+        PromptTemplate("</E>{question}", ice_token="</E>").item(ROW, ice=shots)
+    inside = PromptTemplate({"round": [{"role": "HUMAN", "prompt": "</E>{question}"}]}, ice_token="</E>")
+    with pytest.raises(InContextError, match="stands in the prompt of role 'HUMAN'"):
+        inside.item(ROW, ice=shots)
+    assert told(inside.item(ROW, ice="text\n")) == [{"role": "HUMAN", "prompt": "text\n1+1=?"}]
+
+
+# Messages
+
+
+def test_messages_are_filled_expanded_and_take_examples() -> None:
+    template = RawPromptTemplate(
+        [
+            {"role": "system", "content": "About {topic}."},
+            "</E>",
+            {"expand_column": "past"},
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "{question}"}, {"type": "image_url", "image_url": "u"}],
+            },
+            {"role": "assistant", "content": "{answer}"},
+        ]
+    )
+    row = {**ROW, "past": [{"role": "user", "content": "{question}"}]}
+    shots = [{"role": "user", "content": "shot {topic}"}]
+    assert template.item(row, ice=shots, hide="answer") == [
+        {"role": "system", "content": "About sums."},
+        {"role": "user", "content": "shot {topic}"},
+        {"role": "user", "content": "{question}"},
+        {"role": "user", "content": [{"type": "text", "text": "1+1=?"}, {"type": "image_url", "image_url": "u"}]},
+        {"role": "assistant", "content": ""},
+    ]
+    assert template.label_item(row)[-1] == template.ice_item(row)[-1] == {"role": "assistant", "content": "2"}
+    assert (template.places(), RawPromptTemplate([]).places()) == ("items", "")
+
+
+def test_messages_can_be_left_as_they_are() -> None:
+    messages = [{"role": "user", "content": "{question}"}]
+    made = RawPromptTemplate(messages, format_variables=False).item(ROW)
+    assert made == messages and made[0] is not messages[0]
+
+
+def test_everything_that_is_wrong_with_messages_is_said_at_once() -> None:
+    with pytest.raises(InContextError) as error:
+        RawPromptTemplate([5, "stray", {"content": "x"}, {"role": "tool"}, {"expand_column": 1}])  # type: ignore[list-item]
+    for part in (
+        "messages[0] must be a dict or the ice_token, got int",
+        "messages[1] is text other than the ice_token '</E>': 'stray'",
+        "messages[2] has no 'role'",
+        "messages[3] has no 'content'",
+        "messages[3] has the role 'tool'; expected system, user, assistant",
+        "messages[4]: expand_column must name a column, got 1",
+    ):
+        assert part in str(error.value)
+    with pytest.raises(InContextError, match="messages must be a list, got str"):
+        RawPromptTemplate("x")  # type: ignore[arg-type]
+
+
+def test_messages_that_cannot_be_made_are_refused() -> None:
+    template = RawPromptTemplate([{"expand_column": "past"}, "</E>"])
+    with pytest.raises(InContextError, match="no column 'past' to expand; there is: question, answer, topic"):
+        template.item(ROW)
+    with pytest.raises(InContextError, match="must hold a list of messages with roles"):
+        template.item({"past": ["x"]})
+    with pytest.raises(InContextError, match="examples that are text cannot go among messages"):
+        template.item({"past": []}, ice="text")

@@ -1,0 +1,594 @@
+"""Prompters: slots, history, tools, tokens, and what they refuse."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkit.prompts import (
+    Conversation,
+    KwargsError,
+    Message,
+    PromptContext,
+    ToolCall,
+    ToolSpec,
+    Trusted,
+    UserInput,
+    compose,
+)
+from agentkit.prompts.prompters import AlpacaPrompter, ChatPrompter, EmptyPrompter, Prompter, PrompterError
+from agentkit_prompts.errors import ChatTemplateError
+
+IM = {
+    "sos": "<|im_start|>system\n",
+    "eos": "<|im_end|>",
+    "soh": "<|im_start|>user\n",
+    "eoh": "<|im_end|>\n",
+    "soa": "<|im_start|>assistant\n",
+    "eoa": "<|im_end|>\n",
+    "soe": "<|im_start|>tool\n",
+    "eoe": "<|im_end|>\n",
+}
+ADD: dict[str, Any] = {"type": "function", "function": {"name": "add", "description": "Add.", "parameters": {}}}
+WORDS = st.text(st.sampled_from("ab {}<>|\n\r问é\\\"'%$"), max_size=20)
+SLOT_NAMES = st.sampled_from(
+    ["topic", "问题", "0", "_x", "class", "range", "dict", "extra", "tools", "now", "user_input", "slot_1", "x" * 300]
+)
+
+
+def system_of(prompter: Prompter, *args: Any, **kwargs: Any) -> str:
+    return prompter.generate_prompt(*args, **kwargs, return_dict=True)["messages"][0]["content"]
+
+
+def user_of(prompter: Prompter, *args: Any, **kwargs: Any) -> str:
+    return prompter.generate_prompt(*args, **kwargs, return_dict=True)["messages"][-1]["content"]
+
+
+# Slots
+
+
+@given(st.dictionaries(SLOT_NAMES, WORDS, min_size=2, max_size=5), st.data())
+def test_values_are_filled_in_literally_and_never_looked_at_again(values: dict[str, str], data: st.DataObject) -> None:
+    hostile = {
+        name: value + data.draw(st.sampled_from(["", *(f"{{{other}}}" for other in values)]))
+        for name, value in values.items()
+    }
+    prompter = ChatPrompter(" | ".join(f"{{{name}}}" for name in hostile)).for_model(system="")
+    assert system_of(prompter, hostile) == "\n" + " | ".join(hostile.values()) + "\n\n"
+    shuffled = dict(data.draw(st.permutations(list(hostile.items()))))
+    assert prompter.generate_prompt(shuffled) == prompter.generate_prompt(hostile)
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "{a b}", "{x:>8}", "{q!r}", "{q.upper}", '{"a": 1}', "{", "}", "{{}}", "{% x %}", "{{ 1 }}"]
+)
+def test_what_is_no_plain_word_in_braces_stays_as_it_is(text: str) -> None:
+    prompter = ChatPrompter(f"{text} then {{topic}}").for_model(system="S")
+    assert system_of(prompter, "v") == f"S\n{text} then v\n\n"
+    assert system_of(prompter, {"topic": "v"}) == system_of(prompter, "v")
+
+
+def test_attributes_of_a_value_are_never_read() -> None:
+    assert "{topic.__class__}" in system_of(ChatPrompter("{topic} {topic.__class__}"), "v")
+
+
+def test_one_pair_of_braces_more_is_text_around_the_value() -> None:
+    assert system_of(ChatPrompter("{{topic}}").for_model(system="S"), "v") == "S\n{v}\n\n"
+
+
+def test_line_breaks_of_an_instruction_stay_as_they_are() -> None:
+    assert system_of(ChatPrompter("a\r\n{x}\n\n").for_model(system="S"), "v") == "S\na\r\nv\n\n\n\n"
+
+
+def test_numbers_are_written_as_text() -> None:
+    assert user_of(ChatPrompter("Hi"), 7) == "7"
+    assert user_of(ChatPrompter("Hi"), {"n": 0.5}) == "0.5"
+    assert "n=True" in system_of(ChatPrompter("n={n}"), True)
+
+
+def test_a_key_that_is_no_slot_is_what_the_user_says() -> None:
+    prompter = ChatPrompter("About {topic}", extra_keys=["tone"])
+    assert user_of(prompter, {"topic": "a", "tone": "b", "anything": "hello {topic}"}) == "hello {topic}"
+    assert user_of(prompter, {"topic": "a", "tone": "b"}) == ""
+
+
+def test_all_missing_and_unexpected_keys_are_named_at_once() -> None:
+    prompter = ChatPrompter("{topic} {tone} {limit}")
+    with pytest.raises(PrompterError) as caught:
+        prompter.generate_prompt({"topik": "a", "limit": ["b"], "x": "c"})
+    message = str(caught.value)
+    assert "'topic' is missing (is it 'topik'?)" in message
+    assert "'tone' is missing" in message
+    assert "unexpected 'topik', 'x'" in message and "'topic', 'tone', 'limit'" in message
+    assert "'limit' is a list, expected text" in message
+
+
+def test_two_keys_more_than_slots_are_refused_where_one_is_the_input() -> None:
+    with pytest.raises(PrompterError, match="there are no slots, and one key more may hold the user's own text"):
+        ChatPrompter("Hi").generate_prompt({"a": "1", "b": "2"})
+
+
+@pytest.mark.parametrize("given", [None, "text", 3])
+def test_text_cannot_fill_two_slots(given: object) -> None:
+    with pytest.raises(PrompterError, match="expected a dict with 'a', 'b'"):
+        AlpacaPrompter("{a} {b}").generate_prompt(given)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("given", [["a"], b"a", object()])
+def test_input_that_is_neither_text_nor_slots_is_refused(given: object) -> None:
+    with pytest.raises(PrompterError, match=f"got {type(given).__name__}"):
+        ChatPrompter("Hi").generate_prompt(given)  # type: ignore[call-overload]
+
+
+def test_without_input_a_slot_is_missing_and_a_chat_is_empty() -> None:
+    with pytest.raises(PrompterError, match="'topic'"):
+        ChatPrompter("{topic}").generate_prompt()
+    assert user_of(ChatPrompter("Hi")) == ""
+
+
+def test_alpaca_refuses_text_that_no_slot_would_show() -> None:
+    with pytest.raises(PrompterError, match="no place"):
+        AlpacaPrompter("Hi").generate_prompt("lost?")
+    with pytest.raises(PrompterError, match="unexpected 'more'"):
+        AlpacaPrompter("{topic}").generate_prompt({"topic": "a", "more": "lost?"})
+    assert AlpacaPrompter("{topic}").generate_prompt({"topic": "a", "more": ""})
+    with pytest.raises(PrompterError, match="no place"):
+        compose(AlpacaPrompter("Hi").layers, PromptContext(user_input="lost?"))
+    with pytest.raises(PrompterError, match="no place"):
+        AlpacaPrompter("{a} {b}").generate_prompt(UserInput("lost?", additional_kwargs={"a": "1", "b": "2"}))
+
+
+# Instructions
+
+
+def test_extra_keys_follow_the_instruction_in_every_form_of_it() -> None:
+    block = "Here are some extra messages you can referred to:\n\n### tone:\nwarm\n\n"
+    assert system_of(ChatPrompter("Hi", "tone").for_model(system="S"), "warm") == f"S\nHi\n{block}\n"
+    assert system_of(ChatPrompter(extra_keys="tone").for_model(system="S"), "warm") == f"S\n\n{block}\n"
+    assert user_of(ChatPrompter({"user": "Hi\n"}, ["tone"]), {"tone": "warm", "q": "ok"}) == f"Hi\n{block}ok"
+    assert user_of(AlpacaPrompter({"user": "Hi"}, ("tone",)), "warm") == f"Hi\n\n{block}"
+    assert system_of(AlpacaPrompter("Hi", ["tone", "tone"]), "warm").count(block) == 1
+
+
+@pytest.mark.parametrize("keys", [{"a": "b"}, 7, ["a b"], ["{x}"], [1], [""]])
+def test_extra_keys_that_could_not_be_slots_are_refused(keys: Any) -> None:
+    with pytest.raises(PrompterError, match="extra_keys"):
+        ChatPrompter("Hi", extra_keys=keys)
+
+
+def test_a_part_of_an_instruction_that_nobody_would_say_is_reported() -> None:
+    with pytest.warns(UserWarning, match="'assistant' will not be said") as caught:
+        ChatPrompter({"assistant": "Hi"})
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("instruction", [["a"], 1, {"system": 1, "user": None}])
+def test_an_instruction_that_is_no_text_is_refused(instruction: Any) -> None:
+    with pytest.raises(PrompterError, match="instruction: expected"):
+        ChatPrompter(instruction)
+
+
+def test_an_instruction_without_text_leaves_the_system_line_alone() -> None:
+    for instruction in (None, "", {}, {"system": ""}, {"system": "{topic}"}):
+        prompter = ChatPrompter(instruction).for_model(system="S")
+        assert system_of(prompter, "" if not prompter.slots else {"topic": ""}) == "S"
+
+
+# History
+
+
+def test_both_forms_of_history_may_be_mixed_and_system_messages_stay() -> None:
+    prompter = ChatPrompter("Hi", history=[["q0", "a0"]]).for_model(**IM)
+    history: list[Any] = [
+        Message("user", "q1"),
+        {"role": "assistant", "content": "a1"},
+        {"role": "system", "content": "Be kind."},
+        ("q2", "a2"),
+    ]
+    messages = prompter.generate_prompt("q3", history, return_dict=True)["messages"]
+    assert [message["content"] for message in messages[1:]] == ["q0", "a0", "q1", "a1", "Be kind.", "q2", "a2", "q3"]
+    text = prompter.generate_prompt("q3", history)
+    assert "<|im_start|>assistant\na1<|im_end|>\n<|im_start|>system\nBe kind.<|im_end|><|im_start|>user\nq2" in text
+
+
+def test_every_wrong_item_of_a_history_is_named() -> None:
+    history = [
+        ["only"],
+        ["a", "b", "c"],
+        "text",
+        {"content": "x"},
+        {"role": "robot", "content": "x"},
+        {"role": "user", "contnt": "x"},
+        ["a", None],
+    ]
+    with pytest.raises(PrompterError) as caught:
+        ChatPrompter("Hi").generate_prompt("q", history)  # type: ignore[arg-type]
+    message = str(caught.value)
+    assert all(f"history[{index}]: " in message for index in range(7))
+    assert "[question, answer], got [str]" in message and "got [str, NoneType]" in message
+    assert "'robot'" in message and "did you mean 'content'" in message and "needs a role" in message
+
+
+@pytest.mark.parametrize("history", ["text", {"role": "user"}, 5])
+def test_a_history_that_is_no_list_is_refused(history: Any) -> None:
+    with pytest.raises(PrompterError, match="history: expected a list"):
+        ChatPrompter("Hi", history=history)
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": {"q": "{x} é"}}}
+TRAFFIC: list[Any] = [
+    ["q", "a"],
+    {"role": "user", "content": [{"type": "text", "text": "look"}]},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c1", "content": '{"t": 21}'},
+    {"role": "assistant", "content": "21"},
+]
+
+
+def test_tool_calls_of_a_history_are_said_as_json_or_with_the_models_tokens() -> None:
+    prompter = ChatPrompter("Hi").for_model(**IM)
+    text = prompter.generate_prompt("thanks", TRAFFIC)
+    assert '<|im_start|>assistant\n\n{"name": "look", "arguments": {"q": "{x} é"}}\n<|im_end|>' in text
+    assert '<|im_start|>tool\n{"t": 21}<|im_end|>' in text
+    tokens = {"tool_start_token": "<tool>", "tool_args_token": "<args>", "tool_end_token": "</tool>"}
+    assert '<tool>\nlook<args>{"q": "{x} é"}</tool>\n' in prompter.for_model(**tokens).generate_prompt(
+        "thanks", TRAFFIC
+    )
+    (call,) = prompter.generate_prompt("thanks", TRAFFIC, return_dict=True)["messages"][4]["tool_calls"]
+    assert call["function"] == {"name": "look", "arguments": '{"q": "{x} é"}'}
+
+
+def test_arguments_that_are_no_json_are_said_as_the_text_they_are() -> None:
+    history = [
+        Message("user", "q"),
+        Message("assistant", tool_calls=(ToolCall("c1", "look", "{oops"),)),
+        Message("tool", "no", tool_call_id="c1"),
+    ]
+    assert '{"name": "look", "arguments": "{oops"}' in ChatPrompter("Hi").generate_prompt(
+        "q", [history[0], {"role": "assistant", "tool_calls": history[1].tool_calls}, history[2]]
+    )
+    assert '{"name": "look", "arguments": "{oops"}' in ChatPrompter("Hi").generate_prompt("q", Conversation(history))
+
+
+@pytest.mark.parametrize("cut", [slice(0, 3), slice(3, 5)])
+def test_half_a_tool_call_in_a_history_is_refused_instead_of_dropped(cut: slice) -> None:
+    with pytest.raises(PrompterError, match="lacks its result"):
+        ChatPrompter("Hi").generate_prompt("q", TRAFFIC[cut])
+
+
+@pytest.mark.parametrize(
+    ("message", "what"),
+    [
+        ({"role": "assistant", "tool_calls": {"id": "c"}}, "expected a list"),
+        ({"role": "assistant", "tool_calls": ["c"]}, "tool_calls: expected"),
+        ({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {1j: 2}}}]}, "JSON"),
+        ({"role": "user", "content": [{"type": "image_url"}]}, r"content\[0\]"),
+    ],
+)
+def test_parts_of_a_message_that_cannot_be_said_are_refused(message: Any, what: str) -> None:
+    with pytest.raises(PrompterError, match=what):
+        ChatPrompter("Hi").generate_prompt("q", [message])
+
+
+# Tools
+
+
+def test_a_request_holds_the_tools_exactly_as_they_were_given() -> None:
+    bare = {"type": "function", "function": {"name": "noop"}}
+    assert ChatPrompter("Hi", tools=[bare]).generate_prompt("q", return_dict=True)["tools"] == [bare]
+    spec = ToolSpec("add", "Add.")
+    assert (
+        ChatPrompter("Hi").generate_prompt("q", tools=[spec], return_dict=True)["tools"][0]["function"]["name"] == "add"
+    )
+    assert "tools" not in ChatPrompter("Hi", tools=[]).generate_prompt("q", tools=[], return_dict=True)
+
+
+def test_required_beside_the_parameters_reaches_a_model_inside_them() -> None:
+    tool = {
+        "type": "function",
+        "function": {
+            "name": "f",
+            "description": None,
+            "parameters": {"properties": {"a": {}}},
+            "required": ["a"],
+            "strict": True,
+        },
+    }
+    (spec,) = ChatPrompter("Hi", tools=[tool]).context("q").tools
+    assert spec.parameters == {"type": "object", "properties": {"a": {}}, "required": ["a"]}
+    assert spec.strict and spec.description == ""
+
+
+def test_every_wrong_tool_is_named() -> None:
+    tools = [
+        "f",
+        {"name": "f"},
+        {"function": {"name": ""}},
+        {"function": {"name": "g", "parameters": []}},
+        {"function": {"name": "h", "parameters": [1]}},
+        {"function": {"name": "i", "x": {1, 2}}},
+        ADD,
+        ADD,
+    ]
+    with pytest.raises(PrompterError) as caught:
+        ChatPrompter("Hi").generate_prompt("q", tools=tools)  # type: ignore[arg-type]
+    message = str(caught.value)
+    assert all(f"tools[{index}]: " in message for index in (0, 1, 2, 4, 5))
+    assert "tools: 'add' is there more than once" in message
+    with pytest.raises(PrompterError, match="expected a list of tools"):
+        ChatPrompter("Hi", tools=ADD)  # type: ignore[arg-type]
+
+
+# The model
+
+
+def test_the_tokens_of_a_model_belong_to_a_copy() -> None:
+    plain = ChatPrompter("Hi")
+    local = plain.for_model(system="S", soh="<h>", eoh=None)
+    again = local.for_model(soa="<a>", system=None)
+    assert plain.generate_prompt("q") == ChatPrompter("Hi").generate_prompt("q")
+    assert again.generate_prompt("q") == "SHi\n\n\n\n\n<h>\nq\n<a>\n"
+    assert local.for_model(system="", soh="").generate_prompt("q") == "Hi\n\n\n\n\n\nq\n\n"
+
+
+def test_every_unknown_token_is_named_with_the_nearest() -> None:
+    with pytest.raises(
+        PrompterError, match=r"'soo'.*'tool_start'; did you mean 'tool_start_token'.*'eoa' must be text.*'system'"
+    ):
+        ChatPrompter("Hi").for_model(soo="x", tool_start="y", eoa=1, system=2)  # type: ignore[arg-type]
+
+
+def test_a_system_line_with_braces_is_no_template() -> None:
+    assert system_of(ChatPrompter("Hi").for_model(system="Use {json} only."), "q") == "Use {json} only.\nHi\n\n"
+
+
+def test_the_reply_is_what_follows_the_prompt_or_the_split() -> None:
+    local = ChatPrompter("Hi").for_model(**IM)
+    prompt = local.generate_prompt("q")
+    assert local.get_response(prompt + "yes", prompt) == "yes"
+    assert local.get_response(prompt + "yes") == "\nyes"
+    assert local.get_response("yes", prompt) == "yes"
+    assert ChatPrompter("Hi").get_response("yes") == "yes"
+    assert AlpacaPrompter().get_response("a### Response:\nb### Response:\nyes") == "\nyes"
+
+
+# Hooks, labels, logs
+
+
+def test_a_hook_replaces_everything_and_must_return_all_four() -> None:
+    def hook(input: Any, history: Any, tools: Any, label: Any) -> tuple[Any, ...]:
+        return f"<<{input}>>", [*(history or []), ["q", "a"]], [ADD], f"{label}!"
+
+    prompter = ChatPrompter("Hi", pre_hook=hook)  # type: ignore[arg-type]
+    assert prompter.generate_prompt("x", label="yes").endswith("qa\n\n<<x>>\n\nyes!")
+    assert prompter.context("x").user_input.input == "<<x>>"
+    assert [tool.name for tool in prompter.context("x").tools] == ["add"]
+    with pytest.raises(PrompterError, match="must return"):
+        ChatPrompter("Hi", pre_hook=lambda *given: given[0]).generate_prompt("x")
+
+
+def test_a_label_ends_a_text_and_is_text() -> None:
+    assert ChatPrompter("Hi").generate_prompt("q", label="yes").endswith("q\n\nyes")
+    assert ChatPrompter("Hi").generate_prompt("q", label="yes", return_dict=True) == ChatPrompter("Hi").generate_prompt(
+        "q", return_dict=True
+    )
+    with pytest.raises(PrompterError, match="label"):
+        ChatPrompter("Hi").generate_prompt("q", label=1)  # type: ignore[call-overload]
+
+
+def test_show_logs_what_is_generated(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "agentkit.prompters"):
+        said = ChatPrompter("Hi").generate_prompt("q", show=True)
+        ChatPrompter("Hi").generate_prompt("q")
+        ChatPrompter("Hi", show=True).for_model(system="S").generate_prompt("q", return_dict=True)
+        EmptyPrompter(show=True).generate_prompt("q")
+    request = {"messages": [{"role": "system", "content": "S\nHi\n\n"}, {"role": "user", "content": "q"}]}
+    assert caplog.messages == [f"ChatPrompter: {said}", f"ChatPrompter: {request}", "EmptyPrompter: q"]
+
+
+def test_what_the_caller_gives_and_gets_is_never_shared() -> None:
+    slots, history, tools = {"a": "1", "q": "2"}, [["x", "y"], {"role": "user", "content": "z"}], [ADD]
+    before = copy.deepcopy((slots, history, tools))
+    prompter = ChatPrompter("{a}")
+    made = prompter.generate_prompt(slots, history, tools, return_dict=True)
+    made["messages"][0]["content"] = "changed"
+    made["tools"][0]["function"]["name"] = "changed"
+    assert (slots, history, tools) == before
+    assert prompter.generate_prompt(slots, history, tools, return_dict=True)["tools"] == [ADD]
+
+
+# One composition behind both forms
+
+
+def test_what_the_user_sends_is_untrusted_and_says_where_it_is_from() -> None:
+    prompter = ChatPrompter({"system": "About {topic}.", "user": "In {lang}: "})
+    composition = compose(prompter.layers, prompter.context({"topic": "x", "lang": "en", "q": "hello"}, [["a", "b"]]))
+    said = [
+        (composition.marked_text(s.message)[s.start : s.end], s.pointer)
+        for s in composition.spans
+        if s.trust == "untrusted"
+    ]
+    assert said == [
+        ("x", "additional_kwargs.topic"),
+        ("a", "conversation[0].content"),
+        ("b", "conversation[1].content"),
+        ("en", "additional_kwargs.lang"),
+        ("hello", "user_input"),
+    ]
+    assert "".join(composition.marked_text(s.message)[s.start : s.end] for s in composition.spans) == "".join(
+        message.text for message in composition.messages
+    )
+    one = AlpacaPrompter("{topic}")
+    assert [s.pointer for s in compose(one.layers, one.context("x")).spans if s.trust == "untrusted"] == ["user_input"]
+
+
+def test_a_value_that_the_developer_vouches_for_is_trusted() -> None:
+    prompter = ChatPrompter("{a} {b}")
+    composition = compose(prompter.layers, prompter.context({"a": Trusted("mine"), "b": "theirs"}))
+    assert [s.trust for s in composition.spans if s.pointer] == ["trusted", "untrusted"]
+
+
+def test_what_a_prompter_needs_is_part_of_the_schema_of_kwargs() -> None:
+    schema = ChatPrompter({"system": "{a}", "user": "{b}"}).layers.additional_kwargs_schema
+    assert schema is not None and set(schema["required"]) == {"a", "b"}
+    with pytest.raises(KwargsError) as caught:
+        compose(ChatPrompter({"system": "{a}", "user": "{b}"}).layers, PromptContext(user_input="q"))
+    assert set(caught.value.problems) == {"a", "b"}
+    with pytest.raises(PrompterError, match="lack the slots 'b'"):
+        ChatPrompter({"system": "{a}", "user": "{b}"}).layers.input[0].render(PromptContext(user_input="q"))
+    single = ChatPrompter("{a}").layers.additional_kwargs_schema
+    assert single is not None and "required" not in single
+
+
+def test_a_context_made_by_hand_works_as_the_prompters_own() -> None:
+    prompter = ChatPrompter("{topic}")
+    by_hand = PromptContext(user_input=UserInput("q", additional_kwargs={"topic": "x"}))
+    assert compose(prompter.layers, by_hand).to_openai() == prompter.generate_prompt(
+        {"topic": "x", "q": "q"}, return_dict=True
+    )
+    assert (
+        compose(prompter.layers, prompter.context(by_hand.user_input)).to_openai()
+        == compose(prompter.layers, by_hand).to_openai()
+    )
+
+
+# The layout as the chat template of any messages
+
+
+def test_a_layout_says_tool_traffic_behind_the_input_and_before_the_reply() -> None:
+    template = ChatPrompter("Hi").for_model(**IM, system="S").chat_template
+    asked = [Message("system", "S\nHi\n\n"), Message("user", "q")]
+    traffic = [Message("assistant", tool_calls=(ToolCall("c", "f", "{}"),)), Message("tool", "r", tool_call_id="c")]
+    before, after = template.render(asked, add_generation_prompt=False), template.render([*asked, *traffic])
+    assert before.endswith("q\n<|im_end|>\n") and template.render(asked) == before + "<|im_start|>assistant\n\n"
+    assert after == before + (
+        '<|im_start|>assistant\n\n{"name": "f", "arguments": {}}\n<|im_end|>\n<|im_start|>tool\nr<|im_end|>\n'
+        "<|im_start|>assistant\n\n"
+    )
+
+
+def test_a_layout_says_the_system_message_of_others_as_it_is() -> None:
+    template = ChatPrompter().for_model(sos="<s>", eos="</s>").chat_template
+    assert (
+        template.render([{"role": "system", "content": "Mine."}, {"role": "user", "content": "q"}])
+        == "<s>Mine.</s>\n\n\n\nq\n\n"
+    )
+    assert template.render([]) == "<s></s>\n\n\n\n\n\n"
+
+
+def test_a_layout_refuses_what_it_has_no_place_for() -> None:
+    alpaca = AlpacaPrompter("Hi").chat_template
+    for messages in (
+        [Message("user", "a"), Message("assistant", "b"), Message("user", "c")],
+        [Message("user", "a"), Message("assistant", "b")],
+    ):
+        with pytest.raises(ChatTemplateError, match="no place for history"):
+            alpaca.render(messages)
+    with pytest.raises(ChatTemplateError, match=r"messages\[0\]: unknown role 'robot'"):
+        alpaca.render([{"role": "robot", "content": ""}])
+    with pytest.raises(ChatTemplateError, match="'thinking'"):
+        alpaca.render([], thinking=True)
+
+
+def test_a_layout_knows_its_control_tokens_and_stop_words() -> None:
+    template = ChatPrompter("Hi").for_model(**{**IM, "eoh": "", "soe": "Tool: "}).chat_template
+    assert template.control_tokens == ("<|im_start|>", "<|im_end|>", "Tool:")
+    assert template.stop_words == ["<|im_end|>", "<|im_start|>user"]
+    assert AlpacaPrompter().chat_template.control_tokens == ("### Response:",)
+    assert AlpacaPrompter().chat_template.stop_words is None
+
+
+# Empty
+
+
+def test_an_empty_prompter_says_the_input_itself() -> None:
+    thing = object()
+    assert EmptyPrompter().generate_prompt(thing) is thing
+    assert EmptyPrompter().generate_prompt("{x}", [["a", "b"]], [ADD], "label") == "{x}"
+    assert EmptyPrompter().generate_prompt("q", [["a", "b"]], [ADD], return_dict=True) == {
+        "messages": [
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": "b"},
+            {"role": "user", "content": "q"},
+        ],
+        "tools": [ADD],
+    }
+    assert EmptyPrompter().get_response(" x ") == " x "
+    with pytest.raises(PrompterError, match="there are no slots"):
+        EmptyPrompter().generate_prompt({"a": "1", "b": "2"}, return_dict=True)
+    with pytest.raises(PrompterError, match="no place for an instruction"):
+        EmptyPrompter("Hi")
+
+
+# One's own
+
+
+class Framed(Prompter):
+    layout: ClassVar[str] = "<S>{system}</S><I>{instruction}</I>{history}|{user}{input}|{tools}## Out:"
+    split: ClassVar[str] = "## Out:"
+    system = "You are terse."
+
+
+class Terser(Framed):  # says it as its parent does
+    system = "Say one word."
+
+
+class Bare(Prompter):
+    layout: ClassVar[str] = "{instruction}\n{input}\n"
+
+
+def test_a_prompter_of_ones_own_is_a_layout() -> None:
+    said = Framed({"system": "Do {task}.", "user": "Now: "}, "tone").generate_prompt(
+        {"task": "sums", "tone": "warm", "q": "1+1"}, [["a", "b"]]
+    )
+    extra = "Here are some extra messages you can referred to:\n\n### tone:\nwarm\n\n"
+    assert said == f"<S>You are terse.</S><I>Do sums.</I>ab|Now: {extra}1+1|## Out:"
+    assert (
+        Framed("Do.", "tone").generate_prompt({"tone": "warm", "q": "x"})
+        == f"<S>You are terse.</S><I>Do.\n\n{extra}</I>|x|## Out:"
+    )
+    assert Framed().get_response("...## Out:yes") == "yes"
+    assert Terser("Do.").generate_prompt("x") == "<S>Say one word.</S><I>Do.</I>|x|## Out:"
+
+
+def test_a_layout_without_a_place_for_the_system_line_does_not_say_it() -> None:
+    assert Bare("Do.").generate_prompt("x") == "Do.\nx\n"
+    assert Bare("Do.").generate_prompt("x", return_dict=True)["messages"][0] == {"role": "system", "content": "Do."}
+    with pytest.raises(ChatTemplateError, match="no place for tools"):
+        Bare("Do.").generate_prompt("x", tools=[ADD])
+    with pytest.raises(PrompterError, match="no place for history"):
+        Bare("Do.", history=[["a", "b"]])
+
+
+class WithoutInstruction(Prompter):
+    layout: ClassVar[str] = "{system}|{input}"
+
+
+def test_a_layout_without_a_place_for_the_instruction_says_it_behind_the_system_line() -> None:
+    assert WithoutInstruction("Do.").for_model(system="S").generate_prompt("x") == "S\nDo.|x"
+
+
+@pytest.mark.parametrize(
+    ("layout", "split", "what"),
+    [
+        ("{sistem}{input}", "", "'sistem'; did you mean 'system'"),
+        ("{system}", "", "neither {user} nor {input}"),
+        ("{input}{user}", "", "side by side"),
+        ("{input}{input}", "", "'input' stands in it twice"),
+        ("{input}", "{soa}", "does not hold the split"),
+        ("{input}{soa}", "{soo}", "no token is called 'soo'"),
+    ],
+)
+def test_a_layout_that_cannot_work_is_refused_when_it_is_written(layout: str, split: str, what: str) -> None:
+    with pytest.raises(PrompterError, match=what):
+        type("Wrong", (Prompter,), {"layout": layout, "split": split})
+
+
+def test_the_base_says_what_it_lacks() -> None:
+    with pytest.raises(PrompterError, match="has no layout"):
+        Prompter("Hi")

@@ -1,0 +1,145 @@
+"""The examples of the LazyLLM document, run. Where the document prints something else than the real system says, the
+test says what differs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentkit.prompts.prompters import AlpacaPrompter, ChatPrompter, PrompterError
+
+SYSTEM = "You are an AI-Agent developed by LazyLLM."
+ALPACA = (
+    "Below is an instruction that describes a task, paired with extra messages such as input that provides further "
+    "context if possible. Write a response that appropriately completes the request."
+)
+EXTRA = "Here are some extra messages you can referred to:"
+QUESTION = "你根据上下文回答。上下文是{context}，问题是{input}。"
+ANSWERED = "你根据上下文回答。上下文是背景，问题是输入。"
+SLOTS = {"context": "背景", "input": "输入"}
+ADD = "请完成加法运算"
+TOOLS: list[dict[str, Any]] = [{"type": "function", "function": {"name": "example"}}]
+LISTED = '[{"type": "function", "function": {"name": "example"}}]'
+PICK = "请挑选最合适的工具"
+WEATHER = "今天的天气"
+TALK = "你要和用户友好地对话"
+BEFORE = ["你好", "你好，有什么能为您服务的"]
+
+
+def printed_by_the_document(text: str) -> str:
+    """What the document prints for an Alpaca prompt with one instruction: a space more before the heading, and one line
+    break less before the reply.
+    """
+    return text.replace("\n\n### Instruction:", "\n\n ### Instruction:").replace("\n\n### Response:", "\n### Response:")
+
+
+def chat(*args: Any, **kwargs: Any) -> ChatPrompter:
+    """A chat prompter with the tokens that the document's output was printed with."""
+    tokens = {"sos": "<|start_system|>", "eos": "<|end_system|>", "soh": "<|Human|>:", "soa": "<|Assistant|>:"}
+    return ChatPrompter(*args, **kwargs).for_model(**tokens)
+
+
+def test_quick_start_with_a_user_instruction() -> None:
+    prompter = AlpacaPrompter({"user": QUESTION})
+    # The document prints the instruction inside the system text. The real system says it as the user's part.
+    assert prompter.generate_prompt(SLOTS) == f"{SYSTEM}\n{ALPACA}\n\n### Instruction:\n\n\n{ANSWERED}### Response:\n"
+    assert prompter.generate_prompt(SLOTS, return_dict=True) == {
+        "messages": [
+            {"role": "system", "content": f"{SYSTEM}\n{ALPACA}\n\n### Instruction:\n"},
+            {"role": "user", "content": ANSWERED},
+        ]
+    }
+
+
+def test_an_instruction_that_is_one_text_stands_where_the_document_prints_it() -> None:
+    prompter = AlpacaPrompter(QUESTION)
+    said = prompter.generate_prompt(SLOTS)
+    assert said == f"{SYSTEM}\n{ALPACA}\n\n### Instruction:\n{ANSWERED}\n\n\n\n### Response:\n"
+    assert printed_by_the_document(said) == (
+        f"{SYSTEM}\n{ALPACA}\n\n ### Instruction:\n{ANSWERED}\n\n\n### Response:\n"
+    )
+    assert prompter.generate_prompt(SLOTS, return_dict=True)["messages"][1] == {"role": "user", "content": ""}
+
+
+def test_a_text_fills_the_one_slot_whatever_its_name() -> None:
+    said = AlpacaPrompter(f"{ADD}, 输入为{{instruction}}").generate_prompt("a+b")
+    assert said == f"{SYSTEM}\n{ALPACA}\n\n### Instruction:\n{ADD}, 输入为a+b\n\n\n\n### Response:\n"
+
+
+def test_an_extra_key_is_a_slot_under_its_own_heading() -> None:
+    said = AlpacaPrompter(ADD, extra_keys="input").generate_prompt("a+b")
+    assert said == (
+        f"{SYSTEM}\n{ALPACA}\n\n### Instruction:\n{ADD}\n\n{EXTRA}\n\n### input:\na+b\n\n\n\n### Response:\n"
+    )
+
+
+def test_chat_with_a_slot_puts_the_input_into_the_system_text_as_printed() -> None:
+    said = chat(f"{ADD}，输入为{{input}}").generate_prompt("a+b")
+    assert said == (f"<|start_system|>{SYSTEM}{ADD}，输入为a+b\n\n<|end_system|>\n\n\n<|Human|>:\n\n<|Assistant|>:\n")
+
+
+def test_chat_without_a_slot_puts_the_input_into_the_turn_of_the_user() -> None:
+    # The document's print of this one breaks off behind "<|Assistant|>".
+    said = chat(ADD).generate_prompt("a+b")
+    assert said == f"<|start_system|>{SYSTEM}{ADD}\n\n<|end_system|>\n\n\n<|Human|>:\na+b\n<|Assistant|>:\n"
+
+
+@pytest.mark.parametrize("given", ["at construction", "with the call"])
+def test_tools_are_listed_as_json_in_a_text(given: str) -> None:
+    made, asked = (TOOLS, None) if given == "at construction" else (None, TOOLS)
+    said = AlpacaPrompter(PICK, extra_keys="input", tools=made).generate_prompt(WEATHER, tools=asked)
+    assert said == (
+        f"{SYSTEM}\n{ALPACA}\n\n### Instruction:\n{PICK}\n\n{EXTRA}\n\n### input:\n{WEATHER}\n\n\n"
+        f"### Function-call Tools. \n\n{LISTED}\n\n\n### Response:\n"
+    )
+    assert chat(PICK, tools=made).generate_prompt(WEATHER, tools=asked) == (
+        f"<|start_system|>{SYSTEM}{PICK}\n\n### Function-call Tools. \n\n{LISTED}\n\n<|end_system|>\n\n\n"
+        f"<|Human|>:\n{WEATHER}\n<|Assistant|>:\n"
+    )
+
+
+def test_tools_stand_beside_the_messages_of_a_request() -> None:
+    prompter = AlpacaPrompter(PICK, extra_keys="input", tools=TOOLS)
+    system = f"{SYSTEM}\n{ALPACA}\n\n### Instruction:\n{PICK}\n\n{EXTRA}\n\n### input:\n{WEATHER}\n\n"
+    assert prompter.generate_prompt(WEATHER, return_dict=True) == {
+        "messages": [{"role": "system", "content": system}, {"role": "user", "content": ""}],
+        "tools": TOOLS,
+    }
+
+
+def test_tools_at_construction_prohibit_tools_with_the_call() -> None:
+    with pytest.raises(PrompterError, match="not both"):
+        ChatPrompter(PICK, tools=TOOLS).generate_prompt(WEATHER, tools=TOOLS)
+
+
+def test_history_as_pairs_in_a_text_as_printed() -> None:
+    assert chat(TALK).generate_prompt("聊会儿天吧", history=[BEFORE]) == (
+        f"<|start_system|>{SYSTEM}{TALK}\n\n<|end_system|>\n\n<|Human|>:{BEFORE[0]}<|Assistant|>:{BEFORE[1]}\n"
+        "<|Human|>:\n聊会儿天吧\n<|Assistant|>:\n"
+    )
+
+
+def test_history_in_both_forms_in_a_request_as_printed() -> None:
+    messages = [{"role": "user", "content": BEFORE[0]}, {"role": "assistant", "content": BEFORE[1]}]
+    expected = [
+        {"role": "system", "content": f"{SYSTEM}\n{TALK}\n\n"},
+        *messages,
+        {"role": "user", "content": "聊会儿天吧"},
+    ]
+    for history in ([BEFORE], messages):
+        assert ChatPrompter(TALK).generate_prompt("聊会儿天吧", history=history, return_dict=True) == {
+            "messages": expected
+        }
+
+
+def test_message_dicts_work_in_a_text_too_though_the_document_says_they_do_not() -> None:
+    messages = [{"role": "user", "content": BEFORE[0]}, {"role": "assistant", "content": BEFORE[1]}]
+    assert chat(TALK).generate_prompt("x", history=messages) == chat(TALK).generate_prompt("x", history=[BEFORE])
+
+
+def test_alpaca_has_no_history() -> None:
+    with pytest.raises(PrompterError, match="history"):
+        AlpacaPrompter(ADD).generate_prompt("", history=[BEFORE])
+    assert AlpacaPrompter(ADD).generate_prompt("", history=[]) == AlpacaPrompter(ADD).generate_prompt("")

@@ -1,0 +1,85 @@
+"""Values are held against a JSON Schema as a validator that is not ours would hold them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from agentkit.prompts import AdditionalInfoPrompt, KwargsError, Layers, PromptError, SchemaConflict, Template
+from tests.prompts.laws import law
+
+BOUNDS: list[dict[str, Any]] = [
+    {"minimum": 3},
+    {"maximum": 3.5},
+    {"exclusiveMinimum": 3},
+    {"exclusiveMaximum": 3},
+    {"multipleOf": 3},
+    {"minLength": 2},
+    {"maxLength": 2},
+    {"pattern": "^[a-c]+$"},
+    {"minItems": 2},
+    {"maxItems": 1},
+    {"minProperties": 1},
+    {"maxProperties": 1},
+    {"not": {"type": "string"}},
+    {"allOf": [{"minimum": 2}, {"maximum": 4}]},
+    {"type": "object", "properties": {"a": {"minimum": 3}}, "additionalProperties": {"type": "integer"}},
+    {"type": "array", "items": {"minLength": 1}},
+    {"type": "integer"},
+    {"anyOf": [{"type": "string"}, {"minimum": 3}]},
+    {"oneOf": [{"type": "integer"}, {"minimum": 3}]},
+]
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 9) | st.sampled_from([2.5, 3.0, 3.5, "", "a", "abc", "xyz"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@law
+@given(st.sampled_from(BOUNDS), VALUES)
+def test_bounds_hold_exactly_where_another_validator_says_they_do(bound: dict[str, Any], value: object) -> None:
+    schema = {"type": "object", "properties": {"x": bound}, "required": ["x"]}
+    layers = Layers(AdditionalInfoPrompt(template=Template("", params_schema=schema)))
+    try:
+        layers.check_kwargs({"x": value})
+        accepted = True
+    except KwargsError as error:
+        accepted = False
+        assert all(name == "x" or name.startswith(("x.", "x[")) for name in error.problems)
+    assert accepted == Draft202012Validator(schema).is_valid({"x": value})
+
+
+def test_every_broken_bound_is_named_at_once() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "port": {"type": "integer", "maximum": 65535},
+            "host": {"type": "string", "pattern": "^[a-z.]+$"},
+        },
+    }
+    layers = Layers(AdditionalInfoPrompt(template=Template("", params_schema=schema)))
+    with pytest.raises(KwargsError) as caught:
+        layers.check_kwargs({"port": 70000, "host": "A B"})
+    assert caught.value.problems["port"][0] == "should be at most 65535"
+    assert "should match '^[a-z.]+$'" in caught.value.problems["host"][0]
+
+
+@pytest.mark.parametrize(
+    ("bound", "complaint"),
+    [
+        ({"minimum": "3"}, "minimum must be a number, got '3'"),
+        ({"maxLength": True}, "maxLength must be a number, got True"),
+        ({"pattern": "("}, "pattern must be a regular expression, got '('"),
+        ({"pattern": 3}, "pattern must be a regular expression, got 3"),
+    ],
+    ids=repr,
+)
+def test_a_bound_that_compares_with_nothing_is_refused_at_construction(bound: dict[str, Any], complaint: str) -> None:
+    with pytest.raises((PromptError, SchemaConflict)) as caught:
+        Template("", params_schema={"type": "object", "properties": {"x": bound}})
+    assert complaint in str(caught.value)

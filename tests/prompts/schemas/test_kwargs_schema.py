@@ -1,0 +1,458 @@
+"""What a tree of prompts requires of the user's input: one schema, merged over any nesting, checked all at once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any, NewType, Optional
+
+import pytest
+import typing_extensions
+from jsonschema import Draft202012Validator
+from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+
+from agentkit.prompts import (
+    AdditionalInfoPrompt,
+    BasePrompt,
+    JsonSchema,
+    KwargsError,
+    Layers,
+    PromptContext,
+    PromptError,
+    SchemaConflict,
+    Template,
+    TemplateError,
+    TextPrompt,
+    UserInput,
+    WrapPrompt,
+)
+from agentkit_prompts.schemas.merge import merge_schemas
+
+pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
+
+
+class Needs(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    root: str
+    depth: int = 3
+
+
+class Forbids(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+    root: str = ""
+
+
+class NoArbitrary(BaseModel):
+    root: str = ""
+
+
+class ForbiddingDict(typing_extensions.TypedDict):
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+    root: str
+
+
+class ClosedDict(typing_extensions.TypedDict, closed=True):  # type: ignore[call-arg]
+    root: str
+
+
+class OpenDict(typing_extensions.TypedDict):
+    root: str
+
+
+@pydantic_dataclass(config=ConfigDict(extra="forbid"))
+class ForbiddingDataclass:
+    root: str = ""
+
+
+@dataclass
+class Plain:
+    root: str = ""
+
+
+class Root(RootModel[Forbids]):
+    pass
+
+
+class RootOfRoot(RootModel[Optional[Root]]):  # noqa: UP045
+    pass
+
+
+Renamed = NewType("Renamed", Forbids)
+Alias = typing_extensions.TypeAliasType("Alias", Forbids | None)  # type: ignore[misc]
+
+FORBIDDING: dict[str, Any] = {
+    "model": Forbids,
+    "adapter": TypeAdapter(Forbids),
+    "optional": TypeAdapter(Optional[Forbids]),  # noqa: UP045
+    "union": TypeAdapter(int | Forbids),
+    "annotated": TypeAdapter(Annotated[Annotated[Forbids, "a"] | None, "b"]),
+    "alias": TypeAdapter(Alias),
+    "new type": TypeAdapter(Renamed),
+    "typed dict": ForbiddingDict,
+    "closed typed dict": ClosedDict,
+    "dataclass": ForbiddingDataclass,
+    "root model": Root,
+    "root of a root": RootOfRoot,
+    "config of the adapter": TypeAdapter(Optional[Plain], config=ConfigDict(extra="forbid")),  # noqa: UP045
+    "JSON Schema": {"type": "object", "additionalProperties": False},
+    "unevaluated": {"allOf": [{"unevaluatedProperties": False}]},
+    "JSON Schema alternative": {"anyOf": [{"type": "null"}, {"additionalProperties": False}]},
+    "JSON Schema reference": {"$ref": "#/$defs/A", "$defs": {"A": {"additionalProperties": False}}},
+    "a reference to itself": {
+        "$ref": "#/$defs/A",
+        "$defs": {"A": {"additionalProperties": False, "$ref": "#/$defs/A"}},
+    },
+}
+
+
+@pytest.mark.parametrize("schema", FORBIDDING.values(), ids=FORBIDDING)
+@pytest.mark.parametrize("prompt", [TextPrompt, AdditionalInfoPrompt])
+def test_a_schema_that_forbids_extras_is_refused_when_the_prompt_is_made(prompt: type[BasePrompt], schema: Any) -> None:
+    with pytest.raises(PromptError, match=r"(?i)forbid|additionalProperties to false"):
+        prompt(Template("x", params_schema=schema))
+
+
+@pytest.mark.parametrize("schema", [NoArbitrary, TypeAdapter(Optional[NoArbitrary]), Optional[NoArbitrary]], ids=repr)  # noqa: UP045
+def test_a_model_that_refuses_arbitrary_types_is_refused(schema: Any) -> None:
+    with pytest.raises(PromptError, match="NoArbitrary must set arbitrary_types_allowed=True"):
+        TextPrompt(Template("x", params_schema=schema))
+
+
+def test_every_offender_is_named_at_once() -> None:
+    with pytest.raises(PromptError, match=r"Forbids forbids.*NoArbitrary must"):
+        Template("x", params_schema=TypeAdapter(Forbids | NoArbitrary))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [Needs, Plain, OpenDict, TypeAdapter(Optional[Needs]), {"properties": {"a": {"additionalProperties": False}}}, {}],  # noqa: UP045
+    ids=repr,
+)
+def test_a_schema_that_lets_the_context_through_is_accepted(schema: Any) -> None:
+    TextPrompt(Template("x", params_schema=schema))
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(levels):
+        schema = {"properties": {"a": schema}}
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "complaint"),
+    [
+        ({"properties": None}, "properties must be an object of schemas, got NoneType"),
+        ({"properties": ["a"]}, "must be an object of schemas, got list"),
+        ({"properties": {"a": 5}}, "properties.a must be an object or a boolean, got int"),
+        ({"anyOf": {"a": {}}}, "anyOf must be a list of schemas"),
+        ({"anyOf": ["a"]}, r"anyOf\[0\] must be an object"),
+        ({"required": "abc"}, "required must be a list, got str"),
+        ({"items": 3}, "items must be an object"),
+        ({"$defs": 3}, r"\$defs must be an object"),
+        (nested(10_000), "nests deeper than"),
+        (5, "5"),
+        (len, "len"),
+    ],
+)
+def test_what_is_no_schema_is_refused_with_its_place(schema: Any, complaint: str) -> None:
+    with pytest.raises(PromptError, match=complaint):
+        Template("x", params_schema=schema)
+
+
+def test_a_schema_that_contains_itself_is_refused() -> None:
+    schema: dict[str, Any] = {"properties": {}}
+    schema["properties"]["again"] = schema
+    with pytest.raises(PromptError, match="nests deeper"):
+        Template("x", params_schema=schema)
+
+
+# Merging
+
+
+def info(schema: Any, **data: Any) -> AdditionalInfoPrompt:
+    return AdditionalInfoPrompt(Template("x", params_schema=schema), **data)
+
+
+def string(name: str) -> JsonSchema:
+    return {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
+
+
+def test_prompts_that_require_nothing_give_none() -> None:
+    assert TextPrompt("{{ user_input }}").additional_kwargs_schema is None
+    wrap = WrapPrompt("{{ wrapped_str }}", wrapped_prompts=[TextPrompt("x"), WrapPrompt(wrapped_prompts=[])])
+    assert wrap.additional_kwargs_schema is None
+    assert Layers([wrap, "x"]).additional_kwargs_schema is None
+    assert merge_schemas([]) is None
+    assert merge_schemas([("a", None), ("b", None)]) is None
+
+
+def test_one_requirement_comes_through_any_number_of_wrappers() -> None:
+    prompt: BasePrompt = info(string("root"))
+    path = "system[0]"
+    for _ in range(5):
+        prompt = WrapPrompt(wrapped_prompts=[TextPrompt("x"), prompt])
+        path += ".wrapped_prompts[1]"
+    schema = Layers(prompt).additional_kwargs_schema
+    assert schema == {
+        "type": "object",
+        "properties": {"root": {"type": "string", "x-required-by": [path]}},
+        "required": ["root"],
+    }
+
+
+def test_equal_properties_unify_and_list_everyone_who_requires_them() -> None:
+    tree = WrapPrompt(
+        "{{ additional_kwargs.root }}{{ wrapped_str }}",
+        wrapped_prompts=[
+            TextPrompt("{{ additional_kwargs.root }}"),
+            WrapPrompt(wrapped_prompts=[info({"properties": {"root": {}}})]),
+        ],
+    )
+    schema = Layers([TextPrompt("{{ additional_kwargs.root }}"), tree]).additional_kwargs_schema
+    assert schema is not None
+    assert schema["properties"]["root"]["x-required-by"] == [
+        "system[0]",
+        "system[1]",
+        "system[1].wrapped_prompts[0]",
+        "system[1].wrapped_prompts[1].wrapped_prompts[0]",
+    ]
+    assert schema["required"] == ["root"]
+
+
+def test_titles_and_descriptions_are_no_difference() -> None:
+    one = {"properties": {"a": {"type": "string", "title": "A", "description": "one", "examples": ["x"]}}}
+    other = {"properties": {"a": {"type": "string", "title": "B"}}}
+    assert Layers([info(one), info(other)]).additional_kwargs_schema is not None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"type": "string"}, {"type": "integer"}),
+        ({"type": "string"}, {}),
+        ({"type": "string"}, {"type": "string", "default": "x"}),
+        ({"enum": [1]}, {"enum": [True]}),
+        ({"type": "array", "items": {"type": "string"}}, {"type": "array", "items": {"type": "integer"}}),
+        ({"$ref": "#/$defs/A"}, {"$ref": "#/$defs/A", "default": 1}),
+    ],
+    ids=repr,
+)
+def test_a_conflict_names_the_property_and_both_prompts(one: JsonSchema, other: JsonSchema) -> None:
+    prompts = [info({"properties": {"a": item}, "$defs": {"A": {"type": "integer"}}}) for item in (one, other)]
+    with pytest.raises(SchemaConflict) as caught:
+        Layers(WrapPrompt(wrapped_prompts=[prompts[0]]), after_input=prompts[1])
+    for part in ("'a'", "system[0].wrapped_prompts[0]", "after_input[0]", "rename"):
+        assert part in str(caught.value)
+    with pytest.raises(SchemaConflict, match=r"wrapped_prompts\[0\] wants .*wrapped_prompts\[1\] wants"):
+        WrapPrompt(wrapped_prompts=prompts)
+
+
+def test_a_wrapper_in_conflict_with_what_it_wraps_says_so() -> None:
+    with pytest.raises(SchemaConflict, match=r"the template around them wants .* wrapped_prompts\[0\] wants"):
+        WrapPrompt("{{ additional_kwargs.a }}{{ wrapped_str }}", wrapped_prompts=[info(string("a"))])
+
+
+def defining(meaning: JsonSchema, name: str, **others: JsonSchema) -> AdditionalInfoPrompt:
+    return info({"properties": {name: {"$ref": "#/$defs/Item"}}, "$defs": {"Item": meaning, **others}})
+
+
+def accepts(schema: JsonSchema | None, **values: object) -> bool:
+    """Ask a JSON Schema validator that is not ours."""
+    assert schema is not None
+    Draft202012Validator.check_schema(schema)
+    return bool(Draft202012Validator(schema).is_valid(values))
+
+
+def test_definitions_of_one_name_and_two_meanings_are_kept_apart() -> None:
+    schema = Layers([defining({"type": "integer"}, "a"), defining({"type": "string"}, "b")]).additional_kwargs_schema
+    assert accepts(schema, a=1, b="x")
+    assert not accepts(schema, a="x")
+    assert not accepts(schema, b=1)
+
+
+def test_definitions_of_one_name_and_one_meaning_are_kept_once() -> None:
+    schema = Layers([defining({"type": "integer"}, "a"), defining({"type": "integer"}, "b")]).additional_kwargs_schema
+    assert schema is not None
+    assert list(schema["$defs"]) == ["Item"]
+    assert accepts(schema, a=1, b=1)
+    assert not accepts(schema, b="x")
+
+
+def test_a_definition_that_has_the_name_another_is_given_stays_itself() -> None:
+    second = info(
+        {
+            "properties": {"b": {"$ref": "#/$defs/Item"}, "c": {"$ref": "#/$defs/Item__2"}},
+            "$defs": {"Item": {"type": "string"}, "Item__2": {"type": "boolean"}},
+        }
+    )
+    schema = Layers([defining({"type": "integer"}, "a"), second]).additional_kwargs_schema
+    assert accepts(schema, a=1, b="x", c=True)
+    for wrong in ({"a": "x"}, {"b": True}, {"c": "x"}):
+        assert not accepts(schema, **wrong)
+
+
+def test_the_older_spelling_of_definitions_survives_merging() -> None:
+    old = info({"properties": {"a": {"$ref": "#/definitions/Item"}}, "definitions": {"Item": {"type": "integer"}}})
+    schema = Layers([old, defining({"type": "string"}, "b")]).additional_kwargs_schema
+    assert accepts(schema, a=1, b="x")
+    assert not accepts(schema, a="x", b="x")
+
+
+class Tree(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    name: str
+    children: list[Tree] = []
+
+
+class Folder(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    top: Tree
+
+
+class Other(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    name: str
+    top: Tree
+
+
+def test_recursive_models_merge() -> None:
+    schema = Layers([info(Tree), WrapPrompt(wrapped_prompts=[info(Folder)]), info(Other)]).additional_kwargs_schema
+    assert schema is not None
+    json.dumps(schema)
+    assert accepts(schema, name="a", children=[{"name": "b", "children": []}], top={"name": "c"})
+    assert not accepts(schema, name="a", top={"name": "c", "children": [{"name": 5}]})
+    assert schema["properties"]["top"]["x-required-by"] == ["system[1].wrapped_prompts[0]", "system[2]"]
+
+
+def test_recursive_definitions_that_differ_deep_inside_are_kept_apart() -> None:
+    def tree(leaf: str) -> JsonSchema:
+        node = {"properties": {"next": {"$ref": "#/$defs/Node"}, "leaf": {"type": leaf}}, "type": "object"}
+        return {"properties": {leaf: {"$ref": "#/$defs/Node"}}, "$defs": {"Node": node}}
+
+    schema = Layers([info(tree("string")), info(tree("integer"))]).additional_kwargs_schema
+    assert accepts(schema, string={"next": {"leaf": "x"}}, integer={"next": {"leaf": 1}})
+    assert not accepts(schema, string={"next": {"leaf": 1}})
+    assert not accepts(schema, integer={"next": {"next": {"leaf": "x"}}})
+
+
+def test_a_schema_is_inferred_from_what_a_template_reads() -> None:
+    assert TextPrompt("{{ additional_kwargs.a }}{{ additional_kwargs['b'] }}").additional_kwargs_schema == {
+        "type": "object",
+        "properties": {"a": {}, "b": {}},
+        "required": ["a", "b"],
+    }
+    assert AdditionalInfoPrompt("{{ root }} {{ user_input }}").additional_kwargs_schema == {
+        "type": "object",
+        "properties": {"root": {}},
+        "required": ["root"],
+    }
+    optional = TextPrompt("{{ additional_kwargs.a | default('x') }}").additional_kwargs_schema
+    assert optional == {"type": "object", "properties": {"a": {}}}
+    assert AdditionalInfoPrompt().additional_kwargs_schema is None
+
+
+def test_boolean_schemas_are_schemas() -> None:
+    prompt = AdditionalInfoPrompt(Template("{{ a }}", params_schema={"properties": {"a": True, "b": False}}))
+    ctx = PromptContext(user_input=UserInput("", additional_kwargs={"a": 1}))
+    assert prompt.format_2_str(ctx) == "1"
+    assert prompt.kwargs_problems({"a": 1, "b": 2}) == [("b", "is not allowed")]
+    assert Template("x", params_schema={"anyOf": [True]}).problems({}) == []
+
+
+# Checking
+
+
+def test_all_missing_and_invalid_kwargs_are_named_at_once_with_who_needs_them() -> None:
+    layers = Layers(
+        [info(Needs), TextPrompt("{{ additional_kwargs.mode }}")],
+        before_input=WrapPrompt(
+            "{{ additional_kwargs.outer }}{{ wrapped_str }}",
+            wrapped_prompts=[TextPrompt("{{ additional_kwargs.mode }}")],
+        ),
+    )
+    with pytest.raises(KwargsError) as caught:
+        layers.check_kwargs({"depth": "deep"})
+    problems = caught.value.problems
+    assert set(problems) == {"root", "depth", "mode", "outer"}
+    assert problems["root"][1] == ("system[0]",)
+    assert problems["mode"][1] == ("system[1]", "before_input[0].wrapped_prompts[0]")
+    assert problems["outer"][1] == ("before_input[0]",)
+    assert all(name in str(caught.value) for name in problems)
+    layers.check_kwargs({"root": "/", "mode": "fast", "outer": 1})
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "complaint"),
+    [
+        ({"type": "string"}, 1, "should be string, got int"),
+        ({"type": "integer"}, True, "should be integer, got bool"),
+        ({"type": ["string", "null"]}, 5, "should be string or null"),
+        ({"enum": ["a", "b"]}, "c", "should be one of"),
+        ({"const": 1}, 2, "should be 1"),
+        ({"type": "array", "items": {"type": "string"}}, ["a", 1], "should be string, got int"),
+        ({"properties": {"b": {"type": "string"}}, "required": ["b"]}, {}, "Field required"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, 5, "matches none"),
+        ({"$ref": "#/$defs/A"}, 5, "should be string"),
+    ],
+)
+def test_a_json_schema_is_checked(schema: JsonSchema, value: object, complaint: str) -> None:
+    prompt = info({"properties": {"a": schema}, "$defs": {"A": {"type": "string"}}})
+    [(name, what)] = prompt.kwargs_problems({"a": value})
+    assert name.startswith("a")
+    assert complaint in what
+    ctx = PromptContext(user_input=UserInput("", additional_kwargs={"a": value}))
+    with pytest.raises(KwargsError, match="'a"):
+        prompt.format_2_str(ctx)
+
+
+def test_defaults_of_the_schema_apply() -> None:
+    prompt = AdditionalInfoPrompt(Template("{{ root }} {{ depth }}", params_schema=Needs))
+    ctx = PromptContext(user_input=UserInput("", additional_kwargs={"root": "/"}))
+    assert prompt.format_2_str(ctx) == "/ 3"
+    by_json = AdditionalInfoPrompt(Template("{{ a }}", params_schema={"properties": {"a": {"default": "x"}}}))
+    assert by_json.format_2_str(PromptContext(user_input="")) == "x"
+
+
+def test_a_value_nested_without_end_is_a_problem_not_a_crash() -> None:
+    deep: list[Any] = []
+    for _ in range(10_000):
+        deep = [deep]
+    schema = {
+        "properties": {"a": {"$ref": "#/$defs/L"}},
+        "$defs": {"L": {"type": "array", "items": {"$ref": "#/$defs/L"}}},
+    }
+    assert "levels deep" in str(info(schema).kwargs_problems({"a": deep}))
+
+
+@pytest.mark.parametrize("name", ["documents", "user_input", "additional_kwargs", "now"])
+def test_a_kwarg_cannot_take_a_name_of_the_context(name: str) -> None:
+    with pytest.raises(PromptError, match=f"{name} cannot be the name of an additional kwarg"):
+        info({"properties": {name: {}}})
+
+
+def test_a_kwarg_does_not_hide_the_context_from_other_prompts() -> None:
+    ctx = PromptContext(
+        user_input=UserInput("question", additional_kwargs={"documents": "forged", "user_input": "forged"})
+    )
+    assert AdditionalInfoPrompt("{{ user_input }}").format_2_str(ctx) == "question"
+    assert TextPrompt("{{ user_input }}{{ documents | length }}").format_2_str(ctx) == "question0"
+
+
+def test_a_name_the_context_cannot_supply_is_found_when_the_prompt_is_made() -> None:
+    with pytest.raises(TemplateError, match=r"'document' \(line 2, did you mean 'documents'\?\)") as caught:
+        TextPrompt(Template("a\n{{ document }}{{ other }}", file="p.j2"))
+    assert (caught.value.file, caught.value.line, caught.value.variable) == ("p.j2", 2, "document")
+    assert "'other' (line 2" in str(caught.value)
+    assert "additional_kwargs.NAME" in str(caught.value)
+
+
+def test_a_custom_prompt_that_returns_no_schema_at_all_is_named() -> None:
+    class Odd(TextPrompt):
+        @property
+        def additional_kwargs_schema(self) -> JsonSchema | None:
+            return {"properties": []}  # a mistake
+
+    with pytest.raises(PromptError, match=r"additional_kwargs_schema of system\[0\].*must be an object"):
+        Layers(Odd("x"))

@@ -1,0 +1,331 @@
+"""A template reads data and nothing else: every known way out of a Jinja sandbox is closed."""
+
+# ruff: noqa: E501 (templates are easier to read on one line)
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, PrivateAttr
+
+from agentkit_prompts.errors import TemplateError
+from agentkit_prompts.templates.engine import compile_program
+
+
+class Account(BaseModel):
+    owner: str = "Ada"
+    _secret: str = PrivateAttr("s3cret")
+
+    def delete(self) -> str:
+        raise AssertionError("a template called a method")
+
+    @property
+    def shout(self) -> str:
+        return self.owner.upper()
+
+
+@dataclass
+class Job:
+    name: str = "job"
+    run: Callable[[], str] = field(default=lambda: "ran")
+    secret_key = "class level"
+
+    def start(self) -> None:
+        raise AssertionError("a template called a method")
+
+    def __call__(self) -> str:
+        raise AssertionError("a template called an object")
+
+    def __getitem__(self, key: object) -> object:
+        return {"key": key}
+
+
+def handler(event: str = "x") -> str:
+    raise AssertionError("a template called a function")
+
+
+def generator() -> Iterator[int]:
+    yield 1
+
+
+async def coroutine() -> None:
+    return None
+
+
+def hostile() -> dict[str, Any]:
+    waiting = coroutine()
+    waiting.close()
+    try:
+        raise ValueError("oops")
+    except ValueError as caught:
+        error = caught
+    return {
+        "account": Account(),
+        "job": Job(),
+        "handler": handler,
+        "generator": generator(),
+        "coroutine": waiting,
+        "error": error,
+        "frame": sys._getframe(),
+        "code": handler.__code__,
+        "trace": error.__traceback__,
+        "module": os,
+        "kind": Account,
+        "method": Account().delete,
+        "builtin": len,
+        "loop_": asyncio,
+        "bag": SimpleNamespace(os=os, name="bag", run=handler),
+        "data": {"a": 1, "nested": {"b": [1, 2, 3]}},
+        "items": [1, 2, 3],
+        "grown": defaultdict(list),
+        "text": "plain",
+        "template": "{0.__class__.__mro__}",
+        "private": "__class__",
+    }
+
+
+ESCAPES = [
+    # classes, bases, globals
+    "{{ ''.__class__ }}",
+    "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    "{{ ''['__class__'] }}",
+    "{{ ''['__cla' ~ 'ss__'] }}",
+    "{{ ''[private] }}",
+    "{{ ()['__class__']['__bases__'] }}",
+    "{{ [].__class__.__base__ }}",
+    "{{ {}.__class__ }}",
+    "{{ (1).__class__ }}",
+    "{{ ''|attr('__class__') }}",
+    "{{ ''|attr('__cla' ~ 'ss__') }}",
+    "{{ account|attr('owner') }}",
+    "{{ [account]|map(attribute='__class__')|list }}",
+    "{{ [account]|map(attribute='owner.__class__')|list }}",
+    "{{ [account]|map(attribute=private)|list }}",
+    "{{ [account]|map('attr', '__class__')|list }}",
+    "{{ [account]|selectattr('__class__')|list }}",
+    "{{ [account]|selectattr('__class__', 'defined')|list }}",
+    "{{ [account]|rejectattr('__dict__')|list }}",
+    "{{ [account]|groupby('__class__') }}",
+    "{{ [account]|sort(attribute='__class__') }}",
+    "{{ [account]|sum(attribute='__class__') }}",
+    "{{ [account]|join(attribute='__class__') }}",
+    "{{ [account]|unique(attribute='_secret')|list }}",
+    "{{ [account]|min(attribute='__hash__') }}",
+    "{{ account.__dict__ }}",
+    "{{ account._secret }}",
+    "{{ account['_secret'] }}",
+    "{{ account.__pydantic_private__ }}",
+    "{{ account.model_config }}",
+    "{{ account.model_fields }}",
+    "{{ account.model_dump() }}",
+    "{{ account.model_construct() }}",
+    "{{ account.delete() }}",
+    "{{ account.delete }}",
+    "{{ account['delete'] }}",
+    "{{ account.copy() }}",
+    "{{ job.start() }}",
+    "{{ job.run() }}",
+    "{{ (job.run)() }}",
+    "{{ job() }}",
+    "{{ job.run.__globals__ }}",
+    "{{ handler() }}",
+    "{{ handler }}",
+    "{{ handler.__globals__ }}",
+    "{{ handler.func_globals }}",
+    "{{ handler['__globals__'] }}",
+    "{% set f = handler %}{{ f('x') }}",
+    "{% call handler() %}{% endcall %}",
+    "{% call(x) job.start() %}{% endcall %}",
+    "{{ kind }}",
+    "{{ kind() }}",
+    "{{ kind.mro() }}",
+    "{{ kind.owner }}",
+    "{{ kind['mro'] }}",
+    "{{ method() }}",
+    "{{ method.__self__ }}",
+    "{{ method.__func__ }}",
+    "{{ builtin('x') }}",
+    "{{ module.environ }}",
+    "{{ module.system('true') }}",
+    "{{ module.path }}",
+    "{{ bag.os.environ }}",
+    "{{ bag.os.system('true') }}",
+    "{{ bag.run() }}",
+    # frames, code, generators, coroutines, exceptions
+    "{{ generator.gi_frame }}",
+    "{{ generator.gi_code }}",
+    "{{ generator.gi_frame.f_back.f_globals }}",
+    "{{ generator.send(1) }}",
+    "{{ generator.throw(error) }}",
+    "{{ coroutine.cr_frame }}",
+    "{{ coroutine.cr_code }}",
+    "{{ coroutine.send(None) }}",
+    "{{ error.__traceback__.tb_frame }}",
+    "{{ error.with_traceback(trace) }}",
+    "{{ error.args }}",
+    "{{ frame.f_globals }}",
+    "{{ frame.f_builtins }}",
+    "{{ frame.f_back }}",
+    "{{ code.co_code }}",
+    "{{ code.replace() }}",
+    "{{ trace.tb_frame }}",
+    "{{ trace.tb_next }}",
+    # formats
+    "{{ '{0.__class__}'.format(account) }}",
+    "{{ '{0[__class__]}'.format(account) }}",
+    "{{ '{a.__class__}'.format(a=account) }}",
+    "{{ '{a.owner}'.format(a=account) }}",
+    "{{ template.format(account) }}",
+    "{{ '{0.__class__}'|format(account) ~ template.format(account) }}",
+    "{{ '{a.__class__}'.format_map({'a': account}) }}",
+    "{{ [template]|map('format', account)|join ~ template.format_map({}) }}",
+    "{{ '{:{0.__class__}}'.format(account) }}",
+    "{{ '{0!r}'.format(account) }}",
+    "{{ '%(a.__class__)s' % {'a': account} }}",
+    "{{ '%a' % ('x',) }}",
+    "{% set f = ''.format %}{{ f }}",
+    "{{ [''.format] }}",
+    "{{ ''['format'] }}",
+    "{{ (''.format)(account) ~ ('{0.__class__}'.format)(account) }}",
+    # the engine's own objects
+    "{{ self }}",
+    "{{ self.__init__ }}",
+    "{{ self._TemplateReference__context }}",
+    "{{ loop }}",
+    "{{ cycler.__init__.__globals__.os }}",
+    "{{ joiner.__init__ }}",
+    "{{ namespace.__init__ }}",
+    "{{ range.__self__ }}",
+    "{{ dict.__base__ }}",
+    "{{ dict.mro() }}",
+    "{{ dict.fromkeys([1]) }}",
+    "{{ cycler.run }}",
+    "{{ cycler.name }}",
+    "{{ cycler }}",
+    "{{ lipsum() }}",
+    "{{ lipsum.__globals__.os.popen('id').read() }}",
+    "{{ url_for.__globals__ }}",
+    "{{ get_flashed_messages.__globals__ }}",
+    "{{ request.application.__globals__ }}",
+    "{{ config.items() }}",
+    "{{ environment }}",
+    "{{ context }}",
+    "{{ meter }}",
+    "{{ trace.meter }}",
+    "{{ get }}",
+    "{{ extend }}",
+    "{{ mark }}",
+    "{{ undefined.fail }}",
+    "{{ l_0_text }}",
+    "{{ g_range }}",
+    "{{ UNSET }}",
+    "{{ __builtins__ }}",
+    "{{ __import__('os') }}",
+    "{% macro m() %}{% endmacro %}{{ m.body }}",
+    "{% macro m() %}{% endmacro %}{{ m.__init__ }}",
+    "{% macro m() %}{% endmacro %}{{ m.name }}",
+    "{% macro m() %}{% endmacro %}{{ m }}",
+    "{% macro m() %}{{ caller.body }}{% endmacro %}{% call m() %}{% endcall %}",
+    "{% macro m() %}{{ varargs.append(1) }}{% endmacro %}{{ m(1) }}",
+    "{% for i in items %}{{ loop._items }}{% endfor %}",
+    "{% for i in items %}{{ loop.__init__ }}{% endfor %}",
+    "{% for i in items %}{{ loop.recurse }}{% endfor %}",
+    "{% for i in items %}{{ loop.recurse(items) }}{% endfor %}",
+    "{% for i in items %}{{ loop.cycle }}{% endfor %}",
+    "{% set ns = namespace() %}{{ ns.names }}",
+    "{% set ns = namespace() %}{{ ns.__class__ }}",
+    "{% set ns = namespace() %}{% set ns.__class__ = 1 %}",
+    "{% set ns = namespace() %}{{ ns }}",
+    "{% set ns = namespace(f=handler) %}{{ ns.f() }}",
+    "{% set c = cycler(1) %}{{ c._values }}",
+    "{% set j = joiner() %}{{ j._used }}",
+    "{% set account.owner = 'x' %}",
+    "{% set data.a = 2 %}",
+    # changing what is not the template's
+    "{{ items.append(4) }}",
+    "{{ items.clear() }}",
+    "{{ items.pop() }}",
+    "{{ items.sort() }}",
+    "{{ items.__setitem__(0, 9) }}",
+    "{{ data.update({'a': 2}) }}",
+    "{{ data.pop('a') }}",
+    "{{ data.setdefault('z', 1) }}",
+    "{{ data.clear() }}",
+    "{{ data.__setitem__('a', 2) }}",
+    "{{ grown.missing }}",
+    "{{ grown['missing'] }}",
+    "{% do items.append(4) %}",
+    # other files, other code
+    "{% include 'other' %}",
+    "{% import 'os' as os %}",
+    "{% from 'os' import system %}",
+    "{% extends 'base' %}",
+    "{% block b %}{% endblock %}",
+    "{% autoescape true %}{% endautoescape %}",
+    "{% debug %}",
+    "{% trans %}x{% endtrans %}",
+    "{% macro __init__() %}{% endmacro %}{{ __init__.x }}",
+    "{{ text.encode('utf-8') }}",
+    "{{ text.translate({}) }}",
+    "{{ text.maketrans('a', 'b') }}",
+    "{{ now().timestamp() }}",
+    "{{ items|random }}",
+    "{{ items|pprint }}",
+    "{{ items|map('random')|list }}",
+    "{{ items|map('attr', 'real')|list }}",
+    "{{ items|map(attribute='real')|list }}",
+    "{{ (1).real }}",
+    "{{ (1).to_bytes(9, 'big') }}",
+    "{{ text|xmlattr }}",
+    "{{ items|select('callable')|list }}",
+    "{{ items.__len__() }}",
+    "{{ items|map(attribute='__doc__')|list }}",
+    "{{ loop_ }}",
+    "{{ job['x']['key'].__class__ }}",
+]
+
+
+@pytest.mark.parametrize("source", ESCAPES)
+def test_there_is_no_way_out(source: str) -> None:
+    with pytest.raises(TemplateError):
+        compile_program(source).run(hostile())
+
+
+def test_nothing_of_the_caller_is_changed() -> None:
+    values = hostile()
+    for source in ESCAPES:
+        with pytest.raises(TemplateError):
+            compile_program(source).run(values)
+    assert values["items"] == [1, 2, 3]
+    assert values["data"] == {"a": 1, "nested": {"b": [1, 2, 3]}}
+    assert dict(values["grown"]) == {}
+    assert values["account"].owner == "Ada"
+
+
+def test_fields_and_properties_are_read() -> None:
+    program = compile_program(
+        "{{ account.owner }} {{ account.shout }} {{ job.name }} {{ bag.name }} {{ data.nested.b[1] }}"
+    )
+    for _ in range(2):
+        assert program.trace(hostile()).text == "Ada ADA job bag 2"
+
+
+def test_a_field_wins_over_a_method_of_the_same_name() -> None:
+    @dataclass
+    class Row:
+        items: str = "a field"
+
+    class Model(BaseModel):
+        copy: str = "a field"  # type: ignore[assignment]
+
+    values = {"row": Row(), "model": Model(), "data": {"items": "an item", "keys": "another", "get": "third"}}
+    source = "{{ row.items }}, {{ model.copy }}, {{ data.items }}, {{ data.keys }}, {{ data['get'] }}, {{ data.get('keys') }}"
+    assert compile_program(source).trace(values).text == "a field, a field, an item, another, third, another"

@@ -1,0 +1,248 @@
+"""A program says what it reads and where each value it prints comes from."""
+
+# ruff: noqa: E501 (templates are easier to read on one line)
+
+from __future__ import annotations
+
+import pytest
+
+from agentkit_prompts.errors import TemplateError
+from agentkit_prompts.templates.engine import Program, RenderedText, Site, Trusted, compile_program
+
+DOCUMENTS = [{"text": "first", "title": "A"}, {"text": "second", "title": ""}]
+
+
+def sites(source: str) -> list[tuple[str, str, tuple[str, ...]]]:
+    return [(site.expression, site.pointer, site.roots) for site in compile_program(source).sites]
+
+
+def roots(source: str) -> tuple[str, ...]:
+    return compile_program(source).sites[-1].roots
+
+
+def test_text_without_expressions_is_a_literal_that_is_never_compiled() -> None:
+    program = compile_program("plain text\n{# a comment #}")
+    assert program.literal == "plain text\n"
+    assert program.sites == ()
+    assert program.run({}) == ["plain text\n"]
+    assert compile_program("").run({}) == []
+    assert program.trace({}).text == "plain text\n"
+
+
+def test_a_path_is_its_own_pointer() -> None:
+    assert sites("{{ user_input.input }}") == [("user_input.input", "user_input.input", ("user_input",))]
+    assert sites("{{ d['a b'][0] }}") == [("d['a b'][0]", "d['a b'][0]", ("d",))]
+    assert sites("{{ d['{0}'] }}")[0][1].format(7) == "d['{0}']"
+    assert sites("{{ documents[0].text }}")[0][1] == "documents[0].text"
+
+
+def test_an_expression_that_is_more_than_a_path_has_roots_only() -> None:
+    assert sites("{{ a.b | upper }}") == [("a.b | upper", "", ("a",))]
+    assert sites("{{ a ~ b.c }}") == [("a ~ b.c", "", ("a", "b"))]
+    assert sites("{{ documents[:2] }}") == [("documents[:2]", "", ("documents",))]
+    assert sites("{{ documents[i] }}") == [("documents[i]", "", ("documents", "i"))]
+    assert sites("{{ 'text' }}") == [("'text'", "", ())]
+
+
+def test_pieces_carry_the_index_of_their_loop() -> None:
+    program = compile_program("{% for d in documents %}{{ d.text }} {% endfor %}")
+    assert program.sites == (Site(1, "d.text", "documents[{0}].text", ("documents",)),)
+    assert program.run({"documents": DOCUMENTS}) == [(0, 0, "first"), " ", (0, 1, "second"), " "]
+
+
+def test_a_filtered_loop_keeps_the_index_in_the_whole_list() -> None:
+    program = compile_program("{% for d in documents if not d.title %}{{ loop.index }}{{ d.text }}{% endfor %}")
+    assert program.run({"documents": DOCUMENTS}) == [(0, 1, "1"), (1, 1, "second")]
+
+
+def test_nested_loops_give_one_index_each() -> None:
+    program = compile_program("{% for row in rows %}{% for cell in row.cells %}{{ cell }}{% endfor %}{% endfor %}")
+    assert program.sites[0].pointer == "rows[{0}].cells[{1}]"
+    rows = [{"cells": ["a"]}, {"cells": ["b", "c"]}]
+    assert program.run({"rows": rows}) == [(0, (0, 0), "a"), (0, (1, 0), "b"), (0, (1, 1), "c")]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for k in additional_kwargs %}{{ k }}{% endfor %}",
+        "{% for k, v in extra.items() %}{{ v }}{% endfor %}",
+        "{% for d in documents|sort(attribute='text') %}{{ d }}{% endfor %}",
+        "{% for d in documents[1:] %}{{ d }}{% endfor %}",
+        "{% for d in [documents] %}{{ d }}{% endfor %}",
+        "{% for a, b in documents %}{{ a }}{% endfor %}",
+    ],
+)
+def test_a_loop_over_anything_but_a_list_by_path_has_no_pointer(source: str) -> None:
+    site = compile_program(source).sites[0]
+    assert site.pointer == ""
+    assert len(site.roots) == 1
+
+
+def test_set_carries_pointer_and_roots() -> None:
+    assert sites("{% set x = a.b %}{{ x.c }}") == [("x.c", "a.b.c", ("a",))]
+    assert sites("{% if q %}{% set x = a %}{% else %}{% set x = b %}{% endif %}{{ x }}")[0] == ("x", "", ("a", "b"))
+    assert roots("{% set x %}{{ a }} {{ b }}{% endset %}{{ x }}") == ("a", "b")
+    assert roots("{% set x | replace(c, '') %}{{ a }}{% endset %}{{ x }}") == ("a", "c")
+    assert roots("{% set x, y = a, b %}{{ y }}") == ("a", "b")
+    assert roots("{% set x = a %}{% for i in b %}{% set x = i %}{% endfor %}{{ x }}") == ("a",)
+    assert roots("{% with x = a %}{{ x }}{% endwith %}") == ("a",)
+
+
+def test_macros_and_blocks_carry_the_roots_of_what_they_print() -> None:
+    macro = "{% macro m(x) %}{{ x }}{{ a }}{% endmacro %}"
+    assert roots(macro + "{{ m('') }}") == ("a",)
+    assert roots(macro + "{{ m(b) }}") == ("a", "b")
+    assert roots(macro + "{% set f = m %}{{ f('') }}") == ("a",)
+    assert roots("{% macro m() %}{{ caller() }}{% endmacro %}{% call m() %}{{ c }}{% endcall %}") == ("c",)
+    assert roots("{% filter replace(a, b) %}{{ c }}{% endfilter %}") == ("a", "b", "c")
+    assert roots("{% for x in a recursive %}{{ loop(x.kids) }}{{ b }}{% endfor %}") == ("a", "b")
+
+
+def test_a_macro_sees_what_is_set_after_it() -> None:
+    assert roots("{% set x = '' %}{% macro m() %}{{ x }}{% endmacro %}{% set x = late %}{{ m() }}") == ("late",)
+    assert roots("{% macro m() %}{{ n() }}{% endmacro %}{% macro n() %}{{ late }}{% endmacro %}{{ m() }}") == (
+        "late",
+        "n",
+    )
+
+
+def test_a_namespace_carries_everything_that_is_ever_put_into_it() -> None:
+    assert roots("{% set ns = namespace(v=a) %}{% for d in b %}{% set ns.v = d %}{% endfor %}{{ ns.v }}") == ("a", "b")
+    keep = "{% set ns = namespace(v='') %}{% macro keep(p) %}{% set ns.v = p %}{% endmacro %}{{ keep(a) }}"
+    assert roots(keep + "{{ ns.v }}") == ("a",)
+    assert roots(keep + "{% set other = [ns] %}{{ other[0].v }}") == ("a",)
+
+
+def test_counters_of_a_loop_read_nothing_but_its_items_do() -> None:
+    assert sites("{% for d in a %}{{ loop.index }}{% endfor %}") == [("loop.index", "", ())]
+    assert roots("{% for d in a %}{{ loop.previtem }}{% endfor %}") == ("a",)
+
+
+def test_only_what_can_come_from_nothing_but_rendered_prompts_is_nested() -> None:
+    assert compile_program("{{ wrapped_str }}").sites[0].nested
+    assert compile_program("{{ '  ' ~ wrapped_str | trim }}").sites[0].nested
+    assert not compile_program("{{ wrapped_str ~ a }}").sites[0].nested
+    assert not compile_program("{{ 'x' }}").sites[0].nested
+
+
+def test_names_are_what_is_needed_from_outside() -> None:
+    program = compile_program(
+        "{% set x = a %}\n{{ x }}{% for i in range(3) %}{{ i }}{{ b }}{% endfor %}\n{{ b }}{{ loop }}"
+    )
+    assert dict(program.names) == {"a": 1, "b": 2, "loop": 3}
+    assert program.guarded == frozenset()
+
+
+def test_names_read_behind_a_guard_only_are_guarded() -> None:
+    source = "{{ a|default('') }}{% if b is defined %}{{ b }}{% endif %}{{ c if c is defined }}{{ d is defined and d }}{{ e }}"
+    program = compile_program(source)
+    assert set(program.names) == {"a", "b", "c", "d", "e"}
+    assert program.guarded == {"a", "b", "c", "d"}
+    assert compile_program("{% if a is defined %}{{ a }}{% endif %}{{ a }}").guarded == frozenset()
+    assert compile_program("{% if a is not defined %}x{% elif b %}{{ a }}{% else %}{{ a }}{% endif %}").guarded == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("source", "kwargs"),
+    [
+        ("{{ additional_kwargs.a }}", {"a": True}),
+        ("{{ additional_kwargs['a'] }}", {"a": True}),
+        ("{{ user_input.additional_kwargs.a.b }}", {"a": True}),
+        ("{% set k = additional_kwargs %}{{ k.a }}", {"a": True}),
+        ("{{ additional_kwargs.a | default('x') }}", {"a": False}),
+        ("{{ additional_kwargs.get('a', 1) }}", {"a": False}),
+        ("{% if additional_kwargs.a is defined %}{{ additional_kwargs.a }}{% endif %}", {"a": False}),
+        ("{% if additional_kwargs.a is defined and additional_kwargs.a %}x{% endif %}", {"a": False}),
+        ("{% if 'a' in additional_kwargs %}{{ additional_kwargs.a }}{% endif %}", {"a": False}),
+        ("{% if 'a' not in additional_kwargs %}{% else %}{{ additional_kwargs.a }}{% endif %}", {"a": False}),
+        ("{% if additional_kwargs.get('a') %}{{ additional_kwargs.a }}{% endif %}", {"a": False}),
+        ("{% if additional_kwargs.a is undefined or not additional_kwargs.a %}{% else %}x{% endif %}", {"a": False}),
+        ("{{ additional_kwargs.a if additional_kwargs.a is defined else '' }}", {"a": False}),
+        (
+            "{% for d in documents if additional_kwargs.a is defined %}{{ additional_kwargs.a }}{% endfor %}",
+            {"a": False},
+        ),
+        ("{% if additional_kwargs.a is defined %}{% endif %}{{ additional_kwargs.a }}", {"a": True}),
+        ("{% if additional_kwargs.b is defined %}{{ additional_kwargs.a }}{% endif %}", {"a": True, "b": False}),
+        ("{% set k = additional_kwargs %}{% if k.a is defined %}{{ k.a }}{% endif %}", {"a": False}),
+        (
+            "{% set k = user_input.additional_kwargs %}{% if 'a' in k %}{{ additional_kwargs['a'] }}{% endif %}",
+            {"a": False},
+        ),
+        ("{% if additional_kwargs[name] is defined %}{{ additional_kwargs.a }}{% endif %}", {"a": True}),
+        ("{% for k, v in additional_kwargs.items() %}{{ k }}{% endfor %}", {}),
+        ("{{ additional_kwargs[name] }}", {}),
+        ("{{ documents[0].metadata.a }}", {}),
+    ],
+)
+def test_additional_kwargs_are_named_and_required_unless_guarded(source: str, kwargs: dict[str, bool]) -> None:
+    assert dict(compile_program(source).kwargs) == kwargs
+
+
+def test_lines_are_those_of_the_file() -> None:
+    program = compile_program("one\n{{ a }}\n\n{{ b }}", file="x.prompt.j2", first_line=10)
+    assert [site.line for site in program.sites] == [11, 13]
+    assert dict(program.names) == {"a": 11, "b": 13}
+
+
+def test_programs_are_shared_by_source_and_cannot_be_changed() -> None:
+    program = compile_program("{{ shared }}")
+    assert compile_program("{{ shared }}") is program
+    assert compile_program("{{ shared }}", file="other") is not program
+    assert repr(program) == "Program('{{ shared }}')"
+    with pytest.raises(AttributeError, match="read-only"):
+        program.source = ""
+    with pytest.raises(TypeError):
+        program.names["x"] = 1  # type: ignore[index]
+
+
+def test_a_source_too_large_to_keep_is_compiled_every_time() -> None:
+    source = "x" * 100_000 + "{{ a }}"
+    assert compile_program(source) is not compile_program(source)
+    assert compile_program(source).trace({"a": "!"}).text == "x" * 100_000 + "!"
+
+
+def test_rendered_text_stays_itself_when_it_is_printed_directly() -> None:
+    rendered = RenderedText("inner", rendered=object())
+    trace = compile_program("<{{ wrapped_str }}>").trace({"wrapped_str": rendered})
+    assert trace.text == "<inner>"
+    assert trace.parts == [rendered]
+    assert trace.pieces()[1][2] is rendered
+
+
+def test_trusted_text_stays_itself_when_it_is_printed_directly() -> None:
+    value = Trusted("vouched for")
+    pieces = compile_program("{{ a }}{{ a|upper }}").run({"a": value})
+    assert pieces[0][2] is value
+    assert type(pieces[1][2]) is str
+
+
+@pytest.mark.parametrize(
+    ("source", "expression"),
+    [
+        ("{{ a.b['c'][1:2:3](1, x=2, *y, **z)|f }}", None),
+        ("{{ a.b['c'][1:2:3] }}", "a.b['c'][1:2:3]"),
+        ("{{ f(1, x=2, *y, **z) }}", "f(1, x=2, *y, **z)"),
+        ("{{ a|join(', ')|upper }}", "a | join(', ') | upper"),
+        ("{{ a is divisibleby 3 }}", "a is divisibleby(3)"),
+        ("{{ not a is none }}", "not a is none"),
+        ("{{ 1 + 2 * -a ** 2 }}", "1 + 2 * -a ** 2"),
+        ("{{ a if b else c }}", "a if b else c"),
+        ("{{ a if b }}", "a if b"),
+        ("{{ a == 1 and b not in c or true }}", "a == 1 and b not in c or true"),
+        ("{{ [a, 'x'] ~ (1, none) ~ {'k': v} }}", "[a, 'x'] ~ (1, none) ~ {'k': v}"),
+        ("{{ '" + "x" * 200 + "' }}", "'" + "x" * 60 + "'"),
+        ("{{ a ~ " + " ~ ".join(["bbbbbbbbbbbbbbbb"] * 7) + " }}", ("a" + " ~ bbbbbbbbbbbbbbbb" * 7)[:77] + "..."),
+    ],
+)
+def test_an_expression_has_a_short_text(source: str, expression: str | None) -> None:
+    if expression is None:
+        with pytest.raises(TemplateError, match="no filter 'f'"):
+            compile_program(source)
+    else:
+        assert compile_program(source).sites[0].expression == expression
+
+
+def test_a_program_is_a_program() -> None:
+    assert isinstance(compile_program("{{ a }}"), Program)

@@ -1,0 +1,40 @@
+"""The doors of the layers: every public name is there when it is asked for, and completes at a prompt."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+DOORS = [
+    "agentkit",
+    "agentkit.prompts",
+    "agentkit.prompts.chat_templates",
+    "agentkit.prompts.evaluation",
+    "agentkit.prompts.prompters",
+    "agentkit.tools",
+    "agentkit.memory",
+]
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_public_name_can_be_had_and_completes(door: str) -> None:
+    module = importlib.import_module(door)
+    assert module.__all__
+    assert set(module.__all__) <= set(dir(module))
+    assert [name for name in module.__all__ if getattr(module, name, None) is None] == []
+
+
+def test_an_unknown_name_says_what_there_is_and_which_one_was_meant() -> None:
+    module = importlib.import_module("agentkit.prompts")
+    with pytest.raises(AttributeError, match="has no attribute 'WrapPromt'; did you mean 'WrapPrompt'"):
+        _ = module.WrapPromt
+
+
+def test_no_two_public_things_share_a_name() -> None:
+    homes: dict[str, set[int]] = {}
+    for door in DOORS:
+        module = importlib.import_module(door)
+        for name in module.__all__:
+            homes.setdefault(name, set()).add(id(getattr(module, name)))
+    assert sorted(name for name, things in homes.items() if len(things) > 1) == []

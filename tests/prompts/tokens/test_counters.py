@@ -1,0 +1,160 @@
+"""Token counters that use a real tokenizer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkit.prompts import (
+    Layers,
+    PromptContext,
+    PromptError,
+    TiktokenCounter,
+    TokenCounter,
+    TokenizersCounter,
+    compose,
+)
+from tests.prompts.laws import law
+
+tiktoken = pytest.importorskip("tiktoken")
+tokenizers = pytest.importorskip("tokenizers")
+
+BYTES = {bytes([number]): number for number in range(256)}
+TINY = tiktoken.Encoding(
+    "tiny", pat_str=r"\s?\w+|\W", mergeable_ranks={**BYTES, b"ab": 256}, special_tokens={"<|end|>": 257}
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A byte-level BPE that knows `ab` and `<|end|>`, and asks for truncation, padding and framing."""
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    vocab = {letter: number for number, letter in enumerate(sorted(alphabet))}
+    vocab["ab"] = len(vocab)
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, [("a", "b")]))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.add_special_tokens(["<|end|>"])
+    made.post_processor = tokenizers.processors.TemplateProcessing("<|end|> $A", special_tokens=[("<|end|>", 257)])
+    made.enable_truncation(3)
+    made.enable_padding(length=50)
+    path = tmp_path / "tiny-model" / "tokenizer.json"
+    path.parent.mkdir()
+    made.save(str(path))
+    return path
+
+
+@pytest.fixture(params=["tiktoken", "tokenizers"])
+def counter(request: pytest.FixtureRequest, file: Path) -> TokenCounter:
+    return TiktokenCounter(TINY) if request.param == "tiktoken" else TokenizersCounter(file)
+
+
+def test_it_counts_the_tokens_of_the_text_and_nothing_around_it(counter: TokenCounter) -> None:
+    assert counter.estimated is False
+    assert counter.count("") == 0
+    assert counter.count("abab") == 2
+    assert counter.count("abxé") == 4
+    assert isinstance(counter, TokenCounter)
+
+
+def test_a_special_token_in_the_text_is_text(counter: TokenCounter) -> None:
+    assert counter.count("<|end|>") == len("<|end|>")
+    assert counter.count("ab<|end|>") == len("ab<|end|>") - 1
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udfff", "\0", "🍚" * 100, " " * 1_000_000, "x" * 1_000_000])
+def test_any_text_can_be_counted(counter: TokenCounter, text: str) -> None:
+    assert counter.count(text) > 0
+
+
+@law
+@given(st.text(max_size=50), st.text(max_size=50))
+def test_a_remembered_count_is_the_same(one: str, other: str) -> None:
+    counter = TiktokenCounter(TINY)
+    first = counter.count(one)
+    counter.count(other)
+    assert counter.count(one) == first == len(TINY.encode_ordinary(one))
+
+
+def test_a_text_is_tokenized_once_until_too_much_is_remembered() -> None:
+    class Counting:
+        name = "counting"
+        asked = 0
+
+        def encode_ordinary(self, text: str) -> list[int]:
+            self.asked += 1
+            return list(map(ord, text))
+
+    encoding = Counting()
+    counter = TiktokenCounter(encoding)  # type: ignore[arg-type]
+    assert [counter.count("ab"), counter.count("ab"), encoding.asked] == [2, 2, 1]
+    for number in range(5):
+        counter.count(f"{number}" * 1_000_000)
+    assert [counter.count("ab"), encoding.asked] == [2, 7]
+
+
+def test_a_composition_is_fitted_by_it(counter: TokenCounter) -> None:
+    ctx = PromptContext(user_input="ab" * 10)
+    composition = compose(Layers("ab " * 5), ctx, tokenizer=counter, budget=100)
+    assert composition.tokens <= 100
+    assert composition.counter is counter
+
+
+def test_it_has_a_name_for_tables(file: Path) -> None:
+    assert TiktokenCounter(TINY).name == "tiny"
+    assert TokenizersCounter(file).name == "tiny-model"
+    assert repr(TokenizersCounter(str(file.rename(file.with_name("qwen.json"))))) == "TokenizersCounter('qwen')"
+
+
+def test_an_unknown_encoding_is_refused_with_those_there_are() -> None:
+    with pytest.raises(PromptError, match=r"no encoding 'nope'; there are .*cl100k_base"):
+        TiktokenCounter("nope")
+
+
+def test_an_encoding_that_cannot_be_downloaded_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setenv("NO_PROXY", "")
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    with pytest.raises(PromptError) as raised:
+        TiktokenCounter("p50k_edit")
+    assert "p50k_edit is not on this machine and cannot be downloaded (ProxyError" in str(raised.value)
+    assert "TIKTOKEN_CACHE_DIR" in str(raised.value)
+    assert "TokenizersCounter" in str(raised.value)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff\xfe", b'{"version": "1.0"}'])
+def test_a_file_that_is_no_tokenizer_is_refused_by_name(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "broken.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(PromptError, match=r"broken\.json: cannot be read as a tokenizer\.json"):
+        TokenizersCounter(path)
+
+
+def test_a_text_the_tokenizer_has_no_tokens_for_is_named(tmp_path: Path) -> None:
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"known": 0}, unk_token="[UNK]"))
+    path = tmp_path / "words.json"
+    made.save(str(path))
+    counter = TokenizersCounter(path)
+    assert counter.count("known") == 1
+    with pytest.raises(PromptError, match="words: cannot tokenize 'unknown'"):
+        counter.count("unknown")
+
+
+@pytest.mark.parametrize("package", ["tiktoken", "tokenizers"])
+def test_without_the_library_the_extra_is_named(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(PromptError, match=rf"needs {package}: pip install 'agentkit-prompt-tree\[tokens\]'"):
+        TiktokenCounter() if package == "tiktoken" else TokenizersCounter("tokenizer.json")
+
+
+def test_neither_library_is_loaded_before_it_is_used() -> None:
+    code = "import sys; from agentkit.prompts import *; print({'tiktoken', 'tokenizers'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

@@ -1,0 +1,363 @@
+"""The contract of the prompt classes: two ways to format, one render, wrapping, templates, places in a turn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit.prompts import (
+    AdditionalInfoPrompt,
+    BasePrompt,
+    ConversationPrompt,
+    Document,
+    Example,
+    ExamplesPrompt,
+    Fact,
+    File,
+    Image,
+    KnowledgePrompt,
+    KwargsError,
+    Layers,
+    MemoPrompt,
+    Message,
+    PromptContext,
+    PromptError,
+    Rendered,
+    StaticSelector,
+    Template,
+    TemplateError,
+    TextPrompt,
+    ToolCall,
+    ToolPrompt,
+    ToolSpec,
+    Trusted,
+    UserInput,
+    UserInputPrompt,
+    WrapPrompt,
+    compose,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
+
+CAT = Image(b"cat", name="cat.png")
+CTX = PromptContext(
+    user_input=UserInput(["What is ", CAT, "?"], additional_kwargs={"root": "/src", "depth": 2}),
+    conversation=[Message("user", "Hi"), Message("assistant", ["Hello ", File(b"pdf", name="a.pdf")])],
+    documents=[Document("Cats purr.", title="Cats"), Document("Dogs bark.", source="dogs.md"), "No name."],
+    knowledge=[Fact("It is May."), Fact("It rains.")],
+    tools=[ToolSpec("look", "Look it up.", {"type": "object", "properties": {"q": {"type": "string"}}})],
+    examples=[Example("1+1", "2", id="a"), Example("2+2", "4", id="b")],
+)
+
+SHOWN: list[tuple[BasePrompt, str]] = [
+    (TextPrompt("Be brief, {{ locale or 'friend' }}."), "Be brief, friend."),
+    (UserInputPrompt(), "What is [image: cat.png]?"),
+    (UserInputPrompt("Q: {{ user_input }}"), "Q: What is [image: cat.png]?"),
+    (ConversationPrompt(), "user: Hi\nassistant: Hello [file: a.pdf]"),
+    (MemoPrompt(), "[1] Cats\nCats purr.\n\n[2] dogs.md\nDogs bark.\n\n[3] \nNo name."),
+    (KnowledgePrompt(), "- It is May.\n- It rains."),
+    (
+        ToolPrompt(),
+        '{"name": "look", "description": "Look it up.", '
+        '"parameters": {"type": "object", "properties": {"q": {"type": "string"}}}}',
+    ),
+    (ExamplesPrompt(), "Input: 1+1\nOutput: 2\n\nInput: 2+2\nOutput: 4"),
+    (ExamplesPrompt(selector=StaticSelector(1)), "Input: 1+1\nOutput: 2"),
+    (ExamplesPrompt(selector=StaticSelector(ids=["b"])), "Input: 2+2\nOutput: 4"),
+    (ExamplesPrompt(examples=(Example("own", "mine"),)), "Input: own\nOutput: mine"),
+    (AdditionalInfoPrompt(), "root: /src\ndepth: 2"),
+    (AdditionalInfoPrompt("{{ root }} to {{ depth }}"), "/src to 2"),
+    (WrapPrompt(wrapped_prompts=[TextPrompt("a"), TextPrompt("b")]), "a\nb"),
+    (WrapPrompt("<{{ wrapped_str }}>", wrapped_prompts=[TextPrompt("a"), TextPrompt(""), TextPrompt("b")]), "<a\n\nb>"),
+    (TextPrompt(Template("{locale} {user_input}", engine="fstring")), "None What is [image: cat.png]?"),
+]
+
+
+@pytest.mark.parametrize(("prompt", "text"), SHOWN, ids=lambda value: getattr(value, "label", ""))
+def test_what_each_prompt_shows(prompt: BasePrompt, text: str) -> None:
+    assert prompt.format_2_str(CTX) == text
+    marked, table = prompt.format_2_multimodal(CTX)
+    assert prompt.render(CTX).text == marked
+    assert prompt.render(CTX).plain == text
+    assert ("<|media:" in marked) == bool(table)
+
+
+def test_multimodal_text_comes_with_its_payloads(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    path.write_bytes(b"png")
+    url = File("https://example.org/b.pdf")  # type: ignore[arg-type]
+    ctx = PromptContext(user_input=UserInput([Image(path), " and ", url, Image(b"raw")]))
+    text, table = UserInputPrompt().format_2_multimodal(ctx)
+    assert re.fullmatch(r"<\|media:image:\w{32}\|> and <\|media:file:\w{32}\|><\|media:image:\w{32}\|>", text)
+    assert table == {"image": {Image(path).id: path, Image(b"raw").id: b"raw"}, "file": {url.id: url.source}}
+
+
+def test_wrapping_keeps_media_where_the_document_lost_them() -> None:
+    prompt: BasePrompt = UserInputPrompt()
+    for _ in range(4):
+        prompt = WrapPrompt("<{{ wrapped_str }}>", wrapped_prompts=[prompt, TextPrompt("x")])
+    text, table = prompt.format_2_multimodal(CTX)
+    assert text.count(CAT.marker) == 1
+    assert table == {"image": {CAT.id: b"cat"}}
+
+
+def test_wrapped_text_is_data_and_is_never_compiled() -> None:
+    ctx = PromptContext(user_input="{{ 1 + 1 }}{% for x in y %}{# c #}")
+    wrap = WrapPrompt("{{ wrapped_str }} {{ wrapped_str | length }}", wrapped_prompts=[UserInputPrompt()])
+    assert wrap.format_2_str(ctx) == "{{ 1 + 1 }}{% for x in y %}{# c #} 34"
+
+
+def test_the_template_of_a_wrapper_sees_the_context_too() -> None:
+    wrap = WrapPrompt("{{ knowledge | length }}: {{ wrapped_str }}", wrapped_prompts=[TextPrompt("a")])
+    assert wrap.format_2_str(CTX) == "2: a"
+
+
+def test_only_a_wrapper_has_wrapped_str() -> None:
+    with pytest.raises(TemplateError, match="cannot supply 'wrapped_str'"):
+        TextPrompt("{{ wrapped_str }}")
+
+
+def test_values_arrive_intact_never_dumped() -> None:
+    class Point:
+        x = 3
+
+    ctx = PromptContext(user_input=UserInput("", additional_kwargs={"point": Point(), "path": Path("a") / "b"}))
+    assert AdditionalInfoPrompt("{{ point.x }} {{ path }}").format_2_str(ctx) == f"3 {Path('a') / 'b'}"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("a\n{{ user_input", 2), ("{% for x in documents %}", 1), ("\n\n{{ 1 + }}", 3), ("{% nope %}", 1)],
+)
+def test_a_syntax_error_is_found_when_the_template_is_made(text: str, line: int) -> None:
+    with pytest.raises(TemplateError) as caught:
+        TextPrompt(Template(text, file="greet.j2"))
+    assert caught.value.file == "greet.j2"
+    assert caught.value.line == line
+    assert f"greet.j2:{line}" in str(caught.value)
+
+
+def test_an_error_while_rendering_names_prompt_file_line_and_variable() -> None:
+    inner = TextPrompt(Template("\n{{ documents[9].text }}", file="inner.j2"), name="Inner")
+    layers = Layers(
+        "x", before_input=WrapPrompt(wrapped_prompts=[TextPrompt("ok"), WrapPrompt(wrapped_prompts=[inner])])
+    )
+    with pytest.raises(TemplateError) as caught:
+        compose(layers, CTX)
+    said = str(caught.value)
+    assert caught.value.line == 2
+    assert "before_input[0]" in said
+    assert "wrapped_prompts[1]" in said
+    assert "wrapped_prompts[0]" in said
+    assert "inner.j2:2" in said
+
+
+def test_a_missing_kwarg_names_itself_and_its_prompt() -> None:
+    ctx = PromptContext(user_input="x")
+    with pytest.raises(KwargsError, match="'root'"):
+        AdditionalInfoPrompt("{{ root }}").format_2_str(ctx)
+    with pytest.raises(PromptError, match="root"):
+        TextPrompt("{{ additional_kwargs.root }}").format_2_str(ctx)
+    with pytest.raises(PromptError, match=r"system\[0\]"):
+        compose(Layers(AdditionalInfoPrompt("{{ root }}")), ctx)
+
+
+def test_a_locale_falls_back_from_region_to_language_to_the_first() -> None:
+    template = Template({"en": "Hi", "zh": "你好", "pt-BR": "Oi"})
+    said = {
+        locale: TextPrompt(template).format_2_str(PromptContext(user_input="", locale=locale))
+        for locale in (None, "en", "en-GB", "zh-CN", "zh_TW", "pt-BR", "pt_BR", "pt", "xx", "")
+    }
+    assert said == {
+        None: "Hi", "en": "Hi", "en-GB": "Hi", "zh-CN": "你好", "zh_TW": "你好",
+        "pt-BR": "Oi", "pt_BR": "Oi", "pt": "Hi", "xx": "Hi", "": "Hi",
+    }  # fmt: skip
+
+
+def test_a_template_file_is_read_as_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / "a.j2"
+    path.write_text("Grüße {{ user_input }}", encoding="utf-8")
+    assert TextPrompt(Template.from_file(path)).format_2_str(PromptContext(user_input="x")) == "Grüße x"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(TemplateError, match="cannot be read as UTF-8"):
+        Template.from_file(path)
+    with pytest.raises(TemplateError, match="cannot be read"):
+        Template.from_file(tmp_path / "missing.j2")
+
+
+@pytest.mark.parametrize("text", [{}, {"en": 5}, {"en": None}])
+def test_a_template_needs_text(text: Any) -> None:
+    with pytest.raises(PromptError, match="at least one locale"):
+        Template(text)
+
+
+def test_a_template_renders_on_its_own() -> None:
+    template = Template("{{ a }} {{ b }}", params_schema={"properties": {"b": {"default": 2}}, "required": ["a"]})
+    assert template.render({"a": CAT}) == "[image: cat.png] 2"
+    assert template.multimodal_render({"a": CAT, "b": 1}) == (f"{CAT.marker} 1", {"image": {CAT.id: b"cat"}})
+    with pytest.raises(TemplateError, match="a: Field required"):
+        template.render({})
+    assert Template("{{ a }}").json_schema == {"type": "object", "properties": {"a": {}}, "required": ["a"]}
+    assert Template("x").json_schema is None
+
+
+def test_a_prompt_of_ones_own_takes_ten_lines() -> None:
+    class Shouting(BasePrompt):
+        template: Template = Template("{{ loud }}!")
+        supplies = frozenset({"loud"})
+
+        def values(self, ctx: PromptContext) -> Mapping[str, Any]:
+            return {**ctx.view, "loud": ctx.user_input.text.upper()}
+
+    class Own(BasePrompt):
+        template: Template = Template("")
+
+        def render(self, ctx: PromptContext) -> Rendered:
+            return Rendered.from_text("own", pointer="user_input", trust="untrusted")
+
+    ctx = PromptContext(user_input="hey")
+    assert Shouting().format_2_str(ctx) == "HEY!"
+    composition = compose(Layers([Shouting(), WrapPrompt(wrapped_prompts=[Own()])], conversation=False), ctx)
+    assert composition.system.text == "HEY!\n\nown"
+    assert composition.spans[-2].pointer == "user_input"
+    assert composition.spans[-2].prompt == "system[1].wrapped_prompts[0]"
+
+
+def test_a_prompt_cannot_be_changed() -> None:
+    prompt = TextPrompt("x")
+    with pytest.raises(ValueError, match="frozen"):
+        prompt.name = "y"
+    with pytest.raises(ValueError, match="extra"):
+        TextPrompt("x", colour="red")
+
+
+def test_the_places_of_a_turn() -> None:
+    layers = Layers(
+        ["one", "two"], before_input="before", input=[UserInputPrompt(), "beside"], after_input="after",
+        after_intermediate="Go on.",
+    )  # fmt: skip
+    ctx = PromptContext(
+        user_input="question",
+        conversation=[Message("user", "old"), Message("assistant", "reply")],
+        intermediate=[Message("assistant", "", (ToolCall("1", "look"),)), Message("tool", "seen", tool_call_id="1")],
+    )
+    assert [(message.role, message.text) for message in compose(layers, ctx).messages] == [
+        ("system", "one\n\ntwo"),
+        ("user", "old"),
+        ("assistant", "reply"),
+        ("user", "before\n\nquestion\n\nbeside\n\nafter"),
+        ("assistant", ""),
+        ("tool", "seen"),
+        ("user", "Go on."),
+    ]
+    assert compose(layers, PromptContext(user_input="q")).messages[-1].text == "before\n\nq\n\nbeside\n\nafter"
+
+
+def test_every_character_says_where_it_is_from() -> None:
+    layers = Layers(
+        WrapPrompt("Use:\n{{ wrapped_str }}", wrapped_prompts=[MemoPrompt()]), conversation=False,
+        before_input=AdditionalInfoPrompt("{{ root }}"),
+    )  # fmt: skip
+    composition = compose(layers, CTX)
+    found = {
+        (span.prompt, span.pointer, span.trust): composition.marked_text(span.message)[span.start : span.end]
+        for span in composition.spans
+    }
+    inner = "system[0].wrapped_prompts[0]"
+    assert found[inner, "documents[0].text", "untrusted"] == "Cats purr."
+    assert found["before_input[0]", "additional_kwargs.root", "untrusted"] == "/src"
+    assert found["system[0]", "", "trusted"].endswith("Use:\n")
+    assert found["input[0]", "user_input", "untrusted"] == "?"
+
+
+def test_trust_is_the_lowest_of_what_an_expression_reads() -> None:
+    ctx = PromptContext(
+        user_input=UserInput("u", additional_kwargs={"note": Trusted("vouched for")}),
+        documents=[Document("good", trust="trusted"), Document("bad")],
+        extra={"note": "mine"},
+    )
+
+    def trust(text: str) -> set[str]:
+        return {span.trust for span in TextPrompt(text).render(ctx).spans() if span.pointer}
+
+    assert trust("{{ documents[1].text }}") == {"untrusted"}
+    assert trust("{% for d in documents %}{{ d.text }}{% endfor %}") == {"trusted", "untrusted"}
+    assert trust("{{ extra.note }}") == {"trusted"}
+    assert trust("{{ extra.note ~ user_input }}") == {"untrusted"}
+    assert trust("{{ documents | map(attribute='text') | join }}") == {"untrusted"}
+    assert trust("{{ additional_kwargs.note }}") == {"trusted"}
+
+
+def test_why_answers_for_what_is_sent_and_for_what_is_not() -> None:
+    composition = compose(Layers(before_input=MemoPrompt()), CTX)
+    assert {span.prompt for span in composition.why("documents[1]").spans} == {"before_input[0]"}
+    assert "no prompt reads knowledge" in composition.why("knowledge[0]").reason
+    assert composition.why("documents[7]").spans == ()
+
+
+def test_a_difference_names_the_first_layer_that_changed() -> None:
+    layers = Layers(["Stable.", "{{ extra.mood }}"])
+    one = compose(layers, PromptContext(user_input="a", extra={"mood": "calm"}))
+    other = compose(layers, PromptContext(user_input="b", extra={"mood": "calm"}))
+    assert other.diff(one).layer == "input[0]"
+    third = compose(layers, PromptContext(user_input="b", extra={"mood": "cross"}))
+    difference = third.diff(one)
+    assert (difference.layer, difference.offset) == ("system[1]", len("Stable.\n\nc"))
+    assert one.prefix_hash == other.prefix_hash != third.prefix_hash
+
+
+# Defects that are known and not fixed yet
+
+
+THROUGH = [
+    "{{ wrapped_str | trim }}",
+    "{{ wrapped_str ~ '!' }}",
+    "{% set inner %}{{ wrapped_str }}{% endset %}{{ inner }}",
+    "{% macro show(x) %}{{ x }}{% endmacro %}{{ show(wrapped_str) }}",
+]
+
+
+@pytest.mark.parametrize("text", THROUGH)
+def test_media_that_come_through_a_filter_are_sent(text: str) -> None:
+    composition = compose(Layers(input=WrapPrompt(text, wrapped_prompts=[UserInputPrompt()])), CTX)
+    assert composition.media == {"image": {CAT.id: b"cat"}, **{"file": {File(b"pdf").id: b"pdf"}}}
+    assert CAT in composition.messages[-1].parts
+
+
+def test_media_of_one_content_and_two_kinds_survive_a_filter() -> None:
+    ctx = PromptContext(user_input=UserInput([Image(b"x"), File(b"x")]))
+    wrap = WrapPrompt("{{ wrapped_str | trim }}", wrapped_prompts=[UserInputPrompt()])
+    text, table = wrap.format_2_multimodal(ctx)
+    assert re.findall(r"media:(\w+):", text) == ["image", "file"]
+    assert set(table) == {"image", "file"}
+
+
+def test_media_of_one_content_and_two_names_survive_a_filter() -> None:
+    ctx = PromptContext(user_input=UserInput([Image(b"x", name="one"), Image(b"x", name="two")]))
+    wrap = WrapPrompt("{{ wrapped_str | trim }}", wrapped_prompts=[UserInputPrompt()])
+    assert wrap.format_2_str(ctx) == "[image: one][image: two]"
+
+
+def test_an_optional_model_still_says_what_it_requires() -> None:
+    from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+    class Needs(BaseModel):
+        model_config = ConfigDict(arbitrary_types_allowed=True)
+        root: str
+
+    layers = Layers(AdditionalInfoPrompt(Template("x", params_schema=TypeAdapter(Needs | None))))
+    assert "root" in (layers.additional_kwargs_schema or {})["properties"]
+
+
+def test_what_a_budget_dropped_cannot_fail_the_request() -> None:
+    from agentkit.prompts import Video
+
+    history = [Message("user", [Video(b"clip")]), Message("assistant", "seen")]
+    history += [Message("user", "and then?"), Message("assistant", "nothing")]
+    composition = compose(Layers(history_block=0), PromptContext(user_input="x", conversation=history), budget=60)
+    assert not composition.media
+    assert composition.to_openai()["messages"]

@@ -1,0 +1,472 @@
+"""Which worked examples a turn shows, and how selectors fail."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkit import Agent, Chain
+from agentkit.models import ScriptedModel
+from agentkit.prompts import (
+    BasePrompt,
+    Embedder,
+    Example,
+    ExampleSelector,
+    ExamplesPrompt,
+    KeywordSelector,
+    Layers,
+    LengthSelector,
+    Memo,
+    MMRSelector,
+    PromptContext,
+    PromptError,
+    Size,
+    StaticSelector,
+    VectorSelector,
+    WrapPrompt,
+    compose,
+    prepare,
+)
+from agentkit_prompts.ranking.bm25 import BM25, words
+from agentkit_prompts.ranking.mmr import mmr
+from tests.prompts.laws import law
+
+KITCHEN = (
+    Example("how do I cook rice", "Boil it.", id="rice"),
+    Example("how do I mend a bicycle tyre", "Patch it.", id="tyre"),
+    Example("how do I cook pasta", "Boil it too.", id="pasta"),
+    Example("which wine goes with fish", "White.", id="wine"),
+)
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+class LetterEmbedder:
+    """How often each letter occurs: a real embedding, if a modest one."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+        self.threads: set[int] = set()
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        self.asked.append(list(texts))
+        self.threads.add(threading.get_ident())
+        return [[float(text.count(letter)) for letter in LETTERS] for text in texts]
+
+
+class AsyncLetterEmbedder:
+    def __init__(self) -> None:
+        self.inner = LetterEmbedder()
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        await asyncio.sleep(0)
+        return self.inner.embed(texts)
+
+
+def ids(examples: Any) -> list[str]:
+    return [example.id for example in examples]
+
+
+def only(prompt: BasePrompt) -> Layers:
+    return Layers(before_input=prompt, input=())
+
+
+def ask(text: str) -> PromptContext:
+    return PromptContext(user_input=text)
+
+
+SELECTORS: list[ExampleSelector] = [
+    StaticSelector(2),
+    LengthSelector(40),
+    KeywordSelector(2),
+    VectorSelector(LetterEmbedder(), 2),
+    MMRSelector(None, 2),
+    MMRSelector(LetterEmbedder(), 2),
+]
+
+
+def name(selector: ExampleSelector) -> str:
+    return type(selector).__name__
+
+
+@pytest.mark.parametrize("selector", SELECTORS, ids=name)
+def test_a_selector_chooses_whole_examples_the_same_ones_every_time(selector: ExampleSelector) -> None:
+    chosen = selector.select("cook rice", KITCHEN)
+    assert isinstance(chosen, tuple)
+    assert chosen
+    assert chosen == selector.select("cook rice", list(KITCHEN))
+    assert {(one.input, one.output, one.id) for one in chosen} <= {(one.input, one.output, one.id) for one in KITCHEN}
+
+
+@pytest.mark.parametrize("selector", SELECTORS, ids=name)
+@pytest.mark.parametrize("query", ["", " ", "\0", "\ud800", "🍚 م", "{{ x }}", "x" * 1_000_000])
+def test_any_query_and_any_pool_will_do(selector: ExampleSelector, query: str) -> None:
+    assert selector.select(query, ()) == ()
+    strange = (Example("", ""), Example("\ud800", "\0"), Example("{{ 1 }}", "<|media:"))
+    assert set(selector.select(query, strange)) is not None
+
+
+@law
+@given(st.text(max_size=20), st.lists(st.text(max_size=20), max_size=8), st.integers(0, 10))
+def test_keywords_choose_k_best_first_and_ties_by_position(query: str, inputs: list[str], k: int) -> None:
+    pool = tuple(Example(text, "", id=str(number)) for number, text in enumerate(inputs))
+    chosen = KeywordSelector(k).select(query, pool)
+    assert len(chosen) == min(k, len(pool))
+    ranks = [(-(one.score or 0.0), int(one.id)) for one in chosen]
+    assert ranks == sorted(ranks)
+    scores = BM25(inputs).scores(query)
+    assert [one.score for one in chosen] == [scores[int(one.id)] for one in chosen]
+    assert all(score >= 0 for score in scores)
+
+
+def test_keywords_find_the_example_that_shares_rare_words() -> None:
+    chosen = KeywordSelector(2).select("how do I mend my tyre?", KITCHEN)
+    assert ids(chosen) == ["tyre", "rice"]
+    assert chosen[0].score is not None and chosen[1].score is not None
+    assert chosen[0].score > 2 * chosen[1].score > 0
+
+
+def test_bm25_scores_are_those_of_the_formula() -> None:
+    index = BM25(["a b", "a a c d", "e"])
+    idf = math.log(1 + (3 - 2 + 0.5) / (2 + 0.5))
+    mean = 7 / 3
+    first = idf * 1 * 2.2 / (1 + 1.2 * (0.25 + 0.75 * 2 / mean))
+    second = idf * 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 4 / mean))
+    assert index.scores("a") == pytest.approx([first, second, 0.0])
+    assert index.scores("a a") == pytest.approx([2 * first, 2 * second, 0.0])
+    assert index.scores("unknown") == [0.0, 0.0, 0.0]
+    assert BM25([]).scores("a") == []
+    assert BM25(["", "..."]).scores("a") == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("Straße, STRASSE!", ["strasse", "strasse"]),
+        ("snake_case don't", ["snake", "case", "don", "t"]),
+        ("我爱北京 x", ["我爱", "爱北", "北京", "x"]),
+        ("好", ["好"]),
+        ("ＡＢＣ１２", ["abc12"]),
+        ("हिन्दी में", ["हिन्दी", "में"]),
+        ("GPT模型v2", ["gpt", "模型", "v2"]),
+        ("...", []),
+    ],
+)
+def test_words_are_those_of_the_script(text: str, terms: list[str]) -> None:
+    assert words(text) == terms
+
+
+def test_a_pool_is_indexed_once_even_when_it_comes_as_another_object() -> None:
+    calls: list[str] = []
+
+    def tokenize(text: str) -> list[str]:
+        calls.append(text)
+        return text.split()
+
+    selector = KeywordSelector(1, tokenize=tokenize)
+    for _ in range(3):
+        selector.select("query", list(KITCHEN))
+    assert calls.count("query") == 3
+    assert len(calls) == 3 + len(KITCHEN)
+    for number in range(40):
+        selector.select("query", (Example(str(number), ""),))
+    assert ids(selector.select("wine", KITCHEN)) == ["wine"]
+
+
+def test_length_stops_before_the_first_example_that_does_not_fit() -> None:
+    class Characters:
+        name, estimated = "characters", False
+
+        def count(self, text: str) -> int:
+            return len(text)
+
+    pool = (Example("ab", "c", id="1"), Example("long input", "", id="2"), Example("d", "", id="3"))
+    assert ids(LengthSelector(5, Characters()).select("qq", pool)) == ["1"]
+    assert ids(LengthSelector(16, Characters()).select("qq", pool)) == ["1", "2", "3"]
+    assert ids(LengthSelector(15, Characters()).select("qq", pool)) == ["1", "2"]
+    assert ids(LengthSelector(1, Characters()).select("qq", pool)) == []
+    assert ids(LengthSelector(0).select("", ())) == []
+
+
+@law
+@given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=30)), max_size=8), st.integers(0, 60))
+def test_more_room_never_takes_an_example_away(pairs: list[tuple[str, str]], room: int) -> None:
+    pool = tuple(Example(*pair) for pair in pairs)
+    less, more = (LengthSelector(size).select("query", pool) for size in (room, room + 7))
+    assert more[: len(less)] == less == pool[: len(less)]
+
+
+def test_vectors_choose_the_nearest_and_embed_each_example_once() -> None:
+    embedder = LetterEmbedder()
+    selector = VectorSelector(embedder, 2)
+    assert isinstance(embedder, Embedder)
+    chosen = selector.select("cook rice", KITCHEN)
+    assert isinstance(chosen, tuple)
+    assert ids(chosen)[0] == "rice"
+    assert chosen[0].score == pytest.approx(
+        _cosine(*embedder.embed(["cook rice", "how do I cook rice"])),
+    )
+    embedder.asked.clear()
+    selector.select("wine", (*KITCHEN, Example("new", ""), Example("new", "twice")))
+    assert embedder.asked == [["new", "wine"]]
+
+
+def _cosine(one: list[float], other: list[float]) -> float:
+    dot = sum(a * b for a, b in zip(one, other, strict=True))
+    return dot / math.hypot(*one) / math.hypot(*other)
+
+
+def test_vectors_too_large_to_square_and_without_direction_can_be_compared() -> None:
+    class Extreme:
+        def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            table = {"q": [1e308, 1e308], "same": [5e307, 5e307], "tiny": [5e-324, 0.0], "none": [0.0, 0.0]}
+            return [table[text] for text in texts]
+
+    pool = tuple(Example(text, "", id=text) for text in ("none", "tiny", "same"))
+    chosen = VectorSelector(Extreme(), 9).select("q", pool)
+    assert isinstance(chosen, tuple)
+    assert [(one.id, one.score) for one in chosen] == [
+        ("same", pytest.approx(1.0)),
+        ("tiny", pytest.approx(math.sqrt(0.5))),
+        ("none", 0.0),
+    ]
+
+
+class Broken:
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        return self.answer(texts) if callable(self.answer) else self.answer
+
+
+def boom(texts: Sequence[str]) -> Any:
+    raise ConnectionError("no route")
+
+
+async def later(texts: Sequence[str]) -> Any:
+    raise ConnectionError("no route, later")
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (boom, "could not embed 5 texts: ConnectionError: no route"),
+        (lambda texts: [[1.0]] * (len(texts) - 1), "returned 4 vectors for 5 texts"),
+        (lambda texts: [[1.0]] * 4 + [[1.0, 2.0]], "vectors of 1, 2 dimensions"),
+        (lambda texts: [[]] * 5, "vectors of 0 dimensions"),
+        (lambda texts: [[math.nan, 1.0]] * 5, "vector 0 holds NaN or infinity"),
+        (lambda texts: [[1.0, math.inf]] * 5, "vector 0 holds NaN or infinity"),
+        (lambda texts: [["a"]] * 5, "expected a list of vectors of numbers"),
+        (lambda texts: [[10**400]] * 5, "expected a list of vectors of numbers"),
+        (None, "expected a list of vectors of numbers: TypeError: got NoneType"),
+        ("12345", "expected a list of vectors of numbers"),
+    ],
+)
+@pytest.mark.parametrize("kind", [VectorSelector, MMRSelector])
+def test_an_embedder_that_fails_or_answers_nonsense_is_named(kind: Any, answer: Any, message: str) -> None:
+    selector = kind(Broken(answer), 2)
+    with pytest.raises(PromptError, match=f"Broken: {message}"):
+        selector.select("query", KITCHEN)
+
+
+def test_an_embedder_that_changes_its_dimension_is_found_out_and_forgotten() -> None:
+    size = 3
+    selector = VectorSelector(Broken(lambda texts: [[1.0] * size for _ in texts]), 1)
+    selector.select("query", KITCHEN)
+    size = 4
+    with pytest.raises(PromptError, match="the vector of the query has 4 dimensions, others had 3"):
+        selector.select("query", KITCHEN)
+    assert isinstance(selector.select("query", KITCHEN), tuple)
+
+
+@pytest.mark.parametrize("number", [-1, 1.5, True, "3", None])
+def test_numbers_that_make_no_sense_are_refused_when_the_selector_is_made(number: Any) -> None:
+    for make in (KeywordSelector, LengthSelector, lambda k: VectorSelector(LetterEmbedder(), k)):
+        with pytest.raises(PromptError, match="whole number of 0 or more"):
+            make(number)
+    with pytest.raises(PromptError, match=r"diversity must be from 0\.0 to 1\.0, got 1\.5"):
+        MMRSelector(diversity=1.5)
+    with pytest.raises(PromptError):
+        MMRSelector(diversity=math.nan)
+
+
+def test_mmr_prefers_what_differs_from_what_was_chosen() -> None:
+    alike = {(0, 1): 0.99, (0, 2): 0.1, (1, 2): 0.1}
+
+    def similarity(one: int, other: int) -> float:
+        return alike[min(one, other), max(one, other)]
+
+    relevance = [0.9, 0.89, 0.5]
+    assert mmr(relevance, similarity, 2, diversity=0.0) == [0, 1]
+    assert mmr(relevance, similarity, 2, diversity=0.5) == [0, 2]
+    assert mmr(relevance, similarity, 9, diversity=0.5) == [0, 2, 1]
+    assert mmr([], similarity, 3, diversity=0.5) == []
+    assert mmr([0.5, 0.5], lambda a, b: -1.0, 2, diversity=1.0) == [0, 1]
+
+
+@pytest.mark.parametrize("embedder", [None, LetterEmbedder()])
+def test_variety_leaves_out_the_near_duplicate(embedder: Embedder | None) -> None:
+    pool = (
+        Example("how to cook rice", "", id="rice"),
+        Example("how to cook rice!", "", id="again"),
+        Example("rice wine", "", id="wine"),
+    )
+    relevant = MMRSelector(embedder, 2, diversity=0.0).select("how to cook rice", pool)
+    varied = MMRSelector(embedder, 2, diversity=0.7).select("how to cook rice", pool)
+    assert isinstance(relevant, tuple) and isinstance(varied, tuple)
+    assert ids(relevant) == ["rice", "again"]
+    assert ids(varied) == ["rice", "wine"]
+    assert varied[0].score == relevant[0].score
+
+
+def test_a_prompt_selects_once_per_context_also_while_it_is_cut_to_a_budget() -> None:
+    class Counting(KeywordSelector):
+        selected = 0
+
+        def select(self, query: str, examples: Sequence[Example]) -> tuple[Example, ...]:
+            type(self).selected += 1
+            return super().select(query, examples)
+
+    prompt = ExamplesPrompt(examples=KITCHEN, selector=Counting(4))
+    composition = compose(only(prompt), ask("cook rice"), budget=40)
+    assert 0 < composition.user.text.count("Input:") < 4
+    assert composition.user.text.startswith("Input: how do I cook rice\nOutput: Boil it.")
+    assert Counting.selected == 1
+
+
+def test_another_input_or_pool_selects_anew() -> None:
+    prompt = ExamplesPrompt(selector=KeywordSelector(1))
+    layers, memo = only(prompt), Memo()
+    ctx = PromptContext(user_input="wine", examples=KITCHEN)
+    assert "White." in compose(layers, ctx, memo=memo).user.text
+    other = ctx.evolve(user_input=ask("tyre").user_input)
+    assert "Patch it." in compose(layers, other, memo=memo).user.text
+    smaller = ctx.evolve(examples=KITCHEN[:1])
+    assert "Boil it." in compose(layers, smaller, memo=memo).user.text
+    assert "White." in compose(layers, ctx, memo=memo).user.text
+
+
+def test_scores_can_be_shown() -> None:
+    prompt = ExamplesPrompt(
+        "{% for example in examples %}{{ example.id }} {{ '%.2f' | format(example.score) }} {% endfor %}",
+        examples=KITCHEN,
+        selector=VectorSelector(LetterEmbedder(), 2),
+    )
+    assert prompt.format_2_str(ask("how do I cook rice")).startswith("rice 1.00 pasta 0.")
+
+
+async def test_async_selection_is_prepared_and_kept_by_contexts_that_evolve() -> None:
+    embedder = AsyncLetterEmbedder()
+    prompt = ExamplesPrompt(examples=KITCHEN, selector=VectorSelector(embedder, 1))
+    layers = only(WrapPrompt(wrapped_prompts=(prompt,)))
+    ctx = await prepare(layers, ask("cook rice"))
+    text = compose(layers, ctx).user.text
+    assert text == "Input: how do I cook rice\nOutput: Boil it."
+    assert compose(layers, ctx.evolve(documents=()), budget=1000).user.text == text
+    assert await prepare(layers, ctx) is not None
+    assert len(embedder.inner.asked) == 1
+    assert ctx == ask("cook rice")
+
+
+async def test_what_one_context_was_prepared_for_does_not_change_with_another() -> None:
+    layers = only(ExamplesPrompt(examples=KITCHEN, selector=MMRSelector(AsyncLetterEmbedder(), 1)))
+    first = await prepare(layers, ask("how do I cook rice"))
+    second = await prepare(layers, first.evolve(user_input=ask("which wine goes with fish").user_input))
+    assert "Boil it." in compose(layers, first).user.text
+    assert "White." in compose(layers, second).user.text
+
+
+@pytest.mark.parametrize("selector", [VectorSelector(AsyncLetterEmbedder()), MMRSelector(AsyncLetterEmbedder())])
+def test_a_sync_render_of_an_async_selector_says_what_to_call(selector: ExampleSelector) -> None:
+    prompt = ExamplesPrompt(examples=KITCHEN, selector=selector)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nothing is left behind that was never awaited
+        with pytest.raises(PromptError, match=r"before_input\[0\]: \w+Selector has to be awaited.*await prepare"):
+            compose(only(prompt), ask("cook"))
+
+
+async def test_layers_without_such_a_selector_need_no_preparation() -> None:
+    ctx = ask("hello")
+    assert await prepare(only(ExamplesPrompt(examples=KITCHEN)), ctx) is ctx
+
+
+async def test_a_sync_embedder_is_asked_outside_the_event_loop() -> None:
+    embedder = LetterEmbedder()
+    layers = only(ExamplesPrompt(examples=KITCHEN, selector=VectorSelector(embedder, 1)))
+    await prepare(layers, ask("cook"))
+    assert threading.get_ident() not in embedder.threads
+    assert embedder.threads
+
+
+async def test_a_selector_of_ones_own_may_be_a_coroutine_function() -> None:
+    class Last:
+        async def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example]:
+            return examples[-1:]
+
+    model = ScriptedModel(["done"])
+    chain = Chain(model, only(ExamplesPrompt(examples=KITCHEN, selector=Last())))
+    assert await chain.run("hi") == "done"
+    assert model.requests[-1].user.text == "Input: which wine goes with fish\nOutput: White."
+    with pytest.raises(PromptError, match="await prepare"):
+        chain.compose(ask("hi"))
+
+
+async def test_an_agent_prepares_its_selections() -> None:
+    model = ScriptedModel(["done"])
+    layers = only(ExamplesPrompt(examples=KITCHEN, selector=VectorSelector(AsyncLetterEmbedder(), 1)))
+    result = await Agent(Chain(model, layers)).run("how do I cook pasta")
+    assert "Boil it too." in result.composition.user.text
+
+
+@pytest.mark.parametrize(
+    ("select", "message"),
+    [
+        (lambda query, examples: ["text"], "expected select to return a sequence of Example, got list"),
+        (lambda query, examples: None, "expected select to return a sequence of Example, got NoneType"),
+        (lambda query, examples: 1 / 0, "could not select examples: ZeroDivisionError: division by zero"),
+    ],
+)
+async def test_a_selector_that_breaks_is_named(select: Any, message: str) -> None:
+    class Mine:
+        def select(self, query: str, examples: Sequence[Example]) -> Any:
+            return select(query, examples)
+
+    class MineLater:
+        async def select(self, query: str, examples: Sequence[Example]) -> Any:
+            return select(query, examples)
+
+    with pytest.raises(PromptError, match=f"Mine: {message}"):
+        compose(only(ExamplesPrompt(examples=KITCHEN, selector=Mine())), ask("hi"))
+    with pytest.raises(PromptError, match=f"MineLater: {message}"):
+        await prepare(only(ExamplesPrompt(examples=KITCHEN, selector=MineLater())), ask("hi"))
+
+
+async def test_an_async_embedder_that_fails_is_named() -> None:
+    layers = only(ExamplesPrompt(examples=KITCHEN, selector=VectorSelector(Broken(later), 2)))
+    with pytest.raises(PromptError, match="Broken: could not embed 5 texts: ConnectionError: no route, later"):
+        await prepare(layers, ask("hi"))
+
+
+def test_ids_that_are_not_there_are_named() -> None:
+    with pytest.raises(PromptError, match="no example has the id 'x', 'y'"):
+        StaticSelector(ids=["rice", "x", "y"]).select("", KITCHEN)
+    with pytest.raises(PromptError, match="no example has the id 'x'"):
+        ExamplesPrompt(examples=KITCHEN, selector=StaticSelector(ids=["x"]))
+    assert ids(StaticSelector(1, ids=["wine", "rice"]).select("", KITCHEN)) == ["wine"]
+    with pytest.raises(PromptError, match="k must not be negative"):
+        StaticSelector(-1)
+
+
+def test_examples_stay_whole_under_any_budget() -> None:
+    prompt = ExamplesPrompt(examples=KITCHEN, selector=KeywordSelector(4), size=Size(cut="items"))
+    for budget in range(20, 90, 3):
+        text = compose(only(prompt), ask("cook"), budget=budget).user.text
+        assert text.count("Input:") == text.count("Output:")

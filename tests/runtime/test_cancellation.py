@@ -1,0 +1,212 @@
+"""Cancellation, anywhere in a run: the task ends, nothing is left running, the history stays valid."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+
+import pytest
+
+from agentkit import Agent, InMemorySession, ScriptedModel, ToolCall, tool
+from tests.runtime.scripts import Forgetful, Library, Never, calling, roles, valid
+
+
+async def quick() -> str:
+    """Be quick."""
+    return "quick"
+
+
+async def cancelled(run: asyncio.Task[object]) -> asyncio.CancelledError:
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await run
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    return caught.value
+
+
+async def test_while_the_model_is_asked() -> None:
+    session, model = InMemorySession(), Never()
+    run = asyncio.create_task(Agent(model).run("go", session=session))
+    await model.asked.wait()
+    await cancelled(run)
+    assert roles(session.conversation) == "user"
+
+
+async def test_in_the_middle_of_tool_calls_what_is_done_is_kept_and_the_rest_is_marked() -> None:
+    running, ended = asyncio.Event(), asyncio.Event()
+
+    async def linger() -> str:
+        """Wait."""
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    @tool(sequential=True)
+    async def later() -> str:
+        """Come later."""
+        raise AssertionError("must not run")
+
+    session = InMemorySession()
+    model = ScriptedModel([calling("quick", "linger", "missing", "later"), "never"])
+    agent = Agent(model, tools=[quick, linger, later])
+    run = asyncio.create_task(agent.run("go", session=session))
+    await running.wait()
+    await asyncio.sleep(0)
+    await cancelled(run)
+    assert ended.is_set()
+    assert valid(session.conversation)
+    assert roles(session.conversation) == "user assistant tool tool tool tool"
+    done, stopped, unknown, never = [message.text for message in session.conversation[2:]]
+    assert done == "quick"
+    assert stopped == "linger was cancelled with the run. It may still have had an effect."
+    assert unknown.startswith("There is no tool named 'missing'.")
+    assert never == "later was not called: the run was cancelled first."
+    follow_up = ScriptedModel(["I see."])
+    Agent(follow_up).run_sync("What happened?", session=session)
+    assert len(follow_up.requests[0].messages) == 7  # nothing had to be left out as an orphan
+
+
+async def test_while_one_tool_runs_alone() -> None:
+    running = asyncio.Event()
+
+    async def linger() -> str:
+        """Wait."""
+        running.set()
+        await asyncio.Event().wait()
+        return ""
+
+    session = InMemorySession()
+    run = asyncio.create_task(Agent(ScriptedModel([calling("linger")]), tools=[linger]).run("go", session=session))
+    await running.wait()
+    await cancelled(run)
+    assert valid(session.conversation) and roles(session.conversation) == "user assistant tool"
+
+
+async def test_while_a_sync_tool_runs_in_its_thread() -> None:
+    running, go = threading.Event(), threading.Event()
+
+    def linger() -> str:
+        """Wait."""
+        running.set()
+        go.wait(10)
+        return ""
+
+    session = InMemorySession()
+    run = asyncio.create_task(Agent(ScriptedModel([calling("linger")]), tools=[linger]).run("go", session=session))
+    await asyncio.to_thread(running.wait)
+    await cancelled(run)
+    go.set()
+    assert valid(session.conversation) and "may still have had an effect" in session.conversation[-1].text
+
+
+async def test_a_tool_that_swallows_its_cancellation_does_not_save_the_run() -> None:
+    running = asyncio.Event()
+
+    async def stubborn() -> str:
+        """Stay."""
+        running.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return "still here"
+
+    session = InMemorySession()
+    run = asyncio.create_task(Agent(ScriptedModel([calling("stubborn")]), tools=[stubborn]).run("go", session=session))
+    await running.wait()
+    await cancelled(run)
+    assert valid(session.conversation) and roles(session.conversation) == "user assistant tool"
+
+
+async def test_while_a_person_is_asked() -> None:
+    asking = asyncio.Event()
+
+    async def approve(call: ToolCall) -> bool:
+        asking.set()
+        await asyncio.Event().wait()
+        return True
+
+    session = InMemorySession()
+    guarded = tool(approval="always")(quick)
+    agent = Agent(ScriptedModel([calling("quick")]), tools=[guarded])
+    run = asyncio.create_task(agent.run("go", session=session, approve=approve))
+    await asking.wait()
+    await cancelled(run)
+    assert roles(session.conversation) == "user"
+
+
+async def test_while_memory_is_asked() -> None:
+    go = threading.Event()
+
+    class Slow(Library):
+        def recall(self, query: str) -> tuple[()]:
+            go.wait(10)
+            return ()
+
+    session = InMemorySession()
+    run = asyncio.create_task(Agent(ScriptedModel([]), memory=Slow()).run("go", session=session))
+    await asyncio.sleep(0.01)
+    await cancelled(run)
+    go.set()
+    assert len(session.conversation) == 0
+
+
+async def test_results_that_cannot_be_kept_are_noted_on_the_cancellation() -> None:
+    running = asyncio.Event()
+
+    async def linger() -> str:
+        """Wait."""
+        running.set()
+        await asyncio.Event().wait()
+        return ""
+
+    session = Forgetful(good=1)
+    run = asyncio.create_task(Agent(ScriptedModel([calling("linger")]), tools=[linger]).run("go", session=session))
+    await running.wait()
+    run.cancel()
+    noted: list[str] = []
+    try:
+        await run
+    except asyncio.CancelledError as error:
+        while error is not None:
+            noted += getattr(error, "__notes__", [])
+            error = error.__context__  # type: ignore[assignment]
+    assert any("could not be kept: OSError: the disk is gone" in note for note in noted)
+    assert roles(session.conversation) == "user"
+
+
+async def test_twice_in_a_row() -> None:
+    running = asyncio.Event()
+
+    async def slow_to_leave() -> str:
+        """Clean up."""
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.01)
+        return ""
+
+    session = InMemorySession()
+    agent = Agent(ScriptedModel([calling("slow_to_leave", "quick")]), tools=[slow_to_leave, quick])
+    run = asyncio.create_task(agent.run("go", session=session))
+    await running.wait()
+    run.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    await asyncio.sleep(0.02)
+    assert valid(session.conversation)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_before_it_began() -> None:
+    session = InMemorySession()
+    run = asyncio.create_task(Agent(ScriptedModel(["never"])).run("go", session=session))
+    await cancelled(run)
+    assert len(session.conversation) == 0
+    assert (await Agent(ScriptedModel(["ok"])).run("again", session=session)).output == "ok"

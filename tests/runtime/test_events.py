@@ -1,0 +1,185 @@
+"""Events: what a run tells, in which order, and what happens when nobody wants to hear the rest."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from agentkit import (
+    Agent,
+    Event,
+    InMemorySession,
+    Layers,
+    ModelReplied,
+    ModelUnavailable,
+    PromptComposed,
+    Recalled,
+    RunFinished,
+    ScriptedModel,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+)
+from agentkit.prompts import KwargsError
+from tests.runtime.scripts import Library, Never, calling, roles
+
+
+async def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+async def heard(agent: Agent, text: str = "go") -> list[Event]:
+    return [event async for event in agent.stream(text)]
+
+
+async def test_events_come_in_the_order_things_happen() -> None:
+    model = ScriptedModel([calling(("echo", {"text": "hi"}), text="Let me see."), "It says hi."])
+    events = await heard(Agent(model, tools=[echo], memory=Library("a passage")))
+    assert [type(event) for event in events] == [
+        Recalled,
+        PromptComposed,
+        TextDelta,
+        TextDelta,
+        TextDelta,
+        ModelReplied,
+        ToolStarted,
+        ToolFinished,
+        PromptComposed,
+        TextDelta,
+        TextDelta,
+        TextDelta,
+        ModelReplied,
+        RunFinished,
+    ]
+
+
+async def test_the_pieces_of_text_joined_are_the_answer() -> None:
+    events = await heard(Agent(ScriptedModel(["One two\nthree."])))
+    pieces = [event.text for event in events if isinstance(event, TextDelta)]
+    assert len(pieces) == 3
+    assert "".join(pieces) == "One two\nthree."
+
+
+async def test_events_say_what_was_composed_called_and_answered() -> None:
+    model = ScriptedModel([calling(("echo", {"text": "hi"})), "done"])
+    events = await heard(Agent(model, tools=[echo]))
+    composed = [event for event in events if isinstance(event, PromptComposed)]
+    assert [event.composition for event in composed] == list(model.requests)
+    assert [event.step for event in composed] == [1, 2]
+    (started,) = [event for event in events if isinstance(event, ToolStarted)]
+    (finished,) = [event for event in events if isinstance(event, ToolFinished)]
+    assert (started.call.name, started.call.id) == ("echo", "id1")
+    assert (finished.result.call_id, finished.result.value, finished.step) == ("id1", "hi", 1)
+    last = events[-1]
+    assert isinstance(last, RunFinished) and last.result.output == "done"
+
+
+async def test_parallel_calls_each_start_and_finish() -> None:
+    model = ScriptedModel([calling(("echo", {"text": "a"}), ("echo", {"text": "b"}), "missing"), "done"])
+    events = await heard(Agent(model, tools=[echo]))
+    assert [event.call.id for event in events if isinstance(event, ToolStarted)] == ["id1", "id2", "id3"]
+    finished = {event.result.call_id: event.result.status for event in events if isinstance(event, ToolFinished)}
+    assert finished == {"id1": "success", "id2": "success", "id3": "error"}
+
+
+async def test_what_goes_wrong_is_raised_after_the_events_before_it() -> None:
+    events: list[Event] = []
+    agent = Agent(ScriptedModel([calling(("echo", {"text": "a"})), ModelUnavailable("gone")]), tools=[echo])
+    with pytest.raises(ModelUnavailable, match="gone"):
+        async for event in agent.stream("go"):
+            events.append(event)
+    assert isinstance(events[-1], PromptComposed) and events[-1].step == 2
+
+
+async def test_a_broken_prompt_is_raised_before_any_event() -> None:
+    agent = Agent(ScriptedModel(["never"]), Layers(before_input="{{ additional_kwargs.x }}"))
+    with pytest.raises(KwargsError, match="'x'"):
+        await heard(agent)
+
+
+async def test_leaving_early_cancels_the_run() -> None:
+    ended = asyncio.Event()
+
+    async def linger() -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    session = InMemorySession()
+    agent = Agent(ScriptedModel([calling("linger"), "never"]), tools=[linger])
+    async with aclosing(agent.stream("go", session=session)) as events:
+        async for event in events:
+            if isinstance(event, ToolStarted):
+                break
+    assert ended.is_set()
+    assert roles(session.conversation) == "user assistant tool"
+
+
+async def test_leaving_early_without_closing_cancels_the_run_soon() -> None:
+    model = Never()
+    agent = Agent(model)
+    async for event in agent.stream("go"):
+        assert isinstance(event, PromptComposed)
+        break
+    before = asyncio.all_tasks()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert asyncio.all_tasks() < before or asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_stream_that_nobody_reads_never_starts() -> None:
+    model = ScriptedModel(["never"])
+    stream = Agent(model).stream("go")
+    await asyncio.sleep(0)
+    await stream.aclose()
+    assert not model.requests
+
+
+async def test_cancelling_the_reader_cancels_the_run() -> None:
+    model = Never()
+    reader = asyncio.create_task(heard(Agent(model)))
+    await model.asked.wait()
+    reader.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reader
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_listener_that_raises_ends_the_run_with_a_valid_history() -> None:
+    """It raises while a sibling call is still running: that one is cancelled, not left behind."""
+    cancelled = asyncio.Event()
+
+    running = asyncio.Event()
+
+    async def wait_for_it() -> str:
+        await running.wait()
+        return "a"
+
+    async def linger() -> str:
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return ""
+
+    def listen(event: Event) -> None:
+        if isinstance(event, ToolFinished):
+            raise ZeroDivisionError("my bug")
+
+    session = InMemorySession()
+    model = ScriptedModel([calling("wait_for_it", "linger", "echo"), "never"])
+    with pytest.raises(ZeroDivisionError, match="my bug"):
+        await Agent(model, tools=[wait_for_it, linger]).run("go", session=session, on_event=listen)
+    assert cancelled.is_set()
+    assert roles(session.conversation) == "user assistant tool tool tool"
+    assert [message.text for message in session.conversation][2:4] == [
+        "a",
+        "linger was cancelled with the run. It may still have had an effect.",
+    ]

@@ -1,0 +1,158 @@
+"""Limits: what ends a run that would not end by itself, and what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from agentkit import (
+    Agent,
+    AgentDefinitionError,
+    Example,
+    InMemorySession,
+    Layers,
+    LimitExceeded,
+    Limits,
+    Message,
+    ScriptedModel,
+)
+from agentkit.models import Reply, Usage
+from agentkit.prompts import ExamplesPrompt
+from tests.runtime.scripts import Never, calling, roles, valid
+
+
+async def echo(text: str = "") -> str:
+    """Say it again."""
+    return text
+
+
+def test_a_model_that_never_stops_calling_tools_is_stopped() -> None:
+    session, model = InMemorySession(), ScriptedModel.repeat(calling("echo"))
+    with pytest.raises(LimitExceeded, match="limit of 16 steps") as caught:
+        Agent(model, tools=[echo]).run_sync("go", session=session)
+    assert caught.value.limit == "steps"
+    assert len(model.requests) == 16
+    assert valid(session.conversation)
+    assert tuple(session.conversation) == caught.value.messages
+    assert Agent(ScriptedModel(["ok"])).run_sync("and?", session=session).output == "ok"
+
+
+def test_the_last_step_may_answer() -> None:
+    model = ScriptedModel([calling("echo"), "done"])
+    assert Agent(model, tools=[echo], limits=Limits(steps=2)).run_sync("go").output == "done"
+
+
+def test_tool_calls_over_the_limit_are_not_run() -> None:
+    ran: list[str] = []
+
+    async def note(text: str) -> None:
+        """Note."""
+        ran.append(text)
+
+    session = InMemorySession()
+    rounds = [calling(("note", {"text": "a"}), ("note", {"text": "b"})), calling(("note", {"text": "c"}))]
+    with pytest.raises(LimitExceeded) as caught:
+        Agent(ScriptedModel(rounds), tools=[note], limits=Limits(tool_calls=2)).run_sync("go", session=session)
+    assert caught.value.limit == "tool_calls"
+    assert ran == ["a", "b"]
+    assert roles(caught.value.messages) == roles(session.conversation) == "user assistant tool tool"
+    result = Agent(ScriptedModel([rounds[0], "done"]), tools=[note], limits=Limits(tool_calls=2)).run_sync("go")
+    assert result.output == "done"
+
+
+def test_no_tool_calls_at_all_may_be_allowed() -> None:
+    with pytest.raises(LimitExceeded, match="0 tool calls"):
+        Agent(ScriptedModel([calling("echo")]), tools=[echo], limits=Limits(tool_calls=0)).run_sync("go")
+
+
+def test_tokens_are_counted_over_all_steps() -> None:
+    session = InMemorySession()
+    model = ScriptedModel.repeat(Reply(calling("echo"), Usage(30, 10)))
+    with pytest.raises(LimitExceeded, match="100 tokens") as caught:
+        Agent(model, tools=[echo], limits=Limits(tokens=100)).run_sync("go", session=session)
+    assert caught.value.limit == "tokens"
+    assert len(model.requests) == 3
+    assert valid(session.conversation) and len(session.conversation) == 7
+
+
+def test_an_answer_that_is_there_is_given_whatever_it_cost() -> None:
+    reply = Reply(Message("assistant", "dear"), Usage(1_000, 1_000))
+    assert Agent(ScriptedModel([reply]), limits=Limits(tokens=10)).run_sync("go").output == "dear"
+
+
+async def test_seconds_end_a_model_that_does_not_answer() -> None:
+    session = InMemorySession()
+    with pytest.raises(LimitExceeded, match=r"0\.01 seconds") as caught:
+        await Agent(Never(), limits=Limits(seconds=0.01)).run("go", session=session)
+    assert caught.value.limit == "seconds"
+    assert roles(session.conversation) == "user"
+
+
+async def test_seconds_end_tools_and_the_history_stays_valid() -> None:
+    async def linger() -> str:
+        """Wait."""
+        await asyncio.Event().wait()
+        return ""
+
+    session = InMemorySession()
+    agent = Agent(ScriptedModel([calling("echo", "linger")]), tools=[echo, linger], limits=Limits(seconds=0.02))
+    with pytest.raises(LimitExceeded) as caught:
+        await agent.run("go", session=session)
+    assert tuple(session.conversation) == caught.value.messages
+    assert valid(session.conversation) and roles(session.conversation) == "user assistant tool tool"
+
+
+async def test_what_was_said_is_told_without_a_session_too() -> None:
+    agent = Agent(Never(), limits=Limits(seconds=0.01))
+    with pytest.raises(LimitExceeded) as caught:
+        await agent.run("go")
+    assert [message.text for message in caught.value.messages] == ["go"]
+
+
+class SlowSelector:
+    """Chooses examples, after a while."""
+
+    async def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example]:
+        await asyncio.sleep(0 if query == "quick" else 60)
+        return examples[:1]
+
+
+async def test_seconds_end_a_slow_choice_of_examples() -> None:
+    session, model = InMemorySession(), ScriptedModel(["ok"])
+    shots = ExamplesPrompt(examples=[Example("2+2", "4")], selector=SlowSelector())
+    agent = Agent(model, Layers(before_input=shots), limits=Limits(seconds=0.02))
+    with pytest.raises(LimitExceeded):
+        await agent.run("slow", session=session)
+    assert len(session.conversation) == 0
+    await agent.run("quick", session=session)
+    assert "2+2" in model.requests[0].text
+
+
+async def test_a_run_within_its_seconds_is_not_disturbed() -> None:
+    agent = Agent(ScriptedModel([calling("echo"), "done"]), tools=[echo], limits=Limits(seconds=60))
+    assert (await agent.run("go")).output == "done"
+
+
+async def test_a_time_out_of_the_model_is_not_mistaken_for_the_limit() -> None:
+    agent = Agent(ScriptedModel([TimeoutError("socket")]), limits=Limits(seconds=60))
+    with pytest.raises(TimeoutError, match="socket"):
+        await agent.run("go")
+
+
+async def test_cancelling_from_outside_is_not_mistaken_for_the_limit() -> None:
+    model = Never()
+    run = asyncio.create_task(Agent(model, limits=Limits(seconds=60)).run("go"))
+    await model.asked.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+
+
+def test_limits_that_nothing_can_stay_within_are_all_named() -> None:
+    with pytest.raises(AgentDefinitionError) as caught:
+        Limits(steps=0, tool_calls=-1, tokens=0, seconds=float("nan"), repairs=-1)
+    for name in ("steps=0", "tool_calls=-1", "tokens=0", "seconds=nan", "repairs=-1"):
+        assert name in str(caught.value)
+    Limits(steps=1, tool_calls=0, tokens=1, seconds=0.001, repairs=0)

@@ -1,0 +1,353 @@
+"""Rounds of tool calls: what can be wrong with a call, who approves it, which calls wait, what hostile models send."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from agentkit import (
+    Agent,
+    Event,
+    InMemorySession,
+    LimitExceeded,
+    Limits,
+    Message,
+    ScriptedModel,
+    ToolCall,
+    ToolContext,
+    ToolFinished,
+    ToolResult,
+    tool,
+)
+from agentkit.tools import ToolDefinitionError, ToolError
+from tests.runtime.scripts import calling, roles, valid
+
+
+async def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+def results(model_reply: Message, *tools: Any, **options: Any) -> list[ToolResult]:
+    """Return the results of one round of calls."""
+    found: list[ToolResult] = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, ToolFinished):
+            found.append(event.result)
+
+    session = InMemorySession()
+    Agent(ScriptedModel([model_reply, "done"]), tools=tools).run_sync("go", on_event=listen, session=session, **options)
+    assert valid(session.conversation)
+    by_id = {result.call_id: result for result in found}
+    return [by_id[call.id] for call in session.conversation[1].tool_calls]
+
+
+# What can be wrong with a call
+
+
+def test_an_unknown_tool_is_answered_with_the_nearest_names() -> None:
+    (result,) = results(calling("ecko"), echo)
+    assert (result.status, result.content) == ("error", "There is no tool named 'ecko'. Did you mean echo?")
+
+
+def test_a_call_where_there_are_no_tools_is_answered_too() -> None:
+    (result,) = results(calling("anything"))
+    assert result.content == "There is no tool named 'anything'. There are no tools."
+
+
+def test_arguments_of_the_wrong_type_go_back_to_the_model_with_every_problem() -> None:
+    def plan(day: int, city: str) -> str:
+        """Plan."""
+        raise AssertionError("must not run")
+
+    (result,) = results(calling(("plan", {"day": "soon", "city": 3})), plan)
+    assert result.status == "error"
+    assert "day: " in str(result.content) and "city: " in str(result.content)
+
+
+def test_arguments_that_are_no_json_go_back_to_the_model() -> None:
+    for broken in ("{", "[]", "null", "nonsense", '"text"', '{"text": '):
+        (result,) = results(calling(("echo", broken)), echo)
+        assert result.status == "error", broken
+        assert "echo was not called" in str(result.content)
+
+
+def test_a_tool_that_raises_tells_the_model_and_the_run_goes_on() -> None:
+    async def fail_async() -> str:
+        raise ToolError("the well is dry")
+
+    def fail_sync() -> str:
+        raise ValueError("out of paper")
+
+    def leave() -> str:
+        raise SystemExit(3)
+
+    dry, paper, left = results(calling("fail_async", "fail_sync", "leave"), fail_async, fail_sync, leave)
+    assert "the well is dry" in str(dry.content) and dry.status == "error"
+    assert "out of paper" in str(paper.content) and isinstance(paper.error, ValueError)
+    assert left.status == "error"
+
+
+def test_a_tool_that_takes_too_long_is_ended() -> None:
+    @tool(timeout=0.01)
+    async def linger() -> str:
+        await asyncio.sleep(60)
+        return ""
+
+    (result,) = results(calling("linger"), linger)
+    assert result.status == "timeout"
+
+
+def test_two_tools_of_one_name_are_refused_when_the_agent_is_made() -> None:
+    with pytest.raises(ToolDefinitionError, match="echo"):
+        Agent(ScriptedModel([]), tools=[echo, tool(echo)])
+
+
+# Approval
+
+
+def wipe(path: str) -> str:
+    """Delete everything."""
+    return f"wiped {path}"
+
+
+always = tool(approval="always")(wipe)
+
+
+@tool(approval=lambda arguments, context: arguments["path"].startswith("/etc"))
+def write(path: str) -> str:
+    """Write a file."""
+    return f"wrote {path}"
+
+
+def test_without_an_approver_what_needs_approval_is_denied() -> None:
+    (result,) = results(calling(("wipe", {"path": "/"})), always)
+    assert result.status == "denied"
+    assert "approval" in str(result.content)
+
+
+def test_an_approver_decides_call_by_call() -> None:
+    asked: list[ToolCall] = []
+
+    def approve(call: ToolCall) -> bool:
+        asked.append(call)
+        return "tmp" in call.arguments
+
+    calls = calling(("wipe", {"path": "/tmp"}), ("wipe", {"path": "/home"}), ("echo", {"text": "hi"}))
+    yes, no, unasked = results(calls, always, echo, approve=approve)
+    assert (yes.content, no.status, unasked.content) == ("wiped /tmp", "denied", "hi")
+    assert [call.id for call in asked] == ["id1", "id2"]
+
+
+def test_an_approver_may_be_async() -> None:
+    async def approve(call: ToolCall) -> bool:
+        await asyncio.sleep(0)
+        return call.id == "id1"
+
+    yes, no = results(calling(("wipe", {"path": "a"}), ("wipe", {"path": "b"})), always, approve=approve)
+    assert (yes.status, no.status) == ("success", "denied")
+
+
+def test_a_predicate_says_which_calls_need_approval() -> None:
+    asked: list[str] = []
+
+    def approve(call: ToolCall) -> bool:
+        asked.append(call.arguments)
+        return False
+
+    calls = calling(("write", {"path": "/etc/hosts"}), ("write", {"path": "/srv/a"}))
+    denied, done = results(calls, write, approve=approve)
+    assert (denied.status, done.content) == ("denied", "wrote /srv/a")
+    assert asked == ['{"path": "/etc/hosts"}']
+
+
+def test_nobody_is_asked_about_a_call_that_cannot_run() -> None:
+    def approve(call: ToolCall) -> bool:
+        raise AssertionError("asked")
+
+    (result,) = results(calling(("wipe", {"path": 3})), always, approve=approve)
+    assert result.status == "error"
+
+
+def test_a_predicate_that_fails_asks_and_a_denied_call_says_why() -> None:
+    @tool(approval=lambda arguments, context: context.deps["missing"])
+    def risky() -> str:
+        """Risk it."""
+        return "done"
+
+    (asked,) = results(calling("risky"), risky, approve=lambda call: True)
+    assert asked.content == "done"
+    (denied,) = results(calling("risky"), risky)
+    assert denied.status == "denied"
+
+
+def test_a_predicate_sees_the_dependencies() -> None:
+    def is_guest(arguments: Mapping[str, Any], context: ToolContext[str]) -> bool:
+        return context.deps == "guest"
+
+    guarded = tool(approval=is_guest)(wipe)
+    (result,) = results(calling(("wipe", {"path": "x"})), guarded, deps="owner")
+    assert result.status == "success"
+    (result,) = results(calling(("wipe", {"path": "x"})), guarded, deps="guest")
+    assert result.status == "denied"
+
+
+def test_an_approver_that_fails_ends_the_run_and_nothing_was_called() -> None:
+    def approve(call: ToolCall) -> bool:
+        raise RuntimeError("the terminal is gone")
+
+    session = InMemorySession()
+    agent = Agent(ScriptedModel([calling(("wipe", {"path": "x"})), "never"]), tools=[always])
+    with pytest.raises(RuntimeError, match="terminal"):
+        agent.run_sync("go", approve=approve, session=session)
+    assert roles(session.conversation) == "user"
+
+
+def test_a_call_with_a_stolen_id_is_not_approved_by_the_first_ones_approval() -> None:
+    """Two calls under one id, the first harmless: the approval of one must not open the door to the other."""
+    calls = calling(("wipe", {"path": "/var/cache"}, "x"), ("wipe", {"path": "/"}, "x"))
+    first, second = results(calls, always, approve=lambda call: "cache" in call.arguments)
+    assert (first.status, second.status) == ("success", "denied")
+
+
+# Which calls wait
+
+
+def test_calls_of_one_turn_run_together() -> None:
+    meeting = asyncio.Barrier(3)
+
+    async def meet() -> str:
+        """Come."""
+        async with asyncio.timeout(10):
+            await meeting.wait()
+        return "met"
+
+    assert [result.content for result in results(calling("meet", "meet", "meet"), meet)] == ["met"] * 3
+
+
+def test_a_sequential_call_waits_for_those_before_it_and_those_after_it_wait() -> None:
+    log: list[str] = []
+
+    async def look(name: str) -> str:
+        """Look."""
+        log.append(f"{name} begins")
+        await asyncio.sleep(0.001)
+        log.append(f"{name} ends")
+        return name
+
+    slow = tool(sequential=True, name="move")(look)
+    kinds = ["look", "look", "move", "move", "look"]
+    calls = calling(*[(kind, {"name": name}) for kind, name in zip(kinds, "abcde", strict=True)])
+    assert [result.content for result in results(calls, look, slow)] == list("abcde")
+    assert set(log[:2]) == {"a begins", "b begins"}
+    assert log[4:] == ["c begins", "c ends", "d begins", "d ends", "e begins", "e ends"]
+
+
+def test_a_tool_with_a_limit_on_its_calls_counts_over_the_whole_run() -> None:
+    once = tool(max_calls=1)(echo)
+    model = ScriptedModel([calling(("echo", {"text": "a"})), calling(("echo", {"text": "b"})), "done"])
+    run = Agent(model, tools=[once]).run_sync("go")
+    assert run.messages[2].text == "a"
+    assert "at most 1 time" in run.messages[4].text
+    assert (
+        Agent(ScriptedModel([calling(("echo", {"text": "c"})), "ok"]), tools=[once]).run_sync("x").messages[2].text
+        == "c"
+    )
+
+
+# Hostile replies
+
+
+def test_an_empty_reply_is_an_empty_answer() -> None:
+    session = InMemorySession()
+    assert Agent(ScriptedModel([""])).run_sync("hi", session=session).output == ""
+    Agent(ScriptedModel(["ok"])).run_sync("again", session=session)
+    assert roles(session.conversation) == "user assistant user assistant"
+
+
+def test_calls_without_an_id_get_one() -> None:
+    first, second = results(calling(("echo", {"text": "a"}, ""), ("echo", {"text": "b"}, "")), echo)
+    assert (first.content, second.content) == ("a", "b")
+    assert first.call_id != second.call_id
+
+
+def test_calls_that_share_an_id_get_their_own() -> None:
+    calls = calling(*[("echo", {"text": text}, "same") for text in "abc"])
+    found = results(calls, echo)
+    assert [result.content for result in found] == ["a", "b", "c"]
+    assert found[0].call_id == "same"
+    assert len({result.call_id for result in found}) == 3
+
+
+def test_an_id_that_looks_like_one_of_ours_is_no_trap() -> None:
+    calls = calling(("echo", {"text": "a"}, "call_1_3"), ("echo", {"text": "b"}, "x"), ("echo", {"text": "c"}, "x"))
+    found = results(calls, echo)
+    assert [result.content for result in found] == ["a", "b", "c"]
+    assert len({result.call_id for result in found}) == 3
+
+
+def test_ids_a_model_repeats_in_every_step_do_not_repeat_idempotency_keys() -> None:
+    keys: list[str] = []
+
+    async def pay(context: ToolContext[None]) -> str:
+        """Pay."""
+        keys.append(context.idempotency_key)
+        return "paid"
+
+    model = ScriptedModel([calling(("pay", {}, "call_0")), calling(("pay", {}, "call_0")), "done"])
+    session = InMemorySession()
+    Agent(model, tools=[pay]).run_sync("go", session=session, run_id="r")
+    assert len(set(keys)) == 2
+    assert valid(session.conversation)
+    again: list[str] = keys[:]
+    keys.clear()
+    model = ScriptedModel([calling(("pay", {}, "call_0")), calling(("pay", {}, "call_0")), "done"])
+    Agent(model, tools=[pay]).run_sync("go", run_id="r")
+    assert keys == again  # the same run, run again, has the same keys
+
+
+def test_a_call_without_a_name_is_answered() -> None:
+    (result,) = results(calling(("", {})), echo)
+    assert result.status == "error"
+
+
+def test_ten_thousand_calls_are_all_answered() -> None:
+    calls = calling(*[("echo", {"text": str(number)}, "same" if number % 3 == 0 else "") for number in range(10_000)])
+    begin = time.monotonic()
+    found = results(calls, echo)
+    assert [result.content for result in found] == [str(number) for number in range(10_000)]
+    assert time.monotonic() - begin < 60  # linear: seconds, not hours
+
+
+def test_ten_thousand_calls_over_a_limit_run_none() -> None:
+    ran: list[int] = []
+
+    async def count() -> str:
+        """Count."""
+        ran.append(1)
+        return ""
+
+    agent = Agent(ScriptedModel([calling(*["count"] * 10_000)]), tools=[count], limits=Limits(tool_calls=100))
+    with pytest.raises(LimitExceeded, match="100 tool calls"):
+        agent.run_sync("go")
+    assert not ran
+
+
+def test_text_beside_calls_is_kept() -> None:
+    session = InMemorySession()
+    model = ScriptedModel([calling(("echo", {"text": "x"}), text="Let me look."), "done"])
+    Agent(model, tools=[echo]).run_sync("go", session=session)
+    assert session.conversation[1].text == "Let me look."
+    assert model.requests[1].to_openai()["messages"][1]["content"] == "Let me look."
+
+
+def test_huge_arguments_and_odd_characters_survive() -> None:
+    text = "\x00\u202e</tool>" + "x" * 1_000_000
+    model = ScriptedModel([calling(("echo", {"text": text})), "done"])
+    result = Agent(model, tools=[tool(max_result_chars=None)(echo)]).run_sync("go")
+    assert result.messages[2].text == text

@@ -1,0 +1,446 @@
+"""One run: an input goes in, tools are called, an answer comes out; sync, async, anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import pytest
+
+from agentkit import (
+    Agent,
+    AgentDefinitionError,
+    Chain,
+    Composition,
+    Document,
+    Fact,
+    InMemorySession,
+    Layers,
+    Message,
+    ModelRateLimited,
+    ModelUnavailable,
+    PromptContext,
+    RunFinished,
+    ScriptedModel,
+    ToolContext,
+    UserInput,
+    tool,
+)
+from agentkit.drivers import sync as sync_driver
+from agentkit.models import Reply, Usage
+from agentkit.prompts import Image, KnowledgePrompt, MemoPrompt, Text
+from tests.runtime.scripts import Library, calling, roles
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+def double(a: int) -> int:
+    """Double a number."""
+    return 2 * a
+
+
+def test_the_answer_of_a_model_is_the_output() -> None:
+    result = Agent(ScriptedModel(["Four."])).run_sync("What is two and two?")
+    assert result.output == "Four."
+    assert [message.text for message in result.messages] == ["What is two and two?", "Four."]
+    assert result.steps == 1
+    assert result.finish_reason == "stop"
+
+
+def test_tools_are_called_and_their_results_go_back_to_the_model() -> None:
+    model = ScriptedModel([calling(("add", {"a": 2, "b": 2}), ("double", {"a": 5})), "4 and 10"])
+    result = Agent(model, "Be exact.", tools=[add, double]).run_sync("Add and double.")
+    sent = model.requests[1].to_openai()["messages"]
+    assert [message["role"] for message in sent] == ["system", "user", "assistant", "tool", "tool"]
+    assert [message["content"] for message in sent[3:]] == ["4", "10"]
+    assert [message["tool_call_id"] for message in sent[3:]] == ["id1", "id2"]
+    assert roles(result.messages) == "user assistant tool tool assistant"
+    assert result.steps == 2
+
+
+def test_the_model_is_offered_every_tool() -> None:
+    model = ScriptedModel(["ok"])
+    Agent(model, tools=[add, double]).run_sync("hi")
+    offered = model.requests[0].to_openai()["tools"]
+    assert [tool["function"]["name"] for tool in offered] == ["add", "double"]
+
+
+def test_plain_functions_become_tools() -> None:
+    def shout(text: str) -> str:
+        """Shout."""
+        return text.upper()
+
+    result = Agent(ScriptedModel([calling(("shout", {"text": "hey"})), "done"]), tools=[shout]).run_sync("go")
+    assert result.messages[2].text == "HEY"
+
+
+def test_the_usage_of_all_steps_is_added_up() -> None:
+    first = Reply(calling(("double", {"a": 1})), Usage(10, 5, 3))
+    second = Reply(Message("assistant", "2"), Usage(20, 1), "length")
+    result = Agent(ScriptedModel([first, second]), tools=[double]).run_sync("go")
+    assert result.usage == Usage(30, 6, 3)
+    assert result.finish_reason == "length"
+
+
+def test_two_runs_have_different_ids_unless_one_is_given() -> None:
+    agent = Agent(ScriptedModel.repeat("ok"))
+    assert agent.run_sync("a").run_id != agent.run_sync("a").run_id
+    assert agent.run_sync("a", run_id="mine").run_id == "mine"
+
+
+def test_the_input_may_be_text_parts_a_user_input_or_a_whole_context() -> None:
+    model = ScriptedModel.repeat("ok")
+    agent = Agent(model, Layers(before_input=["For {{ additional_kwargs.to | default('you') }}.", KnowledgePrompt()]))
+    agent.run_sync("hello")
+    assert model.requests[-1].messages[-1].text == "For you.\n\nhello"
+    agent.run_sync([Text("look: "), Image(b"\x89PNG\r\n\x1a\n")])
+    assert [type(part) for part in model.requests[-1].messages[-1].parts] == [Text, Image]
+    agent.run_sync(UserInput("hello", additional_kwargs={"to": "Ann"}))
+    assert "For Ann." in model.requests[-1].text
+    context = PromptContext(user_input="hello", knowledge=(Fact("Ann likes tea."),), locale="en")
+    agent.run_sync(context)
+    assert "Ann likes tea." in model.requests[-1].text
+    assert model.requests[-1].context.locale == "en"
+
+
+def test_a_whole_context_gets_the_tools_of_the_agent_and_the_conversation_of_the_session() -> None:
+    model = ScriptedModel.repeat("ok")
+    agent = Agent(model, tools=[add])
+    past = [Message("user", "before"), Message("assistant", "yes")]
+    agent.run_sync(PromptContext(user_input="now", conversation=past))
+    assert [message.text for message in model.requests[-1].messages] == ["before", "yes", "now"]
+    assert [spec.name for spec in model.requests[-1].tools] == ["add"]
+    session = InMemorySession()
+    session.append(Message("user", "kept"), Message("assistant", "sure"))
+    agent.run_sync(PromptContext(user_input="now", conversation=past), session=session)
+    assert [message.text for message in model.requests[-1].messages] == ["kept", "sure", "now"]
+
+
+def test_what_memory_recalls_is_in_the_prompt_and_in_compose() -> None:
+    library = Library("Tea is grown in Assam.")
+    model = ScriptedModel(["In Assam."])
+    agent = Agent(model, Layers(before_input=MemoPrompt()), memory=library)
+    assert "Assam" in agent.compose("Where is tea grown?").text
+    agent.run_sync("Where is tea grown?")
+    assert library.queries == ["Where is tea grown?"] * 2
+    assert "Tea is grown in Assam." in model.requests[0].text
+    assert model.requests[0].context.documents == (Document("Tea is grown in Assam.", id="d0"),)
+
+
+async def test_memory_is_asked_in_a_thread() -> None:
+    library = Library("x")
+    await Agent(ScriptedModel(["ok"]), memory=library).run("hi")
+    assert library.threads[0] is not threading.current_thread()
+
+
+def test_compose_shows_what_run_would_send_and_keeps_nothing() -> None:
+    session = InMemorySession()
+    session.append(Message("user", "one"), Message("assistant", "two"))
+    model = ScriptedModel(["ok"])
+    agent = Agent(model, "Be brief.", tools=[add])
+    shown = agent.compose("three", session=session)
+    assert len(session.conversation) == 2 and not model.requests
+    agent.run_sync("three", session=session)
+    assert model.requests[0].to_openai() == shown.to_openai()
+
+
+def test_an_error_of_the_model_passes_through_and_leaves_the_session_valid() -> None:
+    session = InMemorySession()
+    agent = Agent(ScriptedModel([ModelUnavailable("down", model="m"), "back"]))
+    with pytest.raises(ModelUnavailable, match="down"):
+        agent.run_sync("hello?", session=session)
+    assert roles(session.conversation) == "user"
+    assert agent.run_sync("again?", session=session).output == "back"
+    assert roles(session.conversation) == "user user assistant"
+
+
+def test_an_error_after_tool_calls_keeps_the_calls_with_their_results() -> None:
+    session = InMemorySession()
+    agent = Agent(ScriptedModel([calling(("double", {"a": 2})), ModelRateLimited("slow down")]), tools=[double])
+    with pytest.raises(ModelRateLimited):
+        agent.run_sync("go", session=session)
+    assert roles(session.conversation) == "user assistant tool"
+
+
+@dataclass
+class Db:
+    rows: list[str]
+
+
+def test_tools_receive_the_dependencies_and_the_ids_of_run_and_call() -> None:
+    seen: list[ToolContext[Db]] = []
+
+    @tool
+    async def insert(row: str, context: ToolContext[Db]) -> int:
+        """Insert a row."""
+        seen.append(context)
+        context.deps.rows.append(row)
+        return len(context.deps.rows)
+
+    agent = Agent(ScriptedModel([calling(("insert", {"row": "x"}, "c9")), "done"]), tools=[insert], deps=Db)
+    db = Db([])
+    agent.run_sync("go", deps=db, run_id="r1")
+    assert db.rows == ["x"]
+    assert (seen[0].run_id, seen[0].call_id, len(seen[0].idempotency_key)) == ("r1", "c9", 32)
+
+
+def test_an_agent_takes_a_chain_with_its_layers_and_output() -> None:
+    model = ScriptedModel(["[1, 2]"])
+    assert Agent(Chain(model, "List.", output=list[int])).run_sync("go").output == [1, 2]
+    assert model.requests[0].system.text == "List."
+
+
+def test_layers_or_output_beside_a_chain_are_refused() -> None:
+    chain = Chain(ScriptedModel([]), "a")
+    with pytest.raises(AgentDefinitionError, match="give them to the Chain"):
+        Agent(chain, "b")
+    with pytest.raises(AgentDefinitionError, match="give them to the Chain"):
+        Agent(chain, output=int)  # type: ignore[arg-type]
+
+
+def test_an_agent_tells_which_kwargs_it_needs() -> None:
+    schema = Agent(
+        ScriptedModel([]), Layers(before_input="Speak {{ additional_kwargs.language }}.")
+    ).additional_kwargs_schema
+    assert schema is not None and schema["required"] == ["language"]
+    assert Agent(ScriptedModel([]), "Speak.").additional_kwargs_schema is None
+
+
+# run_sync, anywhere
+
+
+async def test_run_sync_works_inside_a_running_loop() -> None:
+    assert Agent(ScriptedModel(["ok"])).run_sync("hi").output == "ok"
+
+
+def test_agents_call_agents_through_run_sync_to_any_depth() -> None:
+    """Async tools block the loop they run in, sync ones do not: neither may wait for a loop that waits for it."""
+
+    def nested(depth: int) -> str:
+        inner = (lambda: "the bottom") if depth == 0 else (lambda: nested(depth - 1))
+
+        async def dive() -> str:
+            return inner()
+
+        def sink() -> str:
+            return inner()
+
+        model = ScriptedModel([calling("dive"), calling("sink"), lambda sent: sent.intermediate[-1].text])
+        return Agent(model, tools=[dive, sink]).run_sync("go").output
+
+    outcome: list[str] = []
+    thread = threading.Thread(target=lambda: outcome.append(nested(3)), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert outcome == ["the bottom"]
+
+
+def test_many_threads_may_run_the_same_agent() -> None:
+    def answer(sent: Composition) -> str | Message:
+        if not sent.intermediate:
+            return calling(("double", {"a": int(sent.context.user_input.text)}))
+        return sent.intermediate[-1].text
+
+    agent = Agent(ScriptedModel.repeat(answer), tools=[double])
+    with ThreadPoolExecutor(20) as pool:
+        outputs = list(pool.map(lambda n: agent.run_sync(str(n)).output, range(100)))
+    assert outputs == [str(2 * n) for n in range(100)]
+    assert len(sync_driver._idle) <= sync_driver._MOST_IDLE
+
+
+async def test_a_hundred_runs_at_once_do_not_mix() -> None:
+    async def answer_later(a: int) -> int:
+        """Double, slowly."""
+        await asyncio.sleep(0.001 * (a % 7))
+        return 2 * a
+
+    def answer(sent: Composition) -> str | Message:
+        if not sent.intermediate:
+            return calling(("answer_later", {"a": int(sent.context.user_input.text)}))
+        return sent.intermediate[-1].text
+
+    agent = Agent(ScriptedModel.repeat(answer), tools=[answer_later])
+    results = await asyncio.gather(*[agent.run(str(n)) for n in range(100)])
+    assert [result.output for result in results] == [str(2 * n) for n in range(100)]
+
+
+def test_sync_runs_share_an_event_loop_so_that_connections_live_on() -> None:
+    loops = []
+
+    async def note() -> str:
+        loops.append(asyncio.get_running_loop())
+        return "noted"
+
+    agent = Agent(ScriptedModel.repeat(calling("note"), "ok"), tools=[note])
+    agent.run_sync("a")
+    agent.run_sync("b")
+    assert loops[0] is loops[1]
+
+
+_user: ContextVar[str] = ContextVar("user", default="nobody")
+
+
+def test_context_variables_of_the_caller_reach_the_tools() -> None:
+    def whoami() -> str:
+        return _user.get()
+
+    agent = Agent(ScriptedModel.repeat(calling("whoami"), "ok"), tools=[whoami])
+    token = _user.set("ann")
+    try:
+        assert agent.run_sync("go").messages[2].text == "ann"
+
+        async def inside() -> str:
+            return agent.run_sync("go").messages[2].text
+
+        assert asyncio.run(inside()) == "ann"
+    finally:
+        _user.reset(token)
+
+
+def test_tasks_that_a_tool_leaves_behind_end_with_the_run() -> None:
+    ended = []
+
+    async def spawn() -> str:
+        async def forever() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(True)
+
+        spawn.task = asyncio.create_task(forever())  # type: ignore[attr-defined]
+        await asyncio.sleep(0)
+        return "started"
+
+    Agent(ScriptedModel([calling("spawn"), "ok"]), tools=[spawn]).run_sync("go")
+    assert ended == [True]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_run_sync_works_in_a_forked_child_and_in_its_parent() -> None:
+    agent = Agent(ScriptedModel.repeat("ok"))
+    agent.run_sync("before")
+    child = os.fork()
+    if child == 0:  # pragma: no cover
+        os._exit(0 if agent.run_sync("child").output == "ok" else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert agent.run_sync("after").output == "ok"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_tool_may_fork_while_sync_and_async_runs_are_under_way() -> None:
+    session = InMemorySession()
+    inner = Agent(ScriptedModel.repeat("inner"))
+    inner.run_sync("leaves an idle loop behind")
+
+    async def fork() -> int:
+        child = os.fork()
+        if child == 0:  # pragma: no cover
+            ok = inner.run_sync("child").output == "inner" and inner.run_sync("x", session=session).output == "inner"
+            os._exit(0 if ok else 1)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    agent = Agent(ScriptedModel([calling("fork"), "done"]), tools=[fork])
+    result = asyncio.run(agent.run("go", session=session))
+    assert result.messages[2].text == "0"
+    assert inner.run_sync("after").output == "inner"
+
+
+def test_an_interrupted_wait_inside_a_loop_cancels_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Ctrl-C in a notebook does: the wait raises, the run ends in order, then the interrupt goes on."""
+    ended = threading.Event()
+    running = threading.Event()
+
+    async def linger() -> str:
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    waits: Iterator[bool] = iter([True, False])
+    really_wait = sync_driver.wait
+
+    def interrupted_wait(futures: object) -> object:
+        if next(waits):
+            assert running.wait(10)
+            raise KeyboardInterrupt
+        return really_wait(futures)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sync_driver, "wait", interrupted_wait)
+    session = InMemorySession()
+    agent = Agent(ScriptedModel([calling("linger"), "never"]), tools=[linger])
+
+    async def notebook() -> None:
+        agent.run_sync("go", session=session)
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(notebook())
+    assert ended.is_set()
+    assert roles(session.conversation) == "user assistant tool"
+
+
+def test_an_interrupt_of_run_sync_cancels_the_run_in_order() -> None:
+    async def press_ctrl_c() -> str:
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.Event().wait()
+        return ""
+
+    session = InMemorySession()
+    agent = Agent(ScriptedModel([calling("press_ctrl_c"), "never"]), tools=[press_ctrl_c])
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            agent.run_sync("go", session=session)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert roles(session.conversation) == "user assistant tool"
+    assert Agent(ScriptedModel(["ok"])).run_sync("on", session=session).output == "ok"
+
+
+def test_a_run_interrupted_before_it_began_never_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    waits: Iterator[bool] = iter([True, False])
+    really_wait = sync_driver.wait
+
+    def held_start(thread: threading.Thread) -> None:
+        threads.append(thread)
+
+    def interrupted_wait(futures: object) -> object:
+        if next(waits):
+            raise KeyboardInterrupt
+        really_start(threads[0])
+        return really_wait(futures)  # type: ignore[arg-type]
+
+    model = ScriptedModel(["never"])
+
+    async def notebook() -> None:
+        Agent(model).run_sync("go")
+
+    really_start = threading.Thread.start
+    monkeypatch.setattr(sync_driver, "wait", interrupted_wait)
+    monkeypatch.setattr(sync_driver.threading.Thread, "start", held_start)
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(notebook())
+    monkeypatch.undo()
+    assert not model.requests
+
+
+def test_the_last_event_carries_the_result() -> None:
+    events: list[object] = []
+    result = Agent(ScriptedModel(["ok"])).run_sync("hi", on_event=events.append)
+    assert isinstance(events[-1], RunFinished) and events[-1].result is result

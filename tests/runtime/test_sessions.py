@@ -1,0 +1,279 @@
+"""Sessions: what is kept between runs, and what is not kept when something fails."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agentkit import (
+    Agent,
+    Document,
+    InMemorySession,
+    Layers,
+    Message,
+    ModelError,
+    ScriptedModel,
+    Session,
+    SessionBusy,
+    UserInput,
+)
+from agentkit.memory import HeadMoved, Memory, RecallError
+from agentkit.prompts import KwargsError, TemplateError
+from tests.runtime.scripts import Forgetful, Never, Slow, calling, roles, valid
+
+OpenSession = Callable[[str], Session]
+
+
+@pytest.fixture(params=["in memory", "SQLite"])
+def open_session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenSession]:
+    """Opens a session by its id; every test runs with both kinds."""
+    if request.param == "in memory":
+        yield lambda name: InMemorySession(id=name)
+    else:
+        with Memory.open(tmp_path) as memory:
+            yield memory.session
+
+
+async def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+def test_a_session_remembers(open_session: OpenSession) -> None:
+    session = open_session("s")
+    model = ScriptedModel(["Hello Ann.", "Ann."])
+    agent = Agent(model, "Be brief.")
+    agent.run_sync("I am Ann.", session=session)
+    agent.run_sync("Who am I?", session=session)
+    assert [message.text for message in model.requests[1].messages] == [
+        "Be brief.",
+        "I am Ann.",
+        "Hello Ann.",
+        "Who am I?",
+    ]
+    assert roles(session.conversation) == "user assistant user assistant"
+
+
+def test_tool_traffic_is_remembered_too(open_session: OpenSession) -> None:
+    session = open_session("s")
+    agent = Agent(ScriptedModel.repeat(calling(("echo", {"text": "x"})), "ok"), tools=[echo])
+    for turn in range(3):
+        result = agent.run_sync(f"turn {turn}", session=session)
+        assert tuple(session.conversation)[-4:] == result.messages
+    assert len(session.conversation) == 12
+    assert valid(session.conversation)
+
+
+def test_sessions_do_not_see_each_other(open_session: OpenSession) -> None:
+    one, other = open_session("one"), open_session("other")
+    model = ScriptedModel.repeat("ok")
+    agent = Agent(model)
+    agent.run_sync("secret", session=one)
+    agent.run_sync("hi", session=other)
+    assert len(model.requests[1].messages) == 1
+    assert (one.id, other.id) == ("one", "other")
+
+
+def test_without_a_session_nothing_is_remembered() -> None:
+    model = ScriptedModel.repeat("ok")
+    agent = Agent(model)
+    agent.run_sync("one")
+    agent.run_sync("two")
+    assert [message.text for message in model.requests[1].messages] == ["two"]
+
+
+def test_a_stored_session_goes_on_where_it_ended(tmp_path: Path) -> None:
+    with Memory.open(tmp_path) as memory:
+        agent = Agent(ScriptedModel([calling(("echo", {"text": "x"})), "ok"]), tools=[echo])
+        before = agent.run_sync("first", session=memory.session("s")).messages
+    model = ScriptedModel(["still here"])
+    with Memory.open(tmp_path) as memory:
+        session = memory.session("s")
+        assert tuple(session.conversation) == before
+        Agent(model).run_sync("second", session=session)
+        assert roles(session.conversation) == "user assistant tool assistant user assistant"
+    assert [message.text for message in model.requests[0].messages] == ["first", "", "x", "ok", "second"]
+
+
+async def test_a_stored_session_works_in_an_event_loop(tmp_path: Path) -> None:
+    with Memory.open(tmp_path) as memory:
+        session = memory.session("s")
+        await Agent(ScriptedModel(["ok"])).run("hi", session=session)
+        assert roles(session.conversation) == "user assistant"
+
+
+def test_a_prompt_that_cannot_render_keeps_and_sends_nothing(open_session: OpenSession) -> None:
+    session, model = open_session("s"), ScriptedModel(["never"])
+    agent = Agent(model, Layers(before_input="{{ 1 / (user_input.text | length) }}"))
+    with pytest.raises(TemplateError):
+        agent.run_sync("", session=session)
+    assert len(session.conversation) == 0
+    assert not model.requests
+
+
+def test_missing_kwargs_are_all_named_and_nothing_is_kept_sent_or_recalled(open_session: OpenSession) -> None:
+    session, model = open_session("s"), ScriptedModel(["never"])
+    layers = Layers(before_input="{{ additional_kwargs.tone }}", after_input="{{ additional_kwargs.lang }}")
+    with pytest.raises(KwargsError) as caught:
+        Agent(model, layers).run_sync(UserInput("hi", additional_kwargs={"other": 1}), session=session)
+    assert {name: paths for name, (_, paths) in caught.value.problems.items()} == {
+        "tone": ("before_input[0]",),
+        "lang": ("after_input[0]",),
+    }
+    assert len(session.conversation) == 0
+    assert not model.requests
+
+
+def test_a_memory_that_fails_or_answers_nonsense_keeps_and_sends_nothing(open_session: OpenSession) -> None:
+    class Broken:
+        def recall(self, query: str) -> list[Document]:
+            raise RecallError("no index")
+
+    class Wrong:
+        def recall(self, query: str) -> list[Document]:
+            return ["a passage"]  # type: ignore[list-item]
+
+    session, model = open_session("s"), ScriptedModel(["never"])
+    with pytest.raises(RecallError, match="no index"):
+        Agent(model, memory=Broken()).run_sync("hi", session=session)
+    with pytest.raises(TypeError, match=r"Wrong.recall: expected Documents, got str"):
+        Agent(model, memory=Wrong()).run_sync("hi", session=session)
+    with pytest.raises(TypeError, match=r"Wrong.recall"):
+        Agent(model, memory=Wrong()).compose("hi")
+    assert len(session.conversation) == 0
+    assert not model.requests
+
+
+def test_nothing_is_sent_when_the_question_cannot_be_kept() -> None:
+    session, model = Forgetful(good=0), ScriptedModel(["never"])
+    with pytest.raises(OSError, match="disk is gone"):
+        Agent(model).run_sync("hi", session=session)
+    assert not model.requests
+    assert len(session.conversation) == 0
+
+
+def test_a_store_that_fails_later_leaves_a_valid_history() -> None:
+    session = Forgetful(good=1)
+    with pytest.raises(OSError, match="disk is gone"):
+        Agent(ScriptedModel([calling(("echo", {"text": "x"})), "ok"]), tools=[echo]).run_sync("hi", session=session)
+    assert roles(session.conversation) == "user"
+    session.good = 9
+    Agent(ScriptedModel(["ok"])).run_sync("again", session=session)
+    assert valid(session.conversation)
+
+
+async def test_two_runs_at_once_on_one_session_are_refused(open_session: OpenSession) -> None:
+    session, model = open_session("s"), Never()
+    first = asyncio.create_task(Agent(model).run("one", session=session))
+    await model.asked.wait()
+    with pytest.raises(SessionBusy, match=r"'s' is in use by another run") as caught:
+        await Agent(ScriptedModel(["never"])).run("two", session=session)
+    assert caught.value.session == "s"
+    first.cancel()
+    await asyncio.wait([first])
+    assert roles(session.conversation) == "user"
+    await Agent(ScriptedModel(["ok"])).run("three", session=session)
+    assert roles(session.conversation) == "user user assistant"
+
+
+async def test_a_given_run_id_does_not_open_the_door_twice() -> None:
+    session, model = InMemorySession(), Never()
+    first = asyncio.create_task(Agent(model).run("one", session=session, run_id="same"))
+    await model.asked.wait()
+    with pytest.raises(SessionBusy):
+        await Agent(model).run("two", session=session, run_id="same")
+    first.cancel()
+    await asyncio.wait([first])
+
+
+def test_of_many_threads_on_one_session_one_at_a_time_gets_in(open_session: OpenSession) -> None:
+    session = open_session("s")
+    begin = threading.Barrier(8)
+    refused: list[SessionBusy] = []
+    agent = Agent(ScriptedModel.repeat(calling(("echo", {"text": "x"})), "ok"), tools=[echo])
+
+    def talk() -> None:
+        begin.wait()
+        for _ in range(20):
+            try:
+                agent.run_sync("hi", session=session)
+            except SessionBusy as busy:
+                refused.append(busy)
+            except ModelError:
+                raise AssertionError from None
+
+    threads = [threading.Thread(target=talk) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert valid(session.conversation)
+    assert sum(message.role == "user" for message in session.conversation) == 160 - len(refused)
+
+
+def test_a_session_is_free_again_after_a_failed_run(open_session: OpenSession) -> None:
+    session = open_session("s")
+    agent = Agent(ScriptedModel([ModelError("no"), "yes"]))
+    with pytest.raises(ModelError):
+        agent.run_sync("one", session=session)
+    assert agent.run_sync("two", session=session).output == "yes"
+
+
+async def test_a_second_writer_on_a_stored_conversation_is_told(tmp_path: Path) -> None:
+    """Two session objects on one conversation, as in two processes: the one that is behind gets an error."""
+    with Memory.open(tmp_path) as memory:
+        one, other = memory.session("s"), memory.session("s")
+        await Agent(ScriptedModel(["ok"])).run("first", session=one)
+        with pytest.raises(HeadMoved):
+            await Agent(ScriptedModel(["never"])).run("second", session=other)
+        await Agent(ScriptedModel(["ok"])).run("third", session=other)
+        assert valid(other.conversation)
+        assert [message.text for message in other.conversation] == ["first", "ok", "third", "ok"]
+
+
+async def test_a_run_cancelled_while_it_writes_lets_go_of_the_session_when_the_write_has_ended() -> None:
+    session = Slow()
+    run = asyncio.create_task(Agent(ScriptedModel(["never"])).run("hi", session=session))
+    await asyncio.to_thread(session.writing.wait)
+    run.cancel()
+    await asyncio.sleep(0.01)
+    assert not run.done()
+    with pytest.raises(SessionBusy):
+        await Agent(ScriptedModel(["never"])).run("two", session=session)
+    session.go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert roles(session.conversation) == "user"
+
+
+def test_an_append_under_the_key_of_the_last_one_adds_nothing(open_session: OpenSession) -> None:
+    session = open_session("s")
+    message = Message("user", "once")
+    for _ in range(2):
+        assert len(session.append(message, key="r:0")) == 1
+    assert len(session.append(message, key="r:1")) == 2
+    assert len(session.append(message)) == 3
+    assert len(session.append(message)) == 4
+
+
+def test_a_session_may_begin_with_a_conversation() -> None:
+    model = ScriptedModel(["ok"])
+    known = InMemorySession()
+    known.append(Message("user", "old"), Message("assistant", "times"))
+    fork = InMemorySession(known.conversation, id="fork")
+    Agent(model).run_sync("new", session=fork)
+    assert len(model.requests[0].messages) == 3
+    assert len(known.conversation) == 2
+
+
+def test_long_sessions_stay_whole(open_session: OpenSession) -> None:
+    session = open_session("s")
+    agent = Agent(ScriptedModel.repeat(lambda sent: f"You said {sent.context.user_input.text}."))
+    for turn in range(50):
+        agent.run_sync(str(turn), session=session)
+    texts = [message.text for message in session.conversation]
+    assert texts == [text for turn in range(50) for text in (str(turn), f"You said {turn}.")]

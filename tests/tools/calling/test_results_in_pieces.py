@@ -1,0 +1,198 @@
+"""Results that come item by item, and results that take long to write: they end, and nothing of them is lost unsaid."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import itertools
+import json
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, model_serializer
+
+from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.context.parts import Image
+from agentkit_tools import Tool, ToolContext, ToolResult, tool
+
+
+async def ask(made: Tool) -> ToolResult:
+    return await made.call(ToolCall("c", made.name), ToolContext(None, "run", "c"))
+
+
+# Generators
+
+
+def lines() -> Iterator[str]:
+    for number in range(1_000):
+        yield f"line {number}\n"
+
+
+async def lines_later() -> AsyncIterator[str]:
+    for line in lines():
+        yield line
+
+
+@pytest.mark.parametrize("function", [lines, lines_later])
+async def test_what_a_generator_yields_beyond_the_limit_is_kept_whole(function: Callable[..., Any]) -> None:
+    result = await ask(Tool.from_function(function, max_result_chars=100))
+    everything = "".join(lines())
+    assert result.status == "too_large"
+    assert result.whole == everything
+    assert f"has {len(everything):,} characters; only the first 100" in str(result.content)
+
+
+async def test_items_are_counted_by_their_size_and_a_result_that_goes_on_says_so() -> None:
+    made = 0
+
+    @tool(max_result_chars=1_000)
+    def rows() -> Iterator[dict[str, str]]:
+        nonlocal made
+        while True:
+            made += 1
+            yield {"text": "x" * 100_000}
+
+    result = await ask(rows)
+    assert result.status == "too_large"
+    assert made == 10
+    assert "and goes on; the first 1,000 are shown" in str(result.content)
+
+
+@pytest.mark.parametrize("item", ["", Image(b"x" * 10_000), [], b""])
+async def test_items_without_any_text_end_too(item: Any) -> None:
+    @tool
+    async def never_waits() -> AsyncIterator[Any]:
+        while True:
+            yield item
+
+    async with asyncio.timeout(30):
+        result = await ask(never_waits)
+    assert result.status == "too_large"
+    content = str(result.content)
+    assert "goes on" in content or "only the first" in content
+
+
+async def test_a_generator_that_is_left_cleans_up_before_the_call_ends() -> None:
+    closed: list[str] = []
+
+    @tool
+    async def later() -> AsyncIterator[str]:
+        try:
+            while True:
+                yield "x" * 1_000
+        finally:
+            await asyncio.sleep(0)
+            closed.append("later")
+
+    @tool
+    def now() -> Iterator[str]:
+        try:
+            while True:
+                yield "x" * 1_000
+        finally:
+            closed.append("now")
+
+    await ask(later)
+    await ask(now)
+    assert closed == ["later", "now"]
+
+
+# Iterators in results
+
+
+async def test_a_returned_iterator_is_a_list_and_may_be_endless() -> None:
+    @tool
+    def some() -> Any:
+        return map(str, [1, 2])
+
+    @tool
+    async def some_later() -> Any:
+        return iter([1, 2])
+
+    @tool(max_result_chars=100)
+    def endless() -> Any:
+        return itertools.cycle([1])
+
+    @tool(max_result_chars=100)
+    async def endless_later() -> Any:
+        return itertools.count()
+
+    assert (await ask(some)).content == '["1", "2"]'
+    assert (await ask(some_later)).content == "[1, 2]"
+    for one in (endless, endless_later):
+        result = await ask(one)
+        assert result.status == "too_large"
+        assert "goes on" in str(result.content)
+
+
+class Other(collections.UserDict[Any, Any]):
+    """A mapping that is no dict."""
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        lambda found: {"rows": found},
+        lambda found: {"rows": [found]},
+        lambda found: {("a", 1): found},
+        lambda found: Other({"rows": found}),
+        lambda found: collections.deque([found]),
+    ],
+)
+async def test_iterators_inside_of_a_result_are_read_once_and_never_without_end(inside: Callable[[Any], Any]) -> None:
+    @tool
+    def some() -> Any:
+        return inside(iter([1, 2]))
+
+    @tool
+    def endless() -> Any:
+        return inside(itertools.count())
+
+    assert "[1, 2]" in str((await ask(some)).content)
+    result = await ask(endless)
+    assert result.status == "error"
+    assert "count) has more than 100,000 items" in str(result.content)
+
+
+async def test_nothing_that_can_be_read_only_once_is_lost_beside_numbers_that_json_does_not_have() -> None:
+    @tool
+    def rows() -> Any:
+        return {"rows": (n for n in [1, 2]), "mean": math.nan, (1, 2): -math.inf, "text": "\ud800", None: 1.5}
+
+    content = json.loads(str((await ask(rows)).content))
+    assert content == {"rows": [1, 2], "mean": "NaN", "1,2": "-Infinity", "text": "\ufffd", "None": 1.5}
+
+
+# Results that take long
+
+
+class Slow(BaseModel):
+    """Takes its time to be written."""
+
+    @model_serializer
+    def write(self) -> dict[str, Any]:
+        time.sleep(0.5)
+        return {}
+
+
+async def test_a_result_that_takes_long_to_write_is_written_in_the_thread_and_the_time_of_the_tool() -> None:
+    @tool
+    def slow() -> Slow:
+        return Slow()
+
+    beats = 0
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            await asyncio.sleep(0.02)
+            beats += 1
+
+    beating = asyncio.ensure_future(beat())
+    assert (await ask(slow)).content == "{}"
+    beating.cancel()
+    assert beats > 5
+    assert (await ask(slow.but(timeout=0.1))).status == "timeout"

@@ -1,0 +1,106 @@
+"""The calls of one assistant message."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from agentkit_prompts.context.messages import ToolCall
+from agentkit_tools import ToolContext, ToolResult, by_name, tool
+from agentkit_tools.dispatch import call_tools
+
+log: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def empty_log() -> None:
+    log.clear()
+
+
+@tool
+async def slow(n: int) -> str:
+    log.append(f"start {n}")
+    await asyncio.sleep(0.02 / n)
+    log.append(f"end {n}")
+    return f"slow {n}"
+
+
+@tool(sequential=True)
+async def alone(n: int) -> str:
+    log.append(f"alone {n}")
+    await asyncio.sleep(0)
+    log.append(f"over {n}")
+    return f"alone {n}"
+
+
+TOOLS = by_name([slow, alone])
+
+
+def call(name: str, n: int) -> ToolCall:
+    return ToolCall(f"id{n}", name, f'{{"n": {n}}}')
+
+
+def context(call: ToolCall) -> ToolContext[Any]:
+    return ToolContext(None, "run", call.id)
+
+
+async def test_calls_run_together_and_are_answered_in_call_order() -> None:
+    results = await call_tools([call("slow", 1), call("slow", 2), call("slow", 4)], TOOLS, context)
+    assert [result.content for result in results] == ["slow 1", "slow 2", "slow 4"]
+    assert log == ["start 1", "start 2", "start 4", "end 4", "end 2", "end 1"]
+
+
+async def test_a_sequential_call_waits_and_is_waited_for() -> None:
+    calls = [call("slow", 1), call("slow", 2), call("alone", 3), call("alone", 4), call("slow", 5)]
+    results = await call_tools(calls, TOOLS, context)
+    assert [result.call_id for result in results] == ["id1", "id2", "id3", "id4", "id5"]
+    assert log[-6:] == ["alone 3", "over 3", "alone 4", "over 4", "start 5", "end 5"]
+    assert set(log[:4]) == {"start 1", "start 2", "end 1", "end 2"}
+
+
+async def test_no_calls_have_no_results_and_unknown_tools_an_answer() -> None:
+    assert await call_tools([], TOOLS, context) == []
+    (result,) = await call_tools([call("slwo", 1)], TOOLS, context)
+    assert (result.status, "slow" in str(result.content)) == ("error", True)
+
+
+async def test_listeners_hear_of_every_start_and_end() -> None:
+    started: list[str] = []
+    ended: list[str] = []
+
+    def on_end(result: ToolResult) -> None:
+        ended.append(result.call_id)
+
+    calls = [call("slow", 1), call("nothing", 2), call("slow", 3)]
+    await call_tools(calls, TOOLS, context, on_start=lambda one: started.append(one.id), on_end=on_end)
+    assert started == ["id1", "id2", "id3"]
+    assert ended == ["id2", "id3", "id1"]
+
+
+async def test_cancelling_the_round_cancels_every_call() -> None:
+    ended: list[str] = []
+
+    @tool
+    async def forever(n: int) -> None:
+        try:
+            await asyncio.sleep(30)
+        finally:
+            ended.append("cancelled")
+
+    tools = by_name([forever])
+    round_ = asyncio.ensure_future(call_tools([call("forever", 1), call("forever", 2)], tools, context))
+    await asyncio.sleep(0.01)
+    round_.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await round_
+    assert ended == ["cancelled", "cancelled"]
+
+
+async def test_a_listener_that_fails_stops_the_round() -> None:
+    def on_end(result: ToolResult) -> None:
+        raise RuntimeError("listener")
+
+    with pytest.raises(RuntimeError, match="listener"):
+        await call_tools([call("slow", 1), call("slow", 2)], TOOLS, context, on_end=on_end)

@@ -1,0 +1,212 @@
+"""MCP servers that lie, flood, hang or crash: each call ends in a typed result, and the agent goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from agentkit import Agent, Message, ScriptedModel, ToolCall
+from agentkit.prompts import Audio, File, Image, Text
+from agentkit.tools import MCPServerError, MCPServerLost, MCPToolset, Tool, ToolContext, ToolFailure, ToolResult
+from tests.tools.mcp.mcp_running import command
+
+
+async def ask(made: Tool, **arguments: Any) -> ToolResult:
+    call = ToolCall("call_1", made.name, json.dumps(arguments))
+    return await made.call(call, ToolContext(None, "run_1", "call_1"))
+
+
+@pytest.fixture(scope="module")
+def liar() -> Iterator[MCPToolset]:
+    with MCPToolset(command("liar")) as server:
+        yield server
+
+
+def named(server: MCPToolset, name: str) -> Tool:
+    return next(one for one in server if one.original_name == name)
+
+
+def test_tools_that_cannot_be_offered_are_left_out_and_each_is_told(liar: MCPToolset) -> None:
+    told = [str(problem) for problem in liar.problems]
+
+    assert len(told) == 6
+    for part in (
+        "tool twice: the server has another of this name",
+        "tool nonsense: its JSON Schema cannot be used",
+        "tool wordy: its description has 30,000 characters",
+        "tool bulky: its JSON Schema has 600,037 characters",
+        "a tool of the server has no name",
+        "tool taken: agentkit_context is both an argument and the context",
+    ):
+        assert any(part in problem for problem in told), part
+    assert named(liar, "twice").description == "first"
+
+
+async def test_a_schema_that_is_broken_inside_is_no_crash(liar: MCPToolset) -> None:
+    assert (await ask(named(liar, "pattern"), x="(")).status in ("success", "error")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("wrong_shape", "'three' is not of type 'integer'"),
+        ("no_structure", "has an output schema but did not return structured content"),
+    ],
+)
+async def test_a_result_that_does_not_match_its_output_schema_is_an_error(
+    liar: MCPToolset, name: str, told: str
+) -> None:
+    result = await ask(named(liar, name))
+
+    assert result.status == "error"
+    assert type(result.error) is MCPServerError
+    assert told in str(result.content)
+
+
+async def test_a_result_that_is_only_structured_is_shown_as_json(liar: MCPToolset) -> None:
+    result = await ask(named(liar, "right_shape"))
+
+    assert (result.status, result.content, result.value) == ("success", '{"n": 3}', {"n": 3})
+
+
+async def test_an_error_with_data_keeps_its_data(liar: MCPToolset) -> None:
+    failing, mute = await ask(named(liar, "failing")), await ask(named(liar, "mute"))
+
+    assert isinstance(failing.error, ToolFailure)
+    assert (failing.content, failing.error.data) == ("no", {"code": 7})
+    assert (mute.status, mute.content) == ("error", "mute failed and did not say why")
+
+
+async def test_a_refusal_in_the_protocol_is_an_error_that_names_it(liar: MCPToolset) -> None:
+    result = await ask(named(liar, "refused"))
+
+    assert type(result.error) is MCPServerError  # not lost, whatever code it uses
+    assert "not today (code -32000)" in str(result.content)
+
+
+async def test_a_server_that_wants_to_ask_a_person_is_told_that_nobody_is_there(liar: MCPToolset) -> None:
+    result = await ask(named(liar, "asking"))
+
+    assert result.status == "error"
+    assert "Elicitation not supported" in str(result.content)
+
+
+async def test_content_of_every_kind_becomes_parts(liar: MCPToolset) -> None:
+    result = await ask(named(liar, "mixed"))
+    look, image, broken, audio, file, embedded, link = result.content
+
+    assert isinstance(image, Image) and image.mime == "image/png"
+    assert isinstance(audio, Audio) and audio.read() == b"ID3"
+    assert isinstance(file, File) and (file.label, file.mime) == ("report.pdf", "application/pdf")
+    assert look == Text("look:") and embedded == Text("embedded text")
+    assert broken == Text("[image left out: its base64 cannot be decoded]")
+    assert link == Text("[resource: b at notes://b: more]")
+
+
+async def test_a_flood_of_text_is_cut_and_a_flood_of_media_becomes_notes(
+    liar: MCPToolset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentkit_tools.mcp.content._MOST_MEDIA_BYTES", 320_000)
+    text = await ask(named(liar, "flood"), size=5_000_000)
+    media = await ask(named(liar, "pictures"), count=5)
+
+    assert text.status == "too_large"
+    assert len(str(text.content)) < 101_000
+    assert text.whole is not None and len(text.whole) == 5_000_000
+    kinds = [type(part).__name__ for part in media.content]
+    assert kinds == ["Image", "Image", "Image", "Text", "Text"]
+
+
+def test_an_agent_goes_on_after_every_lie(liar: MCPToolset) -> None:
+    lies = ["wrong_shape", "no_structure", "mute", "refused", "asking", "failing"]
+    calls = tuple(ToolCall(f"call_{index}", name) for index, name in enumerate(lies))
+    model = ScriptedModel([Message("assistant", "", calls), "I went on."])
+
+    result = Agent(model, tools=liar).run_sync("Go")
+
+    assert result.output == "I went on."
+    assert sum(message.role == "tool" for message in result.messages) == len(lies)
+
+
+def test_a_list_of_tools_that_never_ends_is_refused() -> None:
+    with MCPToolset(command("bare")) as server:
+        assert list(server) == []
+    endless = MCPToolset(command("endless"))
+    try:
+        with pytest.raises(MCPServerError, match="does not end"):
+            list(endless)
+    finally:
+        endless.close()
+
+
+def test_a_server_that_crashes_at_once_is_an_error_with_its_last_words_as_a_note() -> None:
+    server = MCPToolset(command("crash"))
+    try:
+        with pytest.raises(MCPServerLost, match="cannot be reached") as caught:
+            list(server)
+    finally:
+        server.close()
+    assert any("cannot find my config" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize("source", [["/no/such/program"], "http://127.0.0.1:9/mcp"])
+async def test_a_server_that_is_not_there_is_an_error(source: Any) -> None:
+    server = MCPToolset(source)
+    try:
+        with pytest.raises(MCPServerLost, match="cannot be reached"):
+            await server.__aenter__()
+    finally:
+        server.close()
+
+
+def test_a_server_that_says_nothing_is_given_up_in_time_and_leaves_no_process() -> None:
+    before = set(threading.enumerate())
+    server = MCPToolset(command("silent"), connect_timeout=1)
+    start = time.monotonic()
+    with pytest.raises(MCPServerLost, match="did not answer within 1 seconds"):
+        list(server)
+    server.close()
+
+    assert time.monotonic() - start < 10
+    assert not [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("agentkit-mcp")]
+
+
+async def test_garbage_on_its_stdout_is_skipped_without_noise(capfd: pytest.CaptureFixture[str]) -> None:
+    async with MCPToolset(command("garbage")) as server:
+        assert (await ask(named(server, "add"), a=1, b=2)).content == "3"
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("trouble", ["freeze", "torrent"])
+async def test_a_server_that_hangs_or_floods_is_replaced_after_a_call_ran_out_of_time(
+    trouble: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentkit_tools.mcp.connection._PROBE_SECONDS", 0.5)
+    async with MCPToolset(command("honest")) as server:
+        pid = (await ask(named(server, "pid"))).content
+        hung = await ask(named(server, trouble).but(timeout=0.5))
+        for _ in range(20):
+            await asyncio.sleep(0.5)
+            after = await ask(named(server, "pid").but(timeout=5))
+            if after.ok:
+                break
+
+    assert hung.status == "timeout"
+    assert after.ok and after.content != pid
+
+
+async def test_an_interrupted_first_use_leaves_a_toolset_that_works() -> None:
+    server = MCPToolset(command("honest"))
+    opening = asyncio.create_task(server.__aenter__())
+    await asyncio.sleep(0.05)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    async with server:
+        assert (await ask(named(server, "add"), a=1, b=2)).content == "3"

@@ -1,0 +1,68 @@
+"""MCP servers whose HTTP is hostile: every call ends in a typed result, and the next one works."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from agentkit import ToolCall
+from agentkit.tools import MCPServerError, MCPToolset, Tool, ToolContext, ToolResult
+from tests.tools.mcp.mcp_http import MODES, hand_written
+from tests.tools.mcp.mcp_running import command
+
+
+async def ask(made: Tool) -> ToolResult:
+    call = ToolCall("call_1", made.name)
+    return await made.call(call, ToolContext(None, "run_1", "call_1"))
+
+
+TOLD = {
+    "endless": "more than 67,108,864 bytes",
+    "events": "",
+    "packed": "packed (gzip), which was not asked for",
+    "page": "Unexpected content type: text/html",
+    "elsewhere": "not followed",
+    "broken": "error response",
+    "half": "",
+    "other id": "",
+    "deep": "",
+}
+
+
+@pytest.mark.parametrize("mode", TOLD)
+async def test_an_answer_that_is_none_ends_the_call_in_an_error_and_the_next_call_works(mode: str) -> None:
+    with hand_written() as url:
+        async with MCPToolset(url, timeout=20) as server:
+            tools = dict(zip(MODES, server, strict=True))
+            result = await ask(tools[mode].but(timeout=1) if mode == "other id" else tools[mode])
+            after = await ask(tools["fine"])
+
+    assert result.status == ("timeout" if mode == "other id" else "error")
+    assert mode == "other id" or isinstance(result.error, MCPServerError)
+    assert TOLD[mode] in str(result.content)
+    assert "secret" not in str(result.content)
+    assert len(str(result.content)) < 3_000
+    assert after.content == "fine"
+
+
+def test_trouble_makes_no_noise_in_a_program_without_logging() -> None:
+    program = f"""
+import asyncio
+from agentkit import ToolCall
+from agentkit.tools import MCPToolset, ToolContext
+for source, name, arguments in (
+    (URL, "page", "{{}}"),
+    (URL, "packed", "{{}}"),
+    ({command("garbage")!r}, "noise", '{{"size": 10}}'),
+):
+    with MCPToolset(source) as server:
+        made = next(one for one in server if one.name == name)
+        print(asyncio.run(made.call(ToolCall("1", name, arguments), ToolContext(None))).status)
+"""
+    with hand_written() as url:
+        program = program.replace("URL", repr(url))
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+
+    assert (done.stdout.split(), done.stderr) == (["error", "error", "success"], "")

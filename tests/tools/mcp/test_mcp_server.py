@@ -1,0 +1,164 @@
+"""agentkit tools offered as an MCP server, asked by the client of the official SDK and by our own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+
+from agentkit import ToolCall
+from agentkit.prompts import File, Image, Text
+from agentkit.tools import MCPToolset, Tool, ToolContext, ToolDefinitionError, ToolFailure, ToolResult, mcp_server, tool
+from tests.tools.mcp.mcp_offering import OPTIONS, TOOLS
+from tests.tools.mcp.mcp_running import HTTPPeer, free_port
+
+SCRIPT = Path(__file__).parent / "mcp_offering.py"
+COMMAND = [sys.executable, str(SCRIPT), "offering"]
+
+
+@asynccontextmanager
+async def connected(transport: str) -> AsyncIterator[Client]:
+    if transport == "here":
+        async with Client(mcp_server(TOOLS, **OPTIONS)) as client:
+            yield client
+        return
+    if transport == "pipes":
+        async with Client(StdioServerParameters(command=COMMAND[0], args=COMMAND[1:])) as client:
+            yield client
+        return
+    peer = HTTPPeer("offering", free_port(), SCRIPT)
+    peer.start()
+    try:
+        async with Client(peer.url) as client:
+            yield client
+    finally:
+        peer.kill()
+
+
+@pytest.mark.parametrize("transport", ["here", "pipes", "http"])
+async def test_the_official_client_lists_and_calls_our_tools(transport: str) -> None:
+    async with connected(transport) as client:
+        listed = {one.name: one for one in (await client.list_tools()).tools}
+        scaled = await client.call_tool("scale", {"point": {"x": 2, "y": 3}, "by": 10})
+        wrong = await client.call_tool("scale", {"point": {"x": "much"}, "factor": 2})
+        info = client.server_info
+
+    assert info is not None and (info.name, info.version) == ("offering", "1.2")
+    assert listed["scale"].description == "Scale a point."
+    assert listed["scale"].input_schema["required"] == ["point", "by"]
+    assert not scaled.is_error
+    assert scaled.structured_content == {"x": 20, "y": 30}
+    assert wrong.is_error
+    (told,) = wrong.content
+    assert isinstance(told, types.TextContent)
+    assert all(name in told.text for name in ("point.x", "by: is required", "factor"))
+
+
+@pytest.mark.parametrize("transport", ["here", "pipes"])
+async def test_what_tools_return_arrives_in_the_blocks_of_the_protocol(transport: str) -> None:
+    async with connected(transport) as client:
+        drawn = await client.call_tool("draw")
+
+    kinds = [block.type for block in drawn.content]
+    assert kinds == ["text", "image", "resource", "resource_link", "text"]
+    assert "cannot be read" in drawn.content[-1].text  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("transport", ["here", "http"])
+async def test_policies_hold_and_what_fails_says_why(transport: str) -> None:
+    async with connected(transport) as client:
+        broke, crash, long, slow = [await client.call_tool(name) for name in ("broke", "crash", "long", "slow")]
+        denied, paid = [await client.call_tool("pay", {"amount": amount}) for amount in (7, 5)]
+        alone = await asyncio.gather(*(client.call_tool("write", {"name": name}) for name in "abc"))
+        with pytest.raises(MCPError, match=r"no tool named 'scales'. Did you mean scale"):
+            await client.call_tool("scales")
+        hints = next(one.annotations for one in (await client.list_tools()).tools if one.name == "pay")
+
+    def text(result: types.CallToolResult) -> str:
+        return result.content[0].text  # type: ignore[union-attr]
+
+    assert broke.is_error and broke.structured_content == {"error": "no funds", "data": {"missing": 3}}
+    assert crash.is_error and "upstream is away" in text(crash)
+    assert not long.is_error and "only the first 10 are shown" in text(long)
+    assert slow.is_error and "did not end within 0.2 seconds" in text(slow)
+    assert denied.is_error and "approval" in text(denied)
+    assert text(paid) == "paid 5"
+    assert [text(one) for one in alone] == ["True"] * 3
+    assert hints is not None and hints.destructive_hint
+
+
+async def ask(made: Tool, arguments: dict[str, Any] | None = None) -> ToolResult:
+    call = ToolCall("call_1", made.name, json.dumps(arguments or {}))
+    return await made.call(call, ToolContext(None, "run_1", "call_1", approved=True))
+
+
+async def test_our_own_client_gets_back_what_our_tools_returned() -> None:
+    async with MCPToolset(COMMAND) as server:
+        tools = {one.name: one for one in server}
+        scaled = await ask(tools["scale"], {"point": {"x": 1}, "by": 2})
+        drawn = await ask(tools["draw"])
+        broke = await ask(tools["broke"])
+        context = await ask(tools["context"])
+
+    assert scaled.value == {"x": 2, "y": 0}
+    see, near, pdf, *_ = drawn.content
+    assert see == Text("see")
+    assert isinstance(near, Image) and near.mime == "image/png"
+    assert isinstance(pdf, File) and pdf.mime == "application/pdf"
+    assert isinstance(broke.error, ToolFailure) and broke.error.data == {"error": "no funds", "data": {"missing": 3}}
+    assert json.loads(str(broke.content)) == {"error": "no funds", "data": {"missing": 3}}
+    assert context.content == f"deps {ToolContext(None, 'run_1', 'call_1').idempotency_key}"
+    assert tools["pay"].policy.approval == "always"
+
+
+async def test_a_value_without_a_json_form_or_that_is_no_object_is_shown_as_text_only() -> None:
+    @tool
+    def raw() -> bytes:
+        return b"just text"
+
+    @tool
+    def number() -> int:
+        return 7
+
+    async with Client(mcp_server([raw, number])) as client:
+        results = [await client.call_tool(name) for name in ("raw", "number")]
+
+    assert [result.structured_content for result in results] == [None, None]
+    assert [result.content[0].text for result in results] == ["just text", "7"]  # type: ignore[union-attr]
+
+
+async def test_a_server_in_the_same_process_needs_no_transport() -> None:
+    @tool
+    def hello(name: str) -> str:
+        return f"hello {name}"
+
+    async with Client(mcp_server([hello])) as client:
+        result = await client.call_tool("hello", {"name": "you"})
+
+    assert result.content == [types.TextContent(text="hello you")]
+
+
+def test_names_that_clash_are_refused_when_the_server_is_made() -> None:
+    def twice() -> None: ...
+
+    with pytest.raises(ToolDefinitionError, match="twice"):
+        mcp_server([tool(twice), tool(twice)])
+
+
+async def test_rows_that_can_be_read_only_once_reach_the_client_as_structured_content() -> None:
+    @tool
+    def table() -> dict[str, object]:
+        return {"rows": (number for number in range(3))}
+
+    async with Client(mcp_server([table])) as client:
+        result = await client.call_tool("table")
+
+    assert result.structured_content == {"rows": [0, 1, 2]}

@@ -1,0 +1,74 @@
+"""The thread that MCP sessions live in."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from agentkit_tools.mcp.loop_thread import LoopThread
+
+
+def test_stopping_runs_the_last_thing_cancels_the_rest_and_ends_the_thread() -> None:
+    seen: list[str] = []
+
+    async def endless() -> None:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    async def last() -> None:
+        seen.append("last")
+
+    thread = LoopThread("agentkit-mcp-test")
+    thread.submit(endless())
+    thread.stop(last())
+
+    assert seen == ["last", "cancelled"]
+    assert not [one for one in threading.enumerate() if one.name == "agentkit-mcp-test"]
+    with pytest.raises(RuntimeError):
+        thread.submit(last())
+
+
+def test_it_can_be_stopped_from_inside() -> None:
+    """The garbage collector runs in whatever thread it likes."""
+    done = threading.Event()
+    thread = LoopThread("agentkit-mcp-inside")
+
+    async def last() -> None:
+        done.set()
+
+    async def stop() -> None:
+        thread.stop(last())
+
+    thread.submit(stop()).result(10)
+
+    assert done.wait(10)
+    for one in threading.enumerate():
+        if one.name == "agentkit-mcp-inside":
+            one.join(10)
+            assert not one.is_alive()
+
+
+def test_cancelling_the_future_cancels_the_work() -> None:
+    thread = LoopThread("agentkit-mcp-cancel")
+    cancelled = threading.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async def nothing() -> None: ...
+
+    future = thread.submit(work())
+    thread.submit(asyncio.sleep(0)).result(10)
+    future.cancel()
+
+    assert cancelled.wait(10)
+    thread.stop(nothing())

@@ -1,0 +1,489 @@
+"""Tools of a real MCP server, over its pipes and over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit import Agent, Message, ScriptedModel, ToolCall
+from agentkit.prompts import Image, PromptContext
+from agentkit.tools import (
+    MCPServerError,
+    MCPServerLost,
+    MCPToolset,
+    Tool,
+    ToolContext,
+    ToolDefinitionError,
+    ToolFailure,
+    ToolResult,
+    Toolset,
+    TurnTools,
+    tool,
+)
+from tests.tools.mcp.mcp_running import HTTPPeer, command, free_port, is_alive
+
+CONTEXT = PromptContext(user_input="Go")
+
+
+async def ask(made: Tool, **arguments: Any) -> ToolResult:
+    call = ToolCall("call_1", made.name, json.dumps(arguments))
+    return await made.call(call, ToolContext(None, "run_1", "call_1"))
+
+
+def named(tools: Toolset, name: str) -> Tool:
+    return next(one for one in tools if one.original_name == name)
+
+
+def eventually(true: Any, seconds: float = 10) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if true():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@contextmanager
+def started(transport: str) -> Iterator[MCPToolset]:
+    if transport == "pipes":
+        with MCPToolset(command("honest")) as toolset:
+            yield toolset
+        return
+    peer = HTTPPeer("honest", free_port())
+    peer.start()
+    try:
+        with MCPToolset(peer.url) as toolset:
+            yield toolset
+    finally:
+        peer.kill()
+
+
+@pytest.fixture(params=["pipes", "http"], scope="module")
+def server(request: pytest.FixtureRequest) -> Iterator[MCPToolset]:
+    """One server for all tests that leave it as it was."""
+    with started(request.param) as toolset:
+        yield toolset
+
+
+@pytest.fixture(params=["pipes", "http"])
+def fresh(request: pytest.FixtureRequest) -> Iterator[MCPToolset]:
+    with started(request.param) as toolset:
+        yield toolset
+
+
+async def test_tools_are_listed_with_names_every_provider_takes_and_called_under_their_own(server: MCPToolset) -> None:
+    read = named(server, "files.read")
+
+    assert read.name.startswith("files_read_")
+    assert (await ask(read, path="a.txt")).content == "content of a.txt"
+    assert (await ask(named(server, "add"), a=2, b=3)).content == "5"
+    assert server.problems == ()
+
+
+async def test_a_structured_result_is_the_value(server: MCPToolset) -> None:
+    assert (await ask(named(server, "add"), a=2, b=3)).value == {"result": 5}
+
+
+async def test_arguments_are_validated_before_anything_is_sent(server: MCPToolset) -> None:
+    result = await ask(named(server, "add"), a="many", c=1)
+
+    assert result.status == "error"
+    assert "b: is required" in str(result.content) and "a: " in str(result.content)
+
+
+async def test_a_tool_that_fails_over_there_is_an_error_result_here(server: MCPToolset) -> None:
+    result = await ask(named(server, "fail"), why="because")
+
+    assert result.status == "error"
+    assert isinstance(result.error, ToolFailure)
+    assert "fail" in str(result.content)
+
+
+async def test_hints_become_policy(server: MCPToolset) -> None:
+    read, wipe, add = (named(server, name).policy for name in ("files.read", "wipe", "add"))
+
+    assert (read.sequential, read.approval, read.retries) == (False, "never", 1)
+    assert (wipe.sequential, wipe.approval, wipe.retries) == (True, "always", 0)
+    assert (add.sequential, add.approval, add.retries) == (True, "never", 0)
+    assert (await ask(named(server, "wipe"))).status == "denied"
+
+
+async def test_what_the_developer_says_goes_before_the_hints(http_peer: HTTPPeer) -> None:
+    with MCPToolset(http_peer.url, approval="never", timeout=5) as server:
+        assert (await ask(named(server, "wipe"))).content == "wiped"
+        assert named(server, "wipe").policy.timeout == 5
+
+
+async def test_it_composes_like_any_toolset(server: MCPToolset) -> None:
+    @tool
+    def here() -> str:
+        return "here"
+
+    both = Toolset([here]) + server.filtered(lambda one: one.original_name == "files.read").prefixed("far_")
+
+    assert both[0].name == "here"
+    assert both[1].original_name == "far_files.read"
+    assert (await ask(both[1], path="b")).content == "content of b"
+    assert len(server[1:3]) == 2 and "add" in server
+
+
+def test_two_servers_with_the_same_names_clash_where_they_are_put_together(server: MCPToolset) -> None:
+    with MCPToolset(command("honest")) as other:
+        with pytest.raises(ToolDefinitionError, match="add, files_read"):
+            server + other
+        assert len(server + other.prefixed("other_")) == 2 * len(server)
+
+
+async def test_a_changed_list_is_seen_at_the_next_turn(fresh: MCPToolset) -> None:
+    turn = TurnTools(lambda context: fresh.prefixed("x_"))
+    assert "x_sprout" not in await turn.at(CONTEXT)
+
+    await ask(named(fresh, "grow"))
+
+    assert await asyncio.to_thread(eventually, lambda: "sprout" in fresh)
+    assert "sprout" in await fresh.at(CONTEXT)
+    assert "x_sprout" in await turn.at(CONTEXT)
+    assert (await ask(named(fresh, "sprout"))).content == "a new leaf"
+
+
+def test_it_is_usable_from_any_event_loop_and_from_several_at_once(server: MCPToolset) -> None:
+    add = named(server, "add")
+    seen: list[Any] = []
+
+    def run(number: int) -> None:
+        for step in range(3):
+            seen.append(asyncio.run(ask(add, a=number, b=step)).value["result"])
+
+    threads = [threading.Thread(target=run, args=(10 * number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(seen) == sorted(10 * number + step for number in range(4) for step in range(3))
+
+
+def test_an_agent_uses_it_in_run_after_run(server: MCPToolset) -> None:
+    call = Message("assistant", "", (ToolCall("call_1", "add", '{"a": 1, "b": 2}'),))
+    agent = Agent(ScriptedModel.repeat(call, "done"), tools=server)
+
+    for _ in range(3):
+        result = agent.run_sync("Add")
+        assert [message.text for message in result.messages if message.role == "tool"] == ["3"]
+
+
+async def test_calls_run_concurrently(server: MCPToolset) -> None:
+    wait = named(server, "wait")
+    start = time.monotonic()
+
+    results = await asyncio.gather(*(ask(wait, seconds=0.5) for _ in range(5)))
+
+    assert [result.content for result in results] == ["waited"] * 5
+    assert time.monotonic() - start < 2.4  # one after the other they would take 2.5
+
+
+async def test_a_call_that_takes_too_long_times_out_and_is_cancelled_over_there(
+    server: MCPToolset, tmp_path: Path
+) -> None:
+    mark = tmp_path / "mark"
+    result = await ask(named(server, "wait").but(timeout=1.5), seconds=60, mark=str(mark))
+
+    assert result.status == "timeout"
+    assert await asyncio.to_thread(eventually, lambda: mark.read_text() == "cancelled")
+    assert (await ask(named(server, "add"), a=1, b=1)).content == "2"
+
+
+async def test_cancelling_the_caller_cancels_the_call_over_there(server: MCPToolset, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    calling = asyncio.create_task(ask(named(server, "wait"), seconds=60, mark=str(mark)))
+    assert await asyncio.to_thread(eventually, lambda: mark.exists() and mark.read_text() == "started")
+    calling.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    assert await asyncio.to_thread(eventually, lambda: mark.read_text() == "cancelled")
+
+
+async def test_resources_are_documents_and_parts(server: MCPToolset) -> None:
+    listed = {resource.uri: resource.name for resource in await server.resources()}
+    (note,) = await server.documents("notes://today")
+    (logo,) = await server.parts("pixels://logo")
+
+    assert listed == {"notes://today": "today", "pixels://logo": "logo"}
+    assert (note.id, note.source, note.trust) == ("notes://today", "notes://today", "untrusted")
+    assert note.text == "# Today\nNothing happened."
+    assert note.metadata["mime_type"] == "text/markdown"
+    assert isinstance(logo, Image) and logo.read().endswith(b"pixels") and logo.mime == "image/png"
+
+
+async def test_a_resource_that_is_no_text_or_not_there_is_an_error_that_says_so(server: MCPToolset) -> None:
+    with pytest.raises(MCPServerError, match=r"pixels://logo: is no text .image/png.*parts"):
+        await server.documents()
+    with pytest.raises(MCPServerError, match="nothing://here"):
+        await server.documents("nothing://here")
+
+
+async def test_prompts_are_messages(server: MCPToolset) -> None:
+    (about,) = await server.prompts()
+    messages = await server.prompt("review", {"code": "x = 1"})
+
+    assert about.name == "review" and about.description == "Ask for a review."
+    assert messages == (Message("user", "Review this in a calm tone: x = 1"),)
+    context = PromptContext(user_input="Go on", conversation=messages)
+    assert context.conversation[0].text.startswith("Review")
+
+
+async def test_everything_wrong_with_the_arguments_of_a_prompt_is_named(server: MCPToolset) -> None:
+    with pytest.raises(MCPServerError, match=r"code is required; tome is unknown; tone is no text.*code, tone"):
+        await server.prompt("review", {"tome": "x", "tone": 3})  # type: ignore[dict-item]
+    with pytest.raises(MCPServerError, match=r"no prompt named 'reviews'; it has review"):
+        await server.prompt("reviews")
+
+
+async def test_a_server_killed_in_the_middle_of_a_call_is_an_error_the_model_reads_and_the_next_call_reconnects(
+    tmp_path: Path,
+) -> None:
+    mark = str(tmp_path / "mark")
+    async with MCPToolset(command("honest")) as server:
+        first = await ask(named(server, "die"), mark=mark)
+        last_words = server.last_words
+        second = await ask(named(server, "die"), mark=mark)
+
+    assert first.status == "error"
+    assert isinstance(first.error, MCPServerLost)
+    assert "ended before it answered" in str(first.content)
+    assert last_words == "goodbye, cruel world"
+    assert "cruel" not in str(first.content)
+    assert second.ok and str(second.content).startswith("alive again")
+
+
+async def test_a_call_that_only_reads_is_made_again_by_itself(tmp_path: Path) -> None:
+    async with MCPToolset(command("honest")) as server:
+        result = await ask(named(server, "die_reading"), mark=str(tmp_path / "mark"))
+
+    assert result.ok and str(result.content).startswith("alive again")
+
+
+async def test_an_http_server_killed_in_the_middle_of_a_call_is_reached_again_when_it_is_back(
+    http_peer: HTTPPeer, tmp_path: Path
+) -> None:
+    mark = str(tmp_path / "mark")
+    async with MCPToolset(http_peer.url) as server:
+        died = await ask(named(server, "die"), mark=mark)
+        http_peer.kill()
+        gone = await ask(named(server, "add"), a=1, b=2)
+        http_peer.start()
+        back = await ask(named(server, "add"), a=1, b=2)
+
+    assert isinstance(died.error, MCPServerLost) and isinstance(gone.error, MCPServerLost)
+    assert "ended before it answered" in str(died.content)
+    assert "cannot be reached" in str(gone.content)
+    assert back.content == "3"
+
+
+async def test_a_server_that_died_between_two_calls_is_started_again_without_an_error() -> None:
+    async with MCPToolset(command("honest")) as server:
+        pid = int(str((await ask(named(server, "pid"))).content))
+        os.kill(pid, signal.SIGKILL)
+        assert await asyncio.to_thread(eventually, lambda: not is_alive(pid))
+        await asyncio.sleep(0.2)
+        result = await ask(named(server, "pid"))
+
+    assert result.ok and result.content != str(pid)
+
+
+async def test_many_calls_in_flight_when_the_server_dies_all_end(tmp_path: Path) -> None:
+    async with MCPToolset(command("honest")) as server:
+        wait, marks = named(server, "wait"), [tmp_path / f"mark {number}" for number in range(5)]
+        waiting = [asyncio.create_task(ask(wait, seconds=60, mark=str(mark))) for mark in marks]
+        assert await asyncio.to_thread(eventually, lambda: all(mark.exists() for mark in marks))
+        await ask(named(server, "die"), mark=str(tmp_path / "mark"))
+        results = await asyncio.gather(*waiting)
+        after = await ask(named(server, "add"), a=1, b=1)
+
+    assert all(isinstance(result.error, MCPServerLost) for result in results)
+    assert after.content == "2"
+
+
+def test_closing_ends_the_process_and_the_thread_and_calls_from_then_on_are_errors() -> None:
+    before = set(threading.enumerate())
+    server = MCPToolset(command("honest"))
+    pid = int(str(asyncio.run(ask(named(server, "pid"))).content))
+    assert is_alive(pid)
+    add = named(server, "add")
+    server.close()
+    server.close()
+
+    assert not is_alive(pid)
+    assert {thread for thread in set(threading.enumerate()) - before if thread.name.startswith("agentkit-mcp")} == set()
+    result = asyncio.run(ask(add, a=1, b=2))
+    assert "was closed by this program" in str(result.content)
+
+
+def test_closing_while_a_call_runs_ends_the_call(tmp_path: Path) -> None:
+    server = MCPToolset(command("honest"))
+    wait = named(server, "wait")
+    mark = tmp_path / "mark"
+    threading.Thread(target=lambda: eventually(mark.exists) and server.close()).start()
+
+    result = asyncio.run(ask(wait, seconds=60, mark=str(mark)))
+
+    assert result.status == "error"
+    assert isinstance(result.error, MCPServerLost)
+
+
+def test_a_server_that_ignores_polite_requests_to_end_is_killed() -> None:
+    server = MCPToolset(command("stubborn"))
+    pid = int(str(asyncio.run(ask(named(server, "pid"))).content))
+    server.close()
+
+    assert not is_alive(pid)
+
+
+def test_a_toolset_nobody_closed_ends_its_server_when_it_is_forgotten_or_the_process_ends(tmp_path: Path) -> None:
+    server = MCPToolset(command("honest"))
+    pid = int(str(asyncio.run(ask(named(server, "pid"))).content))
+    del server
+    import gc
+
+    gc.collect()
+    assert eventually(lambda: not is_alive(pid))
+
+    program = f"""
+import asyncio, json
+from agentkit import ToolCall
+from agentkit.tools import MCPToolset, ToolContext
+server = MCPToolset({command("honest")!r})
+made = next(one for one in server if one.name == "pid")
+print(asyncio.run(made.call(ToolCall("1", "pid"), ToolContext(None))).content)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
+    assert eventually(lambda: not is_alive(int(done.stdout)))
+
+
+async def test_what_a_server_prints_stays_out_of_our_streams(capfd: pytest.CaptureFixture[str]) -> None:
+    async with MCPToolset(command("honest")) as server:
+        result = await ask(named(server, "noise"), size=100_000)
+        assert await asyncio.to_thread(eventually, lambda: server.last_words.endswith("mmm"))
+        assert len(server.last_words) <= 8_192
+
+    assert result.content == "quiet"
+    out, err = capfd.readouterr()
+    assert (out, err) == ("", "")
+
+
+async def test_every_call_carries_its_idempotency_key() -> None:
+    async with MCPToolset(command("paged")) as server:
+        result = await ask(server[0])
+
+    assert result.content == ToolContext(None, "run_1", "call_1").idempotency_key
+
+
+async def test_a_list_in_pages_is_read_to_its_end() -> None:
+    async with MCPToolset(command("paged")) as server:
+        assert [one.name for one in server] == [f"tool_{page}" for page in range(5)]
+
+
+async def test_a_server_of_an_older_protocol_is_spoken_to_in_it() -> None:
+    async with MCPToolset(command("older")) as server:
+        assert (await ask(named(server, "add"), a=1, b=2)).content == "3"
+        await ask(named(server, "grow"))
+        assert await asyncio.to_thread(eventually, lambda: "sprout" in server)
+
+
+async def test_the_environment_of_a_command_is_not_ours_but_what_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUR_SECRET", "hidden")
+    async with MCPToolset(command("honest"), env={"GIVEN": "seen"}, cwd="/") as server:
+        shown = [(await ask(named(server, "environment"), name=name)).content for name in ("OUR_SECRET", "GIVEN")]
+        where = await ask(named(server, "environment"), name="cwd")
+
+    assert shown == ["not set", "seen"]
+    assert where.content == "/"
+
+
+async def test_headers_reach_the_server_and_appear_in_no_message(http_peer: HTTPPeer) -> None:
+    async with MCPToolset(http_peer.url, headers={"X-Token": "s3cret"}) as server:
+        assert (await ask(named(server, "header"), name="x-token")).content == "s3cret"
+        assert "s3cret" not in repr(server)
+
+
+async def test_a_transport_of_ones_own_is_used_each_time_it_connects(http_peer: HTTPPeer, tmp_path: Path) -> None:
+    from mcp.client.streamable_http import streamable_http_client
+
+    made: list[int] = []
+
+    def transport() -> Any:
+        made.append(1)
+        return streamable_http_client(http_peer.url)
+
+    async with MCPToolset(transport) as server:
+        await ask(named(server, "die"), mark=str(tmp_path / "mark"))
+        http_peer.kill()
+        http_peer.start()
+        assert (await ask(named(server, "add"), a=1, b=2)).content == "3"
+
+    assert len(made) == 2
+
+
+async def test_parameters_of_the_sdk_are_a_command_too() -> None:
+    from mcp import StdioServerParameters
+
+    first, *rest = command("paged")
+    async with MCPToolset(StdioServerParameters(command=first, args=rest)) as server:
+        assert len(server) == 5
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "problem"),
+    [
+        ("python server.py", {}, "an http or https address; a command is a list"),
+        ("ftp://host/mcp", {}, "an http or https address"),
+        ("http://[broken", {}, "an http or https address"),
+        (["python"], {"headers": {"a": "b"}}, "headers belong to an http address"),
+        ("http://host/mcp", {"env": {"a": "b"}, "cwd": "/"}, "env and cwd belong to a command"),
+        ([], {}, "got list"),
+        (7, {}, "got int"),
+    ],
+)
+def test_what_can_be_no_server_is_refused_where_it_is_written(source: Any, options: Any, problem: str) -> None:
+    with pytest.raises(ToolDefinitionError, match=problem):
+        MCPToolset(source, **options)
+
+
+def test_an_agent_has_the_tools_the_server_has_when_a_run_begins() -> None:
+    def call(name: str) -> Message:
+        return Message("assistant", "", (ToolCall("call_1", name),))
+
+    with MCPToolset(command("honest")) as server:
+        model = ScriptedModel([call("sprout"), call("grow"), "done", call("sprout"), "done"])
+        agent = Agent(model, tools=server)
+        before = agent.run_sync("Go")
+        assert eventually(lambda: "sprout" in server)
+        after = agent.run_sync("Go")
+
+    shown = [[message.text for message in run.messages if message.role == "tool"] for run in (before, after)]
+    assert shown[0][0].startswith("There is no tool named 'sprout'")
+    assert shown[0][1] == "grown"
+    assert shown[1] == ["a new leaf"]
+
+
+def test_making_an_agent_starts_no_server() -> None:
+    server = MCPToolset(["/no/such/program"])
+    agent = Agent(ScriptedModel(["done"]), tools=server)
+
+    with pytest.raises(MCPServerLost):
+        agent.run_sync("Go")
+    server.close()

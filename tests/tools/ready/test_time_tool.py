@@ -1,0 +1,43 @@
+"""`time_tool`: what a clock says, in any zone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from agentkit.tools import ToolContext, ToolError, time_tool
+from agentkit_prompts.context.messages import ToolCall
+
+MOMENT = datetime(2024, 2, 29, 23, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("zone", "told"),
+    [
+        ("UTC", "Thursday, 2024-02-29 23:30:00+00:00"),
+        ("utc", "Thursday, 2024-02-29 23:30:00+00:00"),
+        ("Asia/Tokyo", "Friday, 2024-03-01 08:30:00+09:00"),
+        ("America/St_Johns", "Thursday, 2024-02-29 20:00:00-03:30"),
+    ],
+)
+def test_the_time_of_the_given_clock_is_told_for_a_zone(zone: str, told: str) -> None:
+    assert time_tool(lambda: MOMENT)(zone) == told
+
+
+def test_without_a_clock_it_is_the_one_of_the_machine() -> None:
+    stamp = time_tool()().partition(", ")[2]
+    assert abs((datetime.fromisoformat(stamp) - datetime.now(UTC)).total_seconds()) < 60
+
+
+@pytest.mark.parametrize("zone", ["Nowhere", "", "../../etc/passwd", "/etc/passwd", "a\0b", "Europe", "x" * 300])
+def test_a_zone_that_does_not_exist_is_refused(zone: str) -> None:
+    with pytest.raises(ToolError, match="is no time zone known here"):
+        time_tool()(zone)
+
+
+async def test_a_clock_without_a_zone_is_an_error_and_not_the_zone_of_the_machine() -> None:
+    one = time_tool(lambda: datetime(2024, 1, 1))
+    result = await one.call(ToolCall("c", one.name, "{}"), ToolContext(None))
+    assert result.status == "error"
+    assert "without a time zone" in str(result.content)

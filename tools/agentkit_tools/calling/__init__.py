@@ -1,0 +1,1 @@
+"""One call of a tool: its policy, its limits, its result."""

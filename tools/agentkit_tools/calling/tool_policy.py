@@ -1,0 +1,133 @@
+"""`ToolPolicy`: how a tool may be run, apart from what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+
+from agentkit_tools.errors import ToolDefinitionError
+from agentkit_tools.tool_context import ToolContext
+
+__all__ = ["Approval", "PolicyOptions", "ToolPolicy", "checked"]
+
+Approval: TypeAlias = (
+    Literal["never", "always"] | Callable[[Mapping[str, Any], ToolContext[Any]], bool | Awaitable[bool]]
+)
+"""Whether a person must agree to a call first; a predicate receives the validated arguments and the context."""
+
+
+class PolicyOptions(TypedDict, total=False):
+    """The fields of `ToolPolicy` as keyword arguments."""
+
+    timeout: float | None
+    retries: int
+    retry_on: tuple[type[Exception], ...]
+    backoff: float
+    sequential: bool
+    concurrency: int | None
+    max_calls: int | None
+    approval: Approval
+    max_result_chars: int | None
+    repair: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPolicy:
+    """How a tool is run. Times are seconds.
+
+    Raises:
+        ToolDefinitionError: A value is out of range.
+    """
+
+    timeout: float | None = None
+    """Longest time one attempt may take. A sync function goes on in its daemon thread, whose result nobody reads."""
+    retries: int = 0
+    """How often a failed attempt is repeated."""
+    retry_on: tuple[type[Exception], ...] = (Exception,)
+    """The exceptions that are worth another attempt; a timeout counts as `TimeoutError`."""
+    backoff: float = 0.5
+    """Pause before the first retry; it doubles with each one, up to 30 seconds."""
+    sequential: bool = False
+    """Whether calls in the same turn wait for each other, because the tool has side effects."""
+    concurrency: int | None = None
+    """How many calls may run at once in one event loop; the others wait."""
+    max_calls: int | None = None
+    """How many calls one run may make; further ones are denied."""
+    approval: Approval = "never"
+    """Whether a call waits for a person's approval: never, always, or when a predicate says so."""
+    max_result_chars: int | None = 100_000
+    """Longest text that goes back to the model. The rest is cut, and kept in `ToolResult.whole`."""
+    repair: bool = False
+    """Whether arguments that are nearly JSON (trailing commas, single quotes, JSON inside a string) are mended."""
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{name}={value!r} must be {rule}"
+            for name, rule, is_right in _RULES
+            if not is_right(value := getattr(self, name))
+        ]
+        if problems:
+            raise ToolDefinitionError("tool policy: " + "; ".join(problems))
+
+    def but(self, **options: Unpack[PolicyOptions]) -> ToolPolicy:
+        """Return the policy with some of its fields changed.
+
+        Raises:
+            ToolDefinitionError: A field is unknown, or a value is out of range; all unknown fields are named.
+        """
+        if unknown := [name for name in options if name not in PolicyOptions.__annotations__]:
+            from difflib import get_close_matches
+
+            known = list(PolicyOptions.__annotations__)
+            near = [(name, get_close_matches(name, known, n=1)) for name in unknown]
+            said = [f"{name} (did you mean {found[0]}?)" if found else name for name, found in near]
+            raise ToolDefinitionError(f"tool policy: there is no {', '.join(said)}; there are {', '.join(known)}")
+        return replace(self, **options) if options else self
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a call is only validated, run and shown: nothing to wait for, count, repeat or ask."""
+        return self.retries == 0 and self.concurrency is None and self.max_calls is None and self.approval == "never"
+
+
+def checked(what: str, name: str, value: object, least: int) -> None:
+    """Refuse a number of calls or results that is none.
+
+    Raises:
+        ToolDefinitionError: `value` is no whole number, or less than `least`.
+    """
+    if not _is_count(value, least):
+        raise ToolDefinitionError(f"{what}: {name}={value!r} must be {least} or more")
+
+
+def _is_count(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+_RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
+    (
+        "timeout",
+        "a number of seconds above 0, or None",
+        lambda value: value is None or (_is_seconds(value) and value > 0),
+    ),
+    ("retries", "0 or more", lambda value: _is_count(value, 0)),
+    (
+        "retry_on",
+        "a tuple of subclasses of Exception",
+        lambda value: (
+            isinstance(value, tuple) and all(isinstance(one, type) and issubclass(one, Exception) for one in value)
+        ),
+    ),
+    ("backoff", "0 or more seconds", _is_seconds),
+    ("sequential", "True or False", lambda value: isinstance(value, bool)),
+    ("concurrency", "1 or more, or None", lambda value: value is None or _is_count(value, 1)),
+    ("max_calls", "0 or more, or None", lambda value: value is None or _is_count(value, 0)),
+    ("approval", "'never', 'always' or a predicate", lambda value: callable(value) or value in ("never", "always")),
+    ("max_result_chars", "1 or more, or None", lambda value: value is None or _is_count(value, 1)),
+    ("repair", "True or False", lambda value: isinstance(value, bool)),
+)

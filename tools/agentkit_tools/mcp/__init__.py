@@ -1,0 +1,1 @@
+"""MCP servers as toolsets, and tools as an MCP server."""

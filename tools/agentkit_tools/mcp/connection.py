@@ -1,0 +1,276 @@
+"""A connection to an MCP server: opened when it is needed, opened again when the server was lost, closed in order.
+
+The session lives in one task of one thread, because its transports are bound to the task that opened them. Requests
+come from any event loop and are run over there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from contextvars import Context
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import finalize
+
+from agentkit_tools.calling.tool_result import describe_error
+from agentkit_tools.errors import MCPServerError, MCPServerLost
+from agentkit_tools.mcp.loop_thread import LoopThread
+from agentkit_tools.mcp.target import LastWords, Target
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+__all__ = ["Connection"]
+
+T = TypeVar("T")
+
+_LISTEN_AGAIN_SECONDS = 1.0
+_END_SECONDS = 2.0
+_PROBE_SECONDS = 10.0
+_MOST_TOLD = 1_000
+
+
+class Connection:
+    """Runs requests against one server. `changes` counts how often the server said that its tools are others now."""
+
+    def __init__(self, target: Target, connect_timeout: float) -> None:
+        self.name = target.name
+        self._sessions = _Sessions(target, connect_timeout)
+        self._thread: LoopThread | None = None
+        self._pid = 0
+        self._lock = Lock()
+        self._closed = False
+        self._ending: finalize[Any, Any] | None = None
+
+    @property
+    def changes(self) -> int:
+        """How often the tools may have changed so far."""
+        return self._sessions.changes
+
+    @property
+    def last_words(self) -> str:
+        """The end of what the newest process of the server wrote to its stderr."""
+        return self._sessions.stderr.text
+
+    async def request(self, work: Callable[[Client], Awaitable[T]]) -> T:
+        """Return what `work(client)` returns, run where the session lives. Cancelling this cancels it.
+
+        Raises:
+            MCPServerLost: The server cannot be reached, or ended before it answered.
+            MCPServerError: It refused, or answered with something it may not.
+        """
+        return await asyncio.wrap_future(self._submit(work))
+
+    def request_blocking(self, work: Callable[[Client], Awaitable[T]]) -> T:
+        """Do the same from code that is not async; it blocks the thread it is called in."""
+        future = self._submit(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _submit(self, work: Callable[[Client], Awaitable[T]]) -> Future[T]:
+        with self._lock:
+            if self._closed:
+                raise MCPServerLost(f"the connection to MCP server {self.name} was closed by this program")
+            if self._thread is None or self._pid != os.getpid():  # a forked child has neither thread nor session
+                self._thread, self._pid = LoopThread(f"agentkit-mcp-{self.name}"), os.getpid()
+                self._sessions = self._sessions.again()
+                self._ending = finalize(self, _end, self._thread, self._sessions, self._pid)  # at exit, too
+            return self._thread.submit(self._sessions.run(work))
+
+    def close(self) -> None:
+        """End the session, its process and its thread; wait until they have ended. Requests under way fail."""
+        with self._lock:
+            self._closed = True
+        if self._ending is not None:
+            self._ending()
+
+
+def _end(thread: LoopThread, sessions: _Sessions, pid: int) -> None:
+    if pid == os.getpid():
+        thread.stop(sessions.close())
+
+
+class _Sessions:
+    """The sessions of a connection, one after the other. Everything but `changes` belongs to the thread."""
+
+    def __init__(self, target: Target, connect_timeout: float, changes: int = 0) -> None:
+        self._target = target
+        self._connect_timeout = connect_timeout
+        self._now: _Session | None = None
+        self.changes = changes
+        self.stderr = LastWords()
+
+    def again(self) -> _Sessions:
+        """Return the same without a session."""
+        return _Sessions(self._target, self._connect_timeout, self.changes)
+
+    async def run(self, work: Callable[[Client], Awaitable[T]]) -> T:
+        session = await self._session()
+        try:
+            return await work(session.client)
+        except asyncio.CancelledError:  # it took too long, perhaps because the server hangs
+            session.probe()
+            raise
+        except Exception as error:
+            raise await self._told(error, session) from error
+
+    async def close(self) -> None:
+        if self._now is not None:
+            await self._now.close()
+
+    async def _session(self) -> _Session:
+        """Return a session that is open; all who wait for one wait for the same."""
+        session = self._now
+        if session is None or session.closing.is_set():
+            self.stderr = LastWords()
+            session = self._now = _Session(self._target, self.stderr, self._changed)
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                await session.opened.wait()
+        except TimeoutError as error:
+            await session.close()
+            text = f"MCP server {self._target.name} did not answer within {self._connect_timeout:g} seconds"
+            raise self._lost(text) from error
+        if session.error is not None:
+            cause = session.error
+            raise self._lost(f"MCP server {self._target.name} cannot be reached: {_innermost(cause)}") from cause
+        return session
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    def _lost(self, text: str) -> MCPServerLost:
+        error = MCPServerLost(text)
+        if words := self.stderr.text:
+            error.add_note(f"The server's last words were:\n{words}")
+        return error
+
+    async def _told(self, error: Exception, session: _Session) -> Exception:
+        """Return an error of ours for what the SDK raised."""
+        from mcp import MCPError
+        from mcp_types import CONNECTION_CLOSED
+
+        name = self._target.name
+        if isinstance(error, MCPServerError):
+            return error
+        if isinstance(error, MCPError):
+            # Servers of their own use the SDK's code for a connection that closed, too. One that was started anew says
+            # that it does not know the session.
+            closed = error.code == CONNECTION_CLOSED and (session.closing.is_set() or error.message.startswith("SSE"))
+            if closed or error.message == "Session terminated":
+                await session.close()
+                self._changed()
+                cause = "" if session.error is None else f" ({_innermost(session.error)})"
+                return self._lost(f"MCP server {name} ended before it answered{cause}")
+            return MCPServerError(f"MCP server {name}: {error.message} (code {error.code})")
+        told = str(error).partition("\n")[0] if isinstance(error, RuntimeError) else describe_error(error)
+        return MCPServerError(f"MCP server {name} answered with something it may not: {told[:_MOST_TOLD]}")
+
+
+class _Session:
+    """One session: a task that opens it, keeps it open until it is closed or lost, and closes it."""
+
+    client: Client
+    """There when `opened` is set and `error` is None."""
+
+    def __init__(self, target: Target, stderr: LastWords, changed: Callable[[], None]) -> None:
+        self.opened = asyncio.Event()
+        self.closing = asyncio.Event()
+        self.error: BaseException | None = None
+        self._target = target
+        self._stderr = stderr
+        self._changed = changed
+        self._probing: asyncio.Task[None] | None = None
+        self._keeper = asyncio.get_running_loop().create_task(self._keep(), context=Context())
+
+    async def close(self) -> None:
+        """Ask the task to end, and wait for it."""
+        self.closing.set()
+        if not self.opened.is_set():
+            self._keeper.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(self._keeper)
+
+    def probe(self) -> None:
+        """Give up a server that answers nothing at all any more; the next request starts or reaches another one."""
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.get_running_loop().create_task(self._probe(), context=Context())
+
+    async def _probe(self) -> None:
+        try:
+            async with asyncio.timeout(_PROBE_SECONDS):
+                await self.client.list_tools()
+        except TimeoutError:
+            await self.close()
+        except Exception:  # an error is an answer, too
+            return
+
+    async def _keep(self) -> None:
+        from mcp import Client
+        from mcp_types import Implementation
+
+        for name in ("mcp", "client"):  # the SDK's loggers: silent unless the application configures logging
+            logging.getLogger(name).addHandler(_SILENCE)
+        info = Implementation(name="agentkit", version="0")
+        transport = self._target.transport(self._stderr, self.closing.set)
+        try:
+            async with Client(transport, cache=None, client_info=info, message_handler=self._receive) as client:
+                self.client = client
+                listening = asyncio.create_task(self._listen(client))
+                self.opened.set()
+                try:
+                    await self.closing.wait()
+                finally:
+                    listening.cancel()
+                    await asyncio.wait([listening], timeout=_END_SECONDS)
+        except BaseException as error:  # cancellation too: nobody but `close` cancels this task
+            self.error = error
+        finally:
+            self.closing.set()
+            self.opened.set()
+
+    async def _receive(self, message: object) -> None:
+        """Hear of changes the way older servers tell them."""
+        from mcp_types import ToolListChangedNotification
+
+        if isinstance(message, ToolListChangedNotification):
+            self._changed()
+
+    async def _listen(self, client: Client) -> None:
+        """Hear of changes the way newer servers tell them; what was missed meanwhile counts as a change."""
+        from mcp import MCPError
+        from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+
+        tools = client.server_capabilities.tools
+        heard = False
+        while tools is not None and tools.list_changed:
+            try:
+                async with client.listen(tools_list_changed=True) as events:
+                    if heard:
+                        self._changed()
+                    heard = True
+                    async for _ in events:
+                        self._changed()
+            except SubscriptionLost:
+                pass
+            except (ListenNotSupportedError, MCPError):
+                return
+            await asyncio.sleep(_LISTEN_AGAIN_SECONDS)
+
+
+_SILENCE = logging.NullHandler()
+
+
+def _innermost(error: BaseException) -> str:
+    """Say what went wrong first: task groups wrap it in layers."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return describe_error(error)

@@ -1,0 +1,164 @@
+"""What MCP servers and agentkit send each other: their content blocks as our parts, our results as theirs."""
+
+from __future__ import annotations
+
+import base64
+import json
+from binascii import Error as Base64Error
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from agentkit_prompts.context.items import Document
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.parts import Audio, File, Image, Media, Part, Text, Url
+from agentkit_prompts.errors import MediaError
+from agentkit_tools.calling.tool_result import Content, ToolResult, to_content
+from agentkit_tools.errors import MCPServerError, ToolFailure
+
+if TYPE_CHECKING:
+    from mcp_types import (
+        BlobResourceContents,
+        CallToolResult,
+        ContentBlock,
+        GetPromptResult,
+        ReadResourceResult,
+        TextResourceContents,
+    )
+
+__all__ = ["from_result", "to_documents", "to_messages", "to_parts", "to_result"]
+
+_KINDS: dict[str, type[Image | Audio | File]] = {"image": Image, "audio": Audio}
+_MOST_MEDIA_BYTES = 32 * 1024 * 1024
+"""Media of one answer beyond this become a note: no provider takes as much."""
+
+
+def to_result(answer: CallToolResult, tool: str) -> ToolResult:
+    """Return what a server's tool answered; `value` is its structured content where there is one.
+
+    An answer that says it is an error is an error result with a `ToolFailure`. The tool fills in call and name.
+    """
+    structured = answer.structured_content
+    content = _content(answer.content)
+    if not content and structured is not None:
+        content = json.dumps(structured, ensure_ascii=False)
+    if not answer.is_error:
+        return ToolResult("", tool, content or "done", "success", content if structured is None else structured)
+    text = content if isinstance(content, str) else "".join(part.text for part in content if isinstance(part, Text))
+    failure = ToolFailure(text or f"{tool} failed and did not say why", structured)
+    return ToolResult("", tool, content or failure.message, "error", None, failure)
+
+
+def from_result(result: ToolResult) -> dict[str, Any]:
+    """Return the fields of the `CallToolResult` that tells a client how a call ended."""
+    parts = (Text(result.content),) if isinstance(result.content, str) else result.content
+    fields: dict[str, Any] = {"content": [_block(part) for part in parts], "isError": not result.ok}
+    value = result.error.payload if isinstance(result.error, ToolFailure) else result.value
+    if result.status != "too_large" and value is not None and not isinstance(value, str | Media | Text | list | tuple):
+        try:  # what was said is read again, not the value: an iterator in it has nothing left to give
+            data = json.loads(result.content if isinstance(result.content, str) else str(to_content(value)))
+        except ValueError:
+            data = None  # it has no JSON form: bytes that are text, say
+        if isinstance(data, dict):
+            fields["structuredContent"] = data
+    return fields
+
+
+def to_documents(answer: ReadResourceResult) -> tuple[Document, ...]:
+    """Return the texts of a resource, untrusted, with their address as id and source.
+
+    Raises:
+        MCPServerError: A part of it is neither text nor bytes of UTF-8 text.
+    """
+    documents = []
+    for item in answer.contents:
+        text = getattr(item, "text", None)
+        if text is None:
+            try:
+                text = _decode(item.blob).decode()  # type: ignore[union-attr]
+            except (ValueError, MediaError) as error:
+                kind = item.mime_type or "an unknown type"
+                raise MCPServerError(f"resource {item.uri}: is no text ({kind}); read it with `parts`") from error
+        about = {"mime_type": item.mime_type} if item.mime_type else {}
+        documents.append(Document(text, id=item.uri, source=item.uri, metadata=about))
+    return tuple(documents)
+
+
+def to_parts(answer: ReadResourceResult) -> tuple[Part, ...]:
+    """Return a resource as parts; what is too large or cannot be decoded becomes a note."""
+    left = _MOST_MEDIA_BYTES
+    parts: list[Part] = []
+    for item in answer.contents:
+        parts.append(_contents(item, left))
+        left -= _size(parts[-1])
+    return tuple(parts)
+
+
+def to_messages(answer: GetPromptResult) -> tuple[Message, ...]:
+    """Return the messages of a server's prompt."""
+    return tuple(Message(message.role, _content([message.content])) for message in answer.messages)
+
+
+def _content(blocks: Iterable[ContentBlock]) -> Content:
+    """Return text when there is nothing else, one block a line; otherwise parts in their order."""
+    left = _MOST_MEDIA_BYTES
+    parts: list[Part] = []
+    for block in blocks:
+        parts.append(_part(block, left))
+        left -= _size(parts[-1])
+    if all(isinstance(part, Text) for part in parts):
+        return "\n".join(part.text for part in parts if isinstance(part, Text))
+    return tuple(parts)
+
+
+def _part(block: ContentBlock, left: int) -> Part:
+    if block.type == "text":
+        return Text(block.text)
+    if block.type == "resource_link":
+        about = f": {block.description}" if block.description else ""
+        return Text(f"[resource: {block.name} at {block.uri}{about}]")
+    if block.type == "resource":
+        return _contents(block.resource, left)
+    return _media(block.data, block.mime_type, None, left)
+
+
+def _contents(item: TextResourceContents | BlobResourceContents, left: int) -> Part:
+    text = getattr(item, "text", None)
+    return Text(text) if text is not None else _media(item.blob, item.mime_type, item.uri, left)  # type: ignore[union-attr]
+
+
+def _size(part: Part) -> int:
+    return len(part.source) if isinstance(part, Media) and isinstance(part.source, bytes) else 0
+
+
+def _media(data: str, mime: str | None, uri: str | None, left: int) -> Part:
+    name = uri.rstrip("/").rpartition("/")[2] if uri else None
+    kind = _KINDS.get((mime or "").partition("/")[0], File)
+    size = len(data) * 3 // 4
+    if size > left:
+        return Text(f"[{kind.__name__.lower()} of {size:,} bytes left out: more than fits into one answer]")
+    try:
+        return kind(_decode(data), media_type=mime, name=name)
+    except (ValueError, MediaError):
+        return Text(f"[{kind.__name__.lower()} left out: its base64 cannot be decoded]")
+
+
+def _decode(data: str) -> bytes:
+    try:
+        return base64.b64decode(data, validate=True)
+    except Base64Error as error:
+        raise ValueError(str(error)) from error
+
+
+def _block(part: Part) -> Mapping[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    if isinstance(part.source, Url):
+        return {"type": "resource_link", "uri": str(part.source), "name": part.label}
+    try:
+        data = base64.b64encode(part.read()).decode("ascii")
+    except MediaError as error:
+        return {"type": "text", "text": f"{part.alt} (cannot be read: {error})"}
+    if part.kind in ("image", "audio"):
+        return {"type": part.kind, "data": data, "mimeType": part.mime}
+    uri = f"agentkit:{part.id}/{part.label}"
+    return {"type": "resource", "resource": {"uri": uri, "mimeType": part.mime, "blob": data}}

@@ -1,0 +1,209 @@
+"""`MCPToolset`: the tools, resources and prompts of an MCP server, over its pipes or over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+from agentkit_prompts.context.items import Document
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.parts import Part
+from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_tools.calling.tool_policy import PolicyOptions
+from agentkit_tools.errors import MCPServerError, ToolDefinitionError
+from agentkit_tools.mcp.connection import Connection
+from agentkit_tools.mcp.content import to_documents, to_messages, to_parts
+from agentkit_tools.mcp.remote_tools import list_all, make_tools
+from agentkit_tools.mcp.target import ServerLike, Target
+from agentkit_tools.tool import Tool
+from agentkit_tools.toolset import Toolset
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import Prompt, Resource
+
+__all__ = ["MCPToolset"]
+
+
+class MCPToolset(Toolset):
+    """The tools of an MCP server.
+
+    It is a toolset: iterate it, add it to others, wrap it. The server is reached, and its tools are listed, when they
+    are first asked for; after it said that they are others now they are listed again. What was made of it before
+    (a wrapper, a sum) stays as it was: `TurnTools(lambda context: server.prefixed("x_"))` follows the server.
+    Asking blocks until the server has answered; `await server.at(context)` does not.
+
+    The session lives in a thread of its own, so the toolset can be used from any event loop, or none. A server that
+    was lost is reached anew by the next call. Close it with `with`, `async with` or `close`; at the latest it is closed
+    when the process ends.
+
+    Args:
+        server: An http(s) address; or a command as a list; or the SDK's `StdioServerParameters`; or a function that
+            returns a transport of the SDK, for anything else (OAuth, a proxy).
+        headers: For an address: headers of every request, such as a token. They appear in no message.
+        env: For a command: further environment variables. It gets PATH, HOME and the like, never all of ours.
+        cwd: For a command: its working directory.
+        connect_timeout: Seconds until the server must have answered for the first time.
+        **policy: Fields of `ToolPolicy` for all its tools, before what the server's hints suggest: a tool that only
+            reads, or may be repeated, is tried again once when the server was lost; every other one is sequential; one
+            that says it is destructive asks for approval. A call takes at most 60 seconds.
+
+    Raises:
+        ToolDefinitionError: `server` is nothing of this, or an option does not belong to it.
+        MCPServerLost, MCPServerError: (when its tools are first asked for) It cannot be reached, or does not keep to
+            the protocol. Later on the tools that are known stay, and a call ends in an error result.
+    """
+
+    __slots__ = ("_changes", "_connection", "_listed", "_policy", "_problems")
+
+    def __init__(
+        self,
+        server: ServerLike,
+        *,
+        headers: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        connect_timeout: float = 30.0,
+        **policy: Unpack[PolicyOptions],
+    ) -> None:
+        self._connection = Connection(Target(server, headers=headers, env=env, cwd=cwd), connect_timeout)
+        self._policy = policy
+        self._listed: dict[str, Tool] = {}
+        self._changes = -1
+        self._problems: tuple[ToolDefinitionError, ...] = ()
+
+    @property
+    def _tools(self) -> dict[str, Tool]:  # type: ignore[override]
+        """What the toolset holds, as its base class wants it."""
+        if self._changes != (changes := self._connection.changes):
+            with self._keeping():
+                self._adopt(changes, self._connection.request_blocking(_list_tools))
+        return self._listed
+
+    async def at(self, context: PromptContext) -> Toolset:
+        """Return the tools the server has now, without blocking."""
+        del context
+        await self._refresh()
+        return Toolset(self._listed.values())
+
+    async def _refresh(self) -> None:
+        if self._changes != (changes := self._connection.changes):
+            with self._keeping():
+                self._adopt(changes, await self._connection.request(_list_tools))
+
+    @contextmanager
+    def _keeping(self) -> Iterator[None]:
+        """Go on with the tools that are known when the server is away: their calls say so, and it may come back."""
+        try:
+            yield
+        except MCPServerError:
+            if self._changes < 0:
+                raise
+
+    def _adopt(self, changes: int, definitions: Sequence[Any]) -> None:
+        self._listed, self._problems = make_tools(definitions, self._connection, self._policy)
+        self._changes = changes
+
+    @property
+    def problems(self) -> tuple[ToolDefinitionError, ...]:
+        """Why tools of the server are left out, such as a schema that is none, or a name that another has."""
+        _ = self._tools
+        return self._problems
+
+    @property
+    def last_words(self) -> str:
+        """The end of what the server's newest process wrote to its stderr; it goes nowhere else."""
+        return self._connection.last_words
+
+    async def resources(self) -> Sequence[Resource]:
+        """Return what the server says of its resources: `uri`, `name`, `description`, `mime_type`, `size`.
+
+        Raises:
+            MCPServerLost, MCPServerError: It cannot be reached, or does not keep to the protocol.
+        """
+        return await self._connection.request(lambda client: list_all(client, "resources"))
+
+    async def documents(self, *uris: str) -> tuple[Document, ...]:
+        """Read resources as documents for a `PromptContext`: untrusted, with their address as id and source.
+
+        Args:
+            uris: Their addresses; without any, all resources the server lists are read.
+
+        Raises:
+            MCPServerError: One of them is unknown to the server, or is not text; see `parts` for those.
+            MCPServerLost: The server cannot be reached.
+        """
+
+        async def read(client: Client) -> tuple[Document, ...]:
+            wanted = uris or [resource.uri for resource in await list_all(client, "resources")]
+            found = [await client.read_resource(uri) for uri in wanted]
+            return tuple(document for answer in found for document in to_documents(answer))
+
+        return await self._connection.request(read)
+
+    async def parts(self, uri: str) -> tuple[Part, ...]:
+        """Read one resource as text, images, audio and files, such as for a `UserInput`. Raises like `documents`."""
+        return to_parts(await self._connection.request(lambda client: client.read_resource(uri)))
+
+    async def prompts(self) -> Sequence[Prompt]:
+        """Return what the server says of its prompts: `name`, `description`, `arguments`. Raises like `resources`."""
+        return await self._connection.request(lambda client: list_all(client, "prompts"))
+
+    async def prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> tuple[Message, ...]:
+        """Return the messages of one of the server's prompts, such as for the conversation of a `PromptContext`.
+
+        Raises:
+            MCPServerError: There is no such prompt, or arguments are missing or unknown: all of them are named.
+            MCPServerLost: The server cannot be reached.
+        """
+        given = dict(arguments or {})
+
+        async def get(client: Client) -> tuple[Message, ...]:
+            _check_prompt(name, given, await list_all(client, "prompts"))
+            return to_messages(await client.get_prompt(name, given))
+
+        return await self._connection.request(get)
+
+    def close(self) -> None:
+        """End the session, and the process of a command. Calls from then on are error results."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        _ = self._tools
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await self._refresh()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        from asyncio import to_thread
+
+        await to_thread(self.close)
+
+    def __repr__(self) -> str:
+        return f"MCPToolset({self._connection.name!r})"
+
+
+def _list_tools(client: Client) -> Awaitable[list[Any]]:
+    return list_all(client, "tools")
+
+
+def _check_prompt(name: str, given: Mapping[str, str], prompts: Sequence[Prompt]) -> None:
+    known = {prompt.name: prompt for prompt in prompts}
+    if name not in known:
+        near = get_close_matches(name, known, n=3, cutoff=0.4) or list(known)[:30]
+        raise MCPServerError(f"the server has no prompt named {name!r}; it has {', '.join(near) or 'none'}")
+    expected = {argument.name: bool(argument.required) for argument in known[name].arguments or ()}
+    problems = [f"{one} is required" for one, required in expected.items() if required and one not in given]
+    problems += [f"{one} is unknown" for one in given if one not in expected]
+    problems += [f"{one} is no text" for one, value in given.items() if one in expected and not isinstance(value, str)]
+    if problems:
+        takes = ", ".join(expected) or "no arguments"
+        raise MCPServerError(f"prompt {name}: {'; '.join(problems)}. It takes {takes}.")

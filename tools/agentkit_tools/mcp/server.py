@@ -1,0 +1,132 @@
+"""agentkit tools as an MCP server: validated, under their policy, over the pipes of a process or over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import nullcontext
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any
+
+from agentkit_prompts.context.messages import ToolCall
+from agentkit_tools.calling.tool_result import ToolResult
+from agentkit_tools.export import to_mcp
+from agentkit_tools.mcp.content import from_result
+from agentkit_tools.mcp.remote_tools import IDEMPOTENCY_KEY
+from agentkit_tools.tool import Tool, unknown_tool
+from agentkit_tools.tool_context import ToolContext
+from agentkit_tools.toolset import by_name
+
+if TYPE_CHECKING:
+    from mcp.server import Server
+    from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult
+
+__all__ = ["mcp_server", "serve_mcp"]
+
+
+def mcp_server(
+    tools: Iterable[Tool | Callable[..., Any]],
+    *,
+    name: str = "agentkit",
+    version: str = "",
+    instructions: str | None = None,
+    deps: Any = None,
+    approve: Callable[[ToolCall], bool | Awaitable[bool]] | None = None,
+) -> Server[Any]:
+    """Return a server of the official SDK that offers `tools`; `serve_mcp` runs one.
+
+    Mount `.streamable_http_app()` where there is an ASGI application already, or authentication is wanted. Arguments
+    are validated and policies hold as in an agent: what fails is an answer with `isError` that says why. Calls of
+    sequential tools wait for each other. `max_calls` is not counted, because a server knows no runs.
+
+    Args:
+        tools: Tools, plain functions or a toolset.
+        name: What the server calls itself.
+        version: Its version.
+        instructions: For the model of the client: how the tools are meant to be used.
+        deps: Handed to tools in their `ToolContext`.
+        approve: Decides about calls that need approval; without it they are denied.
+
+    Raises:
+        ToolDefinitionError: Two tools have the same name.
+    """
+    from mcp import MCPError
+    from mcp.server import Server
+    from mcp_types import INVALID_PARAMS, CallToolResult, ListToolsResult
+
+    offered = by_name(tools)
+    one_at_a_time = asyncio.Lock()
+
+    async def list_tools(ctx: Any, params: Any) -> ListToolsResult:
+        return ListToolsResult.model_validate({"tools": [_described(tool) for tool in offered.values()]})
+
+    async def call_tool(ctx: Any, params: CallToolRequestParams) -> CallToolResult:
+        key = (ctx.meta or {}).get(IDEMPOTENCY_KEY)
+        call = ToolCall(str(key or os.urandom(16).hex()), params.name, json.dumps(params.arguments or {}))
+        tool = offered.get(params.name)
+        if tool is None:
+            raise MCPError(INVALID_PARAMS, str(unknown_tool(call, offered).content))
+        async with one_at_a_time if tool.policy.sequential else nullcontext():
+            result = await _answer(tool, call, deps, approve)
+        return CallToolResult.model_validate(from_result(result))
+
+    return Server(name, version=version, instructions=instructions, on_list_tools=list_tools, on_call_tool=call_tool)
+
+
+def serve_mcp(
+    tools: Iterable[Tool | Callable[..., Any]],
+    *,
+    port: int | None = None,
+    host: str = "127.0.0.1",
+    name: str = "agentkit",
+    version: str = "",
+    instructions: str | None = None,
+    deps: Any = None,
+    approve: Callable[[ToolCall], bool | Awaitable[bool]] | None = None,
+) -> None:
+    """Offer `tools` as an MCP server until the client leaves or the process is told to end. See `mcp_server`.
+
+    Args:
+        tools: Tools, plain functions or a toolset.
+        port: Serve `http://host:port/mcp`, without authentication; None serves stdin and stdout, where whatever the
+            tools print goes to stderr.
+        host: Address to listen on. Only requests that name this machine are taken on the default.
+        name: What the server calls itself.
+        version: Its version.
+        instructions: For the model of the client: how the tools are meant to be used.
+        deps: Handed to tools in their `ToolContext`.
+        approve: Decides about calls that need approval; without it they are denied.
+
+    Raises:
+        ToolDefinitionError: Two tools have the same name.
+    """
+    server = mcp_server(tools, name=name, version=version, instructions=instructions, deps=deps, approve=approve)
+    if port is None:
+        asyncio.run(_serve_pipes(server))
+        return
+    import uvicorn
+
+    uvicorn.run(server.streamable_http_app(host=host), host=host, port=port, log_level="warning")
+
+
+async def _serve_pipes(server: Server[Any]) -> None:
+    from mcp.server.stdio import stdio_server
+
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+async def _answer(tool: Tool, call: ToolCall, deps: Any, approve: Callable[[ToolCall], Any] | None) -> ToolResult:
+    context = ToolContext(deps, "mcp", call.id)
+    if approve is not None and await tool.needs_approval(call, context):
+        verdict = approve(call)
+        context.approved = bool(await verdict if isawaitable(verdict) else verdict)
+    return await tool.call(call, context)
+
+
+def _described(tool: Tool) -> dict[str, Any]:
+    described = to_mcp(tool)
+    hints = {"destructiveHint": True} if tool.policy.approval == "always" else {}
+    return {**described, "annotations": hints} if hints else described

@@ -1,0 +1,343 @@
+"""What a function takes: its parameters as a validator of JSON text, a JSON Schema, and a way to pass them on."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from copy import copy
+from inspect import Parameter, signature, unwrap
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    NoReturn,
+    NotRequired,
+    Required,
+    TypeAlias,
+    Union,
+    Unpack,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from pydantic import Field, GetCoreSchemaHandler, TypeAdapter
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import CoreSchema, PydanticUndefined, SchemaValidator, core_schema, to_jsonable_python
+from typing_extensions import ReadOnly, is_typeddict
+from typing_extensions import Unpack as OldUnpack  # one of its own before Python 3.12
+
+from agentkit_tools.errors import ToolDefinitionError
+from agentkit_tools.schemas.plain_types import plain_schema
+from agentkit_tools.tool_context import ToolContext
+
+__all__ = ["Arguments", "Signature", "add_contexts", "context_parameters", "read_signature"]
+
+Arguments: TypeAlias = dict[str, Any]
+"""Validated arguments by parameter name; those the model left out are absent."""
+
+_QUALIFIERS = (Required, NotRequired, ReadOnly)
+_NO_NAN = core_schema.CoreConfig(allow_inf_nan=False)
+
+
+class _Schema(GenerateJsonSchema):
+    """Pydantic's JSON Schema without the titles it makes up from the names of parameters, and unsorted."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def sort(self, value: Any, parent_key: str | None = None) -> Any:
+        return value  # as it is generated: types first, and the same every time
+
+
+class _Field:
+    """One property of the arguments."""
+
+    __slots__ = ("alias", "annotation", "description", "plain", "required")
+
+    def __init__(self, name: str, annotation: Any, required: bool) -> None:
+        self.required = required
+        self.plain: dict[str, Any] | None = None
+        self.alias: str | None = None
+        self.description: str | None = None
+        if get_origin(annotation) is Annotated:
+            for extra in get_args(annotation)[1:]:
+                if isinstance(extra, str):
+                    self.description = extra
+                elif isinstance(extra, FieldInfo):
+                    alias = extra.validation_alias or extra.alias
+                    if alias is not None and not isinstance(alias, str):
+                        raise ToolDefinitionError(f"parameter {name}: a tool parameter has one alias, a str")
+                    self.alias = alias or self.alias
+            if self.alias:
+                annotation = Annotated[get_args(annotation)[0], *map(_without_alias, get_args(annotation)[1:])]
+        self.annotation = annotation
+
+
+def _without_alias(extra: Any) -> Any:
+    """The alias is ours to apply; pydantic warns of one outside of a model."""
+    if not isinstance(extra, FieldInfo):
+        return extra
+    bare = copy(extra)
+    bare.alias = bare.validation_alias = bare.serialization_alias = None
+    return bare
+
+
+class Signature:
+    """The parameters of a function, as a model sees them and as Python wants them."""
+
+    __slots__ = ("contexts", "extras", "fields", "injected", "keywords", "parameters", "positional", "validator")
+
+    validator: SchemaValidator
+    """Validates JSON text into `Arguments`."""
+    parameters: dict[str, Any]
+    """The JSON Schema of the arguments, an object."""
+    contexts: tuple[str, ...]
+    """Parameters that receive the `ToolContext`."""
+    injected: dict[str, FieldInfo]
+    """Parameters whose default is a pydantic `Field`."""
+    positional: tuple[tuple[str, Any], ...] | None
+    """Parameters to pass by position, with their defaults; the last may be `*name`. None: all go by keyword."""
+
+    def __init__(self) -> None:
+        self.fields: dict[str, _Field] = {}
+        self.extras: Any = None
+        self.contexts = ()
+        self.injected = {}
+        self.positional = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        fields = {}
+        for name, field in self.fields.items():
+            schema = handler.generate_schema(field.annotation)
+            field.plain = plain_schema(schema)
+            fields[name] = core_schema.typed_dict_field(schema, required=field.required, validation_alias=field.alias)
+        if self.extras is None:
+            return core_schema.typed_dict_schema(fields, extra_behavior="forbid", config=_NO_NAN)
+        extras = handler.generate_schema(self.extras)
+        return core_schema.typed_dict_schema(fields, extra_behavior="allow", extras_schema=extras, config=_NO_NAN)
+
+    @property
+    def needs_binding(self) -> bool:
+        """Whether arguments must go through `bind` before the call."""
+        return bool(self.contexts or self.injected or self.positional is not None)
+
+    def bind(self, arguments: Arguments, context: Any) -> tuple[tuple[Any, ...], Arguments]:
+        """Return positional and keyword arguments for one call."""
+        for name in self.contexts:
+            arguments[name] = context
+        for name, field in self.injected.items():
+            if name not in arguments:
+                arguments[name] = field.get_default(call_default_factory=True, validated_data={})
+        if self.positional is None:
+            return (), arguments
+        values: list[Any] = []
+        for name, default in self.positional:
+            if name.startswith("*"):
+                values.extend(arguments.pop(name[1:], ()))
+            else:
+                values.append(arguments.pop(name, default))
+        return tuple(values), arguments
+
+
+def read_signature(
+    function: Callable[..., Any],
+    texts: Mapping[str, str],
+    *,
+    tool: str,
+    skip_first: bool = False,
+    names: Mapping[str, Any] | None = None,
+) -> Signature:
+    """Read what `function` takes.
+
+    `texts` are descriptions by parameter name, `names` what annotations may refer to besides the globals of the
+    function, `skip_first` leaves out `self`.
+
+    Raises:
+        ToolDefinitionError: There is no signature, an annotation cannot be resolved or described in JSON Schema.
+    """
+    try:
+        parameters = list(signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise ToolDefinitionError(f"tool {tool}: {function!r} has no signature that can be read ({error})") from error
+    hints = _hints(function, tool, names)
+    result = Signature()
+    defaults: dict[str, Any] = {}
+    by_position: list[tuple[str, Any]] = []
+    must_bind = False
+    for parameter in parameters[1:] if skip_first else parameters:
+        name, kind, default = parameter.name, parameter.kind, parameter.default
+        hint = hints.get(name, Any)
+        if _is_context(hint):
+            result.contexts += (name,)
+        elif kind is Parameter.VAR_KEYWORD:
+            _add_extras(result, hint, texts.get(name), tool)
+            continue
+        elif kind is Parameter.VAR_POSITIONAL:
+            result.fields[name] = _Field(name, list[hint], required=False)  # type: ignore[valid-type]
+        else:
+            if isinstance(default, FieldInfo):
+                hint, default = Annotated[hint, default], _default_of(default, result, name)
+            elif default is Parameter.empty and get_origin(hint) is Annotated:
+                for extra in get_args(hint)[1:]:
+                    if isinstance(extra, FieldInfo):
+                        default = _default_of(extra, result, name)
+            if default is not Parameter.empty:
+                defaults[name] = default
+            result.fields[name] = _Field(name, hint, required=default is Parameter.empty)
+        if kind is Parameter.POSITIONAL_ONLY or kind is Parameter.VAR_POSITIONAL:
+            must_bind = True
+        if kind is Parameter.VAR_POSITIONAL:
+            by_position.append(("*" + name, None))
+        elif kind is not Parameter.KEYWORD_ONLY:
+            by_position.append((name, default))
+    if must_bind:
+        result.positional = tuple(by_position)
+    _build(result, tool)
+    _describe(result, texts, defaults)
+    return result
+
+
+def context_parameters(function: Callable[..., Any], *, tool: str, taken: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the parameters of `function` that receive the `ToolContext`.
+
+    Raises:
+        ToolDefinitionError: One of them has the name of an argument in `taken`.
+    """
+    try:
+        hints = _hints(function, tool, None)
+    except ToolDefinitionError:  # its other annotations are nobody's business here
+        hints = {name: hint for name, hint in getattr(function, "__annotations__", {}).items() if _is_context(hint)}
+    found = tuple([name for name, hint in hints.items() if name != "return" and _is_context(hint)])
+    if clashes := sorted(set(found) & set(taken)):
+        raise ToolDefinitionError(f"tool {tool}: {', '.join(clashes)} is both an argument and the context: rename it")
+    return found
+
+
+def add_contexts(names: tuple[str, ...], arguments: Arguments, context: Any) -> tuple[tuple[Any, ...], Arguments]:
+    """Bind arguments whose only additions are contexts."""
+    for name in names:
+        arguments[name] = context
+    return (), arguments
+
+
+def _default_of(field: FieldInfo, result: Signature, name: str) -> Any:
+    """The default a pydantic `Field` gives a parameter, which Python does not know of."""
+    if field.is_required():
+        return Parameter.empty
+    result.injected[name] = field
+    return field.default
+
+
+def _add_extras(result: Signature, hint: Any, text: str | None, tool: str) -> None:
+    if get_origin(hint) not in (Unpack, OldUnpack):
+        result.extras = Annotated[hint, Field(description=text)] if text else hint
+        return
+    (shape,) = get_args(hint)
+    if not is_typeddict(shape):
+        raise ToolDefinitionError(f"tool {tool}: **kwargs can unpack a TypedDict, not {shape!r}")
+    for name, annotation in get_type_hints(shape, include_extras=True).items():
+        required = name in shape.__required_keys__
+        while (qualifier := get_origin(annotation)) in _QUALIFIERS:
+            required = {Required: True, NotRequired: False}.get(qualifier, required)
+            (annotation,) = get_args(annotation)
+        result.fields[name] = _Field(name, annotation, required)
+
+
+def _is_context(hint: Any) -> bool:
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    if get_origin(hint) in (Union, UnionType):  # a context or None: the function is called from elsewhere too
+        return any(_is_context(option) for option in get_args(hint))
+    return hint is ToolContext or get_origin(hint) is ToolContext
+
+
+def _hints(function: Callable[..., Any], tool: str, names: Mapping[str, Any] | None) -> dict[str, Any]:
+    inner = unwrap(function)
+    while hasattr(inner, "func") and not hasattr(inner, "__annotations__"):  # functools.partial
+        inner = unwrap(inner.func)
+    if not hasattr(inner, "__code__") and not hasattr(inner, "__func__") and callable(inner):
+        inner = unwrap(type(inner).__call__) if not isinstance(inner, type) else inner.__init__  # type: ignore[misc]
+    try:
+        return get_type_hints(inner, localns=dict(names) if names else None, include_extras=True)
+    except NameError as error:
+        if names is None and (found := _names_of_callers(inner)):
+            return _hints(function, tool, found)
+        raise ToolDefinitionError(
+            f"tool {tool}: the annotation {getattr(error, 'name', None) or error} cannot be resolved; import it outside"
+            " of `if TYPE_CHECKING:` and define it before the tool"
+        ) from error
+    except (TypeError, SyntaxError) as error:
+        raise ToolDefinitionError(f"tool {tool}: its annotations cannot be read ({error})") from error
+
+
+def _names_of_callers(function: Any) -> dict[str, Any]:
+    """Local names in sight of a function that is defined inside another one: it is the caller that is at work now."""
+    names: dict[str, Any] = {}
+    home = getattr(function, "__globals__", None)
+    frame = sys._getframe()
+    while frame is not None:  # pyright: ignore[reportUnnecessaryComparison]
+        if frame.f_globals is home and frame.f_locals is not home:
+            names = {**frame.f_locals, **names}
+        frame = frame.f_back  # type: ignore[assignment]
+    return names
+
+
+def _build(result: Signature, tool: str) -> None:
+    shown = Counter(field.alias or name for name, field in result.fields.items())
+    if twice := [name for name, times in shown.items() if times > 1]:
+        raise ToolDefinitionError(f"tool {tool}: more than one parameter is called {', '.join(twice)}: change an alias")
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(result)  # type: ignore[arg-type]
+        result.validator = adapter.validator  # type: ignore[assignment]
+        properties = {field.alias or name: field.plain for name, field in result.fields.items()}
+        if result.extras is None and None not in properties.values():
+            required = [field.alias or name for name, field in result.fields.items() if field.required]
+            result.parameters = {"properties": properties, "required": required, "additionalProperties": False}
+        else:
+            result.parameters = adapter.json_schema(schema_generator=_Schema)
+    except Exception as error:
+        _explain(result, tool, error)
+
+
+def _explain(result: Signature, tool: str, cause: Exception) -> NoReturn:
+    """Raise an error that names every parameter at fault."""
+    reasons = []
+    for name, field in result.fields.items():
+        try:
+            TypeAdapter(field.annotation).json_schema(schema_generator=_Schema)
+        except Exception as error:
+            reasons.append(f"parameter {name}: {str(error).splitlines()[0]}")
+    raise ToolDefinitionError(
+        f"tool {tool}: no JSON Schema can describe it; " + ("; ".join(reasons) or str(cause).splitlines()[0])
+    ) from cause
+
+
+def _describe(result: Signature, texts: Mapping[str, str], defaults: Mapping[str, Any]) -> None:
+    """Put the schema into its final form: documented properties, JSON defaults, no titles made of class names."""
+    raw = result.parameters
+    properties = raw.get("properties", {})
+    for name, field in result.fields.items():
+        entry = properties.get(field.alias or name)
+        if entry is None:
+            continue
+        text = field.description or texts.get(name)
+        if text and "description" not in entry:
+            entry["description"] = text
+        if name in defaults and "default" not in entry and defaults[name] is not PydanticUndefined:
+            with suppress(ValueError, TypeError):  # a default that JSON cannot write is still what Python uses
+                entry["default"] = to_jsonable_python(defaults[name], inf_nan_mode="strings")
+    parameters: dict[str, Any] = {"type": "object", "properties": properties}
+    if raw.get("required"):
+        parameters["required"] = raw["required"]
+    parameters["additionalProperties"] = raw.get("additionalProperties", True)
+    definitions = raw.get("$defs")
+    if definitions:
+        for key, entry in definitions.items():
+            if key.endswith(str(entry.get("title", "\0")).replace("[", "_").replace("]", "_")):
+                del entry["title"]
+        parameters["$defs"] = definitions
+    result.parameters = parameters

@@ -1,0 +1,52 @@
+"""A tool around a tool: the same to the model, with something of one's own before and after each call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeAlias
+
+from agentkit_prompts.context.messages import ToolCall
+from agentkit_tools.calling.tool_result import ToolResult
+from agentkit_tools.tool import Tool
+from agentkit_tools.tool_context import ToolContext
+
+__all__ = ["Around", "Proceed", "WrappedTool"]
+
+Proceed: TypeAlias = Callable[[ToolCall, ToolContext[Any]], Awaitable[ToolResult]]
+"""Makes the call that was wrapped."""
+
+
+Around: TypeAlias = Callable[[Proceed, ToolCall, ToolContext[Any]], Awaitable[ToolResult]]
+
+
+class WrappedTool(Tool):
+    """A tool whose calls go through `around(proceed, call, context)`; wrap it again and the newer one comes first."""
+
+    __slots__ = ("_arounds",)
+
+    def __init__(self, inner: Tool, around: Around) -> None:
+        self._take(inner)
+        self._arounds: tuple[Around, ...] = (*getattr(inner, "_arounds", ()), around)
+
+    def _copy(self) -> WrappedTool:
+        other = WrappedTool.__new__(WrappedTool)
+        other._take(self)
+        other._arounds = self._arounds
+        return other
+
+    async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
+        """Answer a call through the wrappers; an error of theirs becomes an error result."""
+        task = asyncio.current_task()
+        cancelled_before = task.cancelling() if task is not None else 0
+        proceed: Proceed = super().call
+        for around in self._arounds:
+            proceed = partial(around, proceed)
+        try:
+            return await proceed(call, context)
+        except BaseException as error:
+            outside = task is not None and task.cancelling() > cancelled_before
+            if isinstance(error, KeyboardInterrupt) or (outside and isinstance(error, asyncio.CancelledError)):
+                raise
+            return self._failed(call, error)
