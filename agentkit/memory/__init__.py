@@ -1,5 +1,5 @@
 """What users import from `agentkit.memory`: every public name of the memory layer."""
 
-from agentkit_memory import __all__ as __all__
-from agentkit_memory import __dir__ as __dir__
-from agentkit_memory import __getattr__ as __getattr__
+from agentkit_prompts.lazy import exports_of_stub
+
+__getattr__, __dir__, __all__ = exports_of_stub(__name__, __file__)

@@ -10,15 +10,18 @@ from pathlib import Path
 
 __all__ = ["exports_of_stub"]
 
-_EXPORT = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
+_ONE = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
+_ALL = re.compile(r"^from (\S+) import \*$", re.MULTILINE)
 
 
 def exports_of_stub(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` of `package`, as the stub `__init__.pyi` beside its `file` lists.
+    """Return `__getattr__`, `__dir__` and `__all__` of `package`, as the stub (`.pyi`) beside its `file` lists.
 
     The stub is the one list of what is public: type checkers and editors read it too.
     """
-    homes = {name: module for module, name in _EXPORT.findall(Path(file).with_suffix(".pyi").read_text("utf-8"))}
+    stub = Path(file).with_suffix(".pyi").read_text("utf-8")
+    homes = {name: module for module, name in _ONE.findall(stub)}
+    homes |= {name: module for module in _ALL.findall(stub) for name in import_module(module).__all__}
     public = sorted(homes)
 
     def get(name: str) -> object:
