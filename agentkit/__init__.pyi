@@ -17,10 +17,10 @@ from agentkit.events import RunFinished as RunFinished
 from agentkit.events import TextDelta as TextDelta
 from agentkit.events import ToolFinished as ToolFinished
 from agentkit.events import ToolStarted as ToolStarted
-from agentkit.fact_extractor import FoundFact as FoundFact
-from agentkit.fact_extractor import FoundFacts as FoundFacts
-from agentkit.fact_extractor import fact_extractor as fact_extractor
-from agentkit.fact_extractor import fact_layers as fact_layers
+from agentkit.fact_extraction import FoundFact as FoundFact
+from agentkit.fact_extraction import FoundFacts as FoundFacts
+from agentkit.fact_extraction import fact_extractor as fact_extractor
+from agentkit.fact_extraction import fact_layers as fact_layers
 from agentkit.limits import Limits as Limits
 from agentkit.loop import RunResult as RunResult
 from agentkit.models.completion_model import CompletionModel as CompletionModel

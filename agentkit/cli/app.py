@@ -20,7 +20,7 @@ from agentkit.cli.chat import Chat
 from agentkit.cli.default_agent import choose_model, default_agent
 from agentkit.cli.errors import LIBRARY_ERRORS
 from agentkit.cli.memory_commands import memory_app, recall
-from agentkit.cli.options import HOME, Home, SessionName, open_memory, utf8
+from agentkit.cli.options import HOME, Home, SessionName, has_memory, open_memory, utf8
 from agentkit.cli.screen import complain, layer_table, note, plain, prepare, progress_bar, put
 from agentkit.models.offline import OfflineModel
 from agentkit_memory import IngestOptions, IngestProgress, IngestReport, RecordFields
@@ -190,7 +190,7 @@ def compose(
     """Show what would be sent for TEXT, layer by layer. Nothing is sent."""
     if as_json and as_text:
         raise typer.BadParameter("choose one of --json and --text")
-    if not (home / "memory.db").exists():
+    if not has_memory(home):
         note(f"nothing was ingested into {home} yet")
         composition = default_agent(OfflineModel()).compose(utf8(text))
     else:

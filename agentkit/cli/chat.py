@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -17,8 +18,9 @@ from agentkit_prompts.composition.composition import Composition
 __all__ = ["Chat"]
 
 _COMMANDS = "/layers shows what was sent last, /quit leaves"
-_LONGEST = 300
+_MAX_SHOWN = 300
 """Characters of a tool's arguments or result that are shown; the model gets all of them."""
+_WAKE_SECONDS = 0.1
 
 
 class Chat:
@@ -106,7 +108,7 @@ def _passages(event: Recalled) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def _piped() -> Iterator[str]:
@@ -120,9 +122,25 @@ def _typed() -> Iterator[str]:
         import readline  # noqa: F401 - gives input() a history and the arrow keys
     while True:
         try:
-            line = input("> ").strip()
+            with _waking():
+                line = input("> ").strip()
         except (EOFError, KeyboardInterrupt):
             put("")
             return
         if line:
             yield line
+
+
+@contextlib.contextmanager
+def _waking() -> Iterator[None]:
+    """Wake `input` several times a second: it does not see a Ctrl-C that came just before it began to wait."""
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, _WAKE_SECONDS, _WAKE_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

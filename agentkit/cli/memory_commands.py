@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agentkit.cli.options import HOME, TENANT, AsJson, Home, TenantName, UserName, open_memory, utf8
+from agentkit.cli.options import HOME, TENANT, AsJson, Home, TenantName, UserName, has_memory, open_memory, utf8
 from agentkit.cli.screen import complain, note, plain, progress_bar, put
 from agentkit_memory import Erasure, Memory, Reembedding, ReembedProgress, Scope, Verification
 from agentkit_prompts.context.prompt_context import Document
@@ -30,7 +30,7 @@ _KINDS = ("missing", "stale", "orphans")
 
 def _open(home: Path, scope: Scope | None = None) -> Memory:
     """Open a memory that exists: to look into one that does not is a slip of the pen, and makes none."""
-    if not (home / "memory.db").exists():
+    if not has_memory(home):
         complain(f"{home}: there is no memory; `agentkit ingest` makes one, --home DIR names another folder")
         raise typer.Exit(1)
     return open_memory(home, scope)

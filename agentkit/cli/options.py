@@ -8,10 +8,21 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from agentkit.cli.screen import note
+from agentkit.cli.screen import complain, note
 from agentkit_memory import EmbedderError, Memory, Scope
 
-__all__ = ["HOME", "TENANT", "AsJson", "Home", "SessionName", "TenantName", "UserName", "open_memory", "utf8"]
+__all__ = [
+    "HOME",
+    "TENANT",
+    "AsJson",
+    "Home",
+    "SessionName",
+    "TenantName",
+    "UserName",
+    "has_memory",
+    "open_memory",
+    "utf8",
+]
 
 HOME = Path(".agentkit")
 TENANT = "local"
@@ -35,6 +46,21 @@ AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="As JSON, for pr
 def utf8(argument: str) -> str:
     """Return an argument in characters that can be stored and sent: bytes that are not UTF-8 become U+FFFD."""
     return os.fsencode(argument).decode("utf-8", "replace")
+
+
+def has_memory(home: Path) -> bool:
+    """Return whether the folder holds a memory; one that may not be entered ends the command.
+
+    `Path.exists` would do, but takes a folder that may not be entered for an empty one from Python 3.14 on.
+    """
+    try:
+        (home / "memory.db").stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except PermissionError:
+        complain(f"{home}: may not be entered")
+        raise typer.Exit(1) from None
+    return True
 
 
 def open_memory(home: Path, scope: Scope | None = None) -> Memory:

@@ -20,7 +20,7 @@ __all__ = ["run_blocking"]
 
 R = TypeVar("R")
 
-_MOST_IDLE = 8
+_MAX_IDLE = 8
 _idle: list[asyncio.Runner] = []
 """The one used last is taken first. Appending and popping are atomic: there is no lock that a fork could copy."""
 
@@ -38,18 +38,25 @@ def _run(coroutine: Coroutine[Any, Any, R], context: Context) -> R:
         runner = _idle.pop()
     except IndexError:
         runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+    result: list[R] = []
     try:
-        return runner.run(coroutine, context=context)
+        runner.run(_into(result, coroutine), context=context)
+        return result[0]
     finally:
         loop = runner.get_loop()
         if left := asyncio.all_tasks(loop):
             for task in left:
                 task.cancel()
             loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-        if len(_idle) < _MOST_IDLE:
+        if len(_idle) < _MAX_IDLE:
             _idle.append(runner)
         else:
             runner.close()
+
+
+async def _into(result: list[R], coroutine: Coroutine[Any, Any, R]) -> None:
+    """Keep the result out of the task: asyncio writes out the `repr` of a task, result and all, when it ends."""
+    result.append(await coroutine)
 
 
 def _run_in_thread(coroutine: Coroutine[Any, Any, R], context: Context) -> R:
@@ -94,12 +101,12 @@ def _in_running_loop() -> bool:
 
 
 def _close_idle() -> None:
+    """Close the loops that wait for a run. `Runner.close` would start a thread, which Python refuses when it ends."""
     while _idle:
-        runner = _idle.pop()
-        if _in_running_loop():
-            runner.get_loop().close()
-        else:
-            runner.close()
+        loop = _idle.pop().get_loop()
+        if not _in_running_loop():
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
 
 
 atexit.register(_close_idle)

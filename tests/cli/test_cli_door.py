@@ -95,10 +95,12 @@ def test_folders_that_may_not_be_entered_or_written_are_told_in_a_line(run: Run,
         os.seteuid(0)
         (folder / "closed").chmod(0o700)
         os.seteuid(65534)
-        closed = [run("compose", "owl", "--home", "closed"), run("ingest", "docs", "--home", "closed/deeper")]
+        closed = [run("compose", "owl", "--home", "closed"), run("recall", "owl", "--home", "closed")]
+        deeper = run("ingest", "docs", "--home", "closed/deeper")
     finally:
         os.seteuid(0)
-    for done in read_only + closed:
+    assert [done.stderr for done in closed] == ["agentkit: closed: may not be entered\n"] * 2
+    for done in [*read_only, *closed, deeper]:
         assert done.exit_code == 1
         assert done.stderr.startswith("agentkit: ")
         assert "closed" in done.stderr

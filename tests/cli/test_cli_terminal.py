@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from io import TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ CTRL_C, CTRL_D = b"\x03", b"\x04"
 class Terminal:
     """A process on a pseudo-terminal of its own."""
 
-    def __init__(self, *arguments: str, **environment: str) -> None:
+    def __init__(self, *arguments: str, code: str = MAIN, **environment: str) -> None:
         import fcntl
         import pty
         import termios
@@ -39,7 +40,7 @@ class Terminal:
 
         self.master, slave = pty.openpty()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", MAIN, *arguments],
+            [sys.executable, "-c", code, *arguments],
             stdin=slave,
             stdout=slave,
             stderr=slave,
@@ -131,6 +132,18 @@ def test_a_key_at_the_prompt_leaves_cleanly(chat: Terminal, key: bytes) -> None:
     assert "Aborted" not in chat.shown
 
 
+def test_a_ctrl_c_that_does_not_interrupt_the_wait_for_a_key_leaves_too(terminals: list[Terminal]) -> None:
+    elsewhere = (  # the signal reaches another thread, as it is seen when it comes before `input` waits
+        "import signal, threading; threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\n"
+    )
+    terminals.append(Terminal("chat", code=elsewhere + MAIN))
+    terminals[-1].wait_for("> ")
+    terminals[-1].type(CTRL_C)
+    assert terminals[-1].end() == 0
+    assert "Traceback" not in terminals[-1].shown
+
+
 def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(
     terminals: list[Terminal], server: ChatServer, folder: Path
 ) -> None:
@@ -201,3 +214,25 @@ def test_a_chat_in_this_process_takes_its_turns_from_a_terminal(monkeypatch: pyt
     assert "Now.\r\n" in shown
     assert "conversation" in shown  # a layer of what was sent last
     assert stored(folder) == ["hello", "again", "Now.", "and again"]
+
+
+@pytest.mark.parametrize("end", ["stdin", "stdout"])
+def test_with_one_end_at_a_terminal_there_is_no_prompt_and_an_error_ends_the_chat(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, end: str
+) -> None:
+    import pty
+
+    master, slave = pty.openpty()
+    other = folder / "other"
+    other.write_text("hello\n", "utf-8")
+    with open(slave, "r+b", buffering=0) as raw, other.open("r+", encoding="utf-8") as piped:  # noqa: PTH123
+        terminal = TextIOWrapper(raw, encoding="utf-8", write_through=True)
+        monkeypatch.setattr(sys, "stdin", terminal if end == "stdin" else piped)
+        monkeypatch.setattr(sys, "stdout", piped if end == "stdin" else terminal)
+        os.write(master, b"hello\n" + CTRL_D)
+        with Memory.open(folder / ".agentkit") as memory, pytest.raises(ModelError):
+            Chat(default_agent(ScriptedModel([ModelError("not now")]), memory), memory.session("s")).talk()
+        terminal.detach()
+    os.close(master)
+    assert "> " not in other.read_text("utf-8")
+    assert stored(folder) == ["hello"]

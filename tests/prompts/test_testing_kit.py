@@ -23,6 +23,7 @@ from agentkit.prompts import (
     MemoPrompt,
     Message,
     PromptContext,
+    PromptError,
     Rendered,
     Template,
     TextPrompt,
@@ -139,9 +140,9 @@ class Compiling(BasePrompt):
     def render(self, ctx: PromptContext) -> Rendered:
         text = "".join(document.text for document in ctx.documents)
         try:
-            return Rendered.from_text(Template(text).render({}), trust="untrusted")
-        except Exception:
-            return Rendered.from_text("", trust="untrusted")
+            return Rendered.from_text(Template(text).render({"conversation": ()}), trust="untrusted")
+        except PromptError:
+            return Rendered.from_text(text, trust="untrusted")
 
 
 class Posing(BasePrompt):
@@ -159,7 +160,7 @@ class Posing(BasePrompt):
     [
         (Splitting(), "the roles were"),
         (Vouching(), "its text is trusted"),
-        (Compiling(), "ran as template code|the roles were"),
+        (Compiling(), "ran as template code"),
         (Posing(), "poses as media"),
     ],
     ids=lambda value: getattr(value, "label", value),

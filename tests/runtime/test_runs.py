@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -155,6 +158,19 @@ def test_compose_shows_what_run_would_send_and_keeps_nothing() -> None:
     assert model.requests[0].to_openai() == shown.to_openai()
 
 
+def test_a_composition_is_represented_by_the_number_of_its_messages() -> None:
+    model = ScriptedModel([calling(("double", {"a": 2})), "4"])
+    session = InMemorySession()
+    Agent(model, "Be brief.", tools=[double]).run_sync("Double 2.", session=session)
+    sent = [*model.requests, Agent(model).compose("And 3?", session=session)]
+    assert [repr(composition) for composition in sent] == [
+        "Composition(2 messages)",
+        "Composition(4 messages)",
+        "Composition(5 messages)",
+    ]
+    assert [len(composition.messages) for composition in sent] == [2, 4, 5]
+
+
 def test_an_error_of_the_model_passes_through_and_leaves_the_session_valid() -> None:
     session = InMemorySession()
     agent = Agent(ScriptedModel([ModelUnavailable("down", model="m"), "back"]))
@@ -256,7 +272,7 @@ def test_many_threads_may_run_the_same_agent() -> None:
     with ThreadPoolExecutor(20) as pool:
         outputs = list(pool.map(lambda n: agent.run_sync(str(n)).output, range(100)))
     assert outputs == [str(2 * n) for n in range(100)]
-    assert len(sync_driver._idle) <= sync_driver._MOST_IDLE
+    assert len(sync_driver._idle) <= sync_driver._MAX_IDLE
 
 
 async def test_a_hundred_runs_at_once_do_not_mix() -> None:
@@ -289,6 +305,16 @@ def test_sync_runs_share_an_event_loop_so_that_connections_live_on() -> None:
 
 
 _user: ContextVar[str] = ContextVar("user", default="nobody")
+
+
+def test_a_process_that_ran_an_agent_with_a_memory_ends_in_silence(tmp_path: Path) -> None:
+    code = (
+        "import sys; from agentkit import Agent, ScriptedModel; from agentkit.memory import Memory\n"
+        "with Memory.open(sys.argv[1]) as memory:\n"
+        "    print(Agent(ScriptedModel(['Noon.']), memory=memory).run_sync('When?').output)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("Noon.\n", "")
 
 
 def test_context_variables_of_the_caller_reach_the_tools() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -277,3 +279,26 @@ def test_long_sessions_stay_whole(open_session: OpenSession) -> None:
         agent.run_sync(str(turn), session=session)
     texts = [message.text for message in session.conversation]
     assert texts == [text for turn in range(50) for text in (str(turn), f"You said {turn}.")]
+
+
+def test_a_turn_of_run_sync_takes_the_same_work_however_long_the_session(open_session: OpenSession) -> None:
+    session = open_session("s")
+    agent = Agent(ScriptedModel.repeat("Noted.", keep=1), "Be brief.")
+
+    def work(turns: int) -> int:
+        """Return the fewest calls that one of so many turns made, in C too."""
+        counts = []
+        for _ in range(turns):
+            calls = Counter[str]()
+            sys.setprofile(lambda frame, event, arg, calls=calls: calls.update([event]))
+            try:
+                agent.run_sync("Note this.", session=session)
+            finally:
+                sys.setprofile(None)
+            counts.append(calls["call"] + calls["c_call"])
+        return min(counts)
+
+    early = work(10)
+    for _ in range(150):
+        agent.run_sync("Note this.", session=session)
+    assert work(10) < early + 20

@@ -338,7 +338,8 @@ class Composition:
         )
 
     def __repr__(self) -> str:
-        return f"Composition({len(self.messages)} messages, {self.tokens} tokens by {self.counter.name})"
+        rendered = self.sends_system + self.sends_user + bool(self.closing.text)
+        return f"Composition({rendered + len(self.conversation) + len(self.intermediate)} messages)"
 
 
 def _message(role: Any, rendered: Rendered) -> Message:

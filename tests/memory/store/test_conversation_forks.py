@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import string
-import time
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +202,6 @@ def test_what_was_said_at_another_time_keeps_it(home: Path) -> None:
         for wrong in (math.nan, math.inf, "yesterday"):
             with pytest.raises(ScopeError, match="said_at: expected seconds"):
                 session.append(*user("d"), said_at=wrong)  # type: ignore[arg-type]
-    assert time.time() > 1000  # the clock of the machine was not asked
 
 
 def call(number: str, name: str = "look", arguments: str = '{"at": 1}') -> Message:

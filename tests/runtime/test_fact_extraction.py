@@ -21,15 +21,14 @@ from agentkit import (
     fact_extractor,
     fact_layers,
 )
-from agentkit.memory import ExtractionError, FactDraft, Memory, Turn
-from agentkit.memory import Fact as KnownFact
+from agentkit.memory import ExtractionError, FactDraft, Memory, StoredFact, Turn
 
 NOON = 1_700_000_000.0  # Tuesday 2023-11-14 22:13 UTC
 TURNS = [
     Turn("id-1", "assistant", "Where do you live?", NOON, new=False),
     Turn("id-2", "Ada", "I moved to Rome in May.", NOON),
 ]
-KNOWN = [KnownFact("fact-1", "Ada lives in Oslo.", 1), KnownFact("fact-2", "Ada has a dog.", 2)]
+KNOWN = [StoredFact("fact-1", "Ada lives in Oslo.", 1), StoredFact("fact-2", "Ada has a dog.", 2)]
 
 
 def answer(*facts: dict[str, object]) -> str:
