@@ -11,7 +11,7 @@ from agentkit_prompts.errors import InContextError
 
 __all__ = ["Slots", "Tokens", "safe_format", "slots"]
 
-_LONGEST_KNOWN = 10_000
+_MAX_CACHED_TEXT = 10_000
 """Characters of the longest text that is remembered cut."""
 
 Tokens = tuple[tuple[str, str], ...]
@@ -60,7 +60,7 @@ class Slots(NamedTuple):
 
 def slots(text: str, names: tuple[str, ...], tokens: Tokens = ()) -> Slots:
     """Cut `text` where it says `{name}` for one of these names, or a token that stands for one."""
-    return _known(text, names, tokens) if len(text) <= _LONGEST_KNOWN else _cut(text, names, tokens)
+    return _known(text, names, tokens) if len(text) <= _MAX_CACHED_TEXT else _cut(text, names, tokens)
 
 
 def _cut(text: str, names: tuple[str, ...], tokens: Tokens) -> Slots:

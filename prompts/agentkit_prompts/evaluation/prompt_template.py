@@ -16,7 +16,7 @@ __all__ = ["PromptTemplate", "Shown"]
 Shown: TypeAlias = str | PromptList
 """Worked examples, rendered: text, or items with roles."""
 
-_MOST_PLANS = 64
+_MAX_PLANS = 64
 
 
 class _Entry(NamedTuple):
@@ -151,7 +151,7 @@ class PromptTemplate:
         key = (label if _is_labelled(self.template) else None, form, names)
         plan = self._plans.get(key)
         if plan is None:
-            if len(self._plans) >= _MOST_PLANS:
+            if len(self._plans) >= _MAX_PLANS:
                 self._plans.clear()
             plan = self._plans[key] = self._compile(chosen, form, names)
         return plan

@@ -10,7 +10,7 @@ from agentkit_prompts.evaluation.prompt_list import PromptList
 
 __all__ = ["RowTemplate", "Shots"]
 
-_MOST_SHOWN = 256
+_MAX_SHOWN = 256
 
 
 class RowTemplate(Protocol):
@@ -89,7 +89,7 @@ class Shots:
         key = (tuple(ids), keep_separator)
         shown = self._shown.get(key)
         if shown is None:
-            if len(self._shown) >= _MOST_SHOWN:
+            if len(self._shown) >= _MAX_SHOWN:
                 self._shown.clear()
             shown = self._shown[key] = self._joined(key[0], keep_separator)
         if isinstance(shown, str):

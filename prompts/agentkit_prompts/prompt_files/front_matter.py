@@ -21,8 +21,8 @@ LOCALE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 
 _OPENING = re.compile(r"---[ \t]*(?:\n|\Z)")
 _CLOSING = re.compile(r"^---[ \t]*$\n?", re.MULTILINE)
-_MOST_CHARACTERS = 1 << 16
-_DEEPEST = 64
+_MAX_CHARACTERS = 1 << 16
+_MAX_DEPTH = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ def _read_yaml(file: str, text: str, problems: list[TemplateError]) -> tuple[dic
     def wrong(what: str, line: int | None) -> None:
         problems.append(TemplateError(what, file=file, line=line))
 
-    if len(text) > _MOST_CHARACTERS:
-        wrong(f"the front matter has {len(text):,} characters, at most {_MOST_CHARACTERS:,} are read", 1)
+    if len(text) > _MAX_CHARACTERS:
+        wrong(f"the front matter has {len(text):,} characters, at most {_MAX_CHARACTERS:,} are read", 1)
         return says, lines
     try:
         loader = _loader_class()(text)
@@ -173,8 +173,8 @@ def _is_schema(value: object) -> str | None:
 
 
 def _json_fault(value: object, depth: int) -> str | None:
-    if depth > _DEEPEST:
-        return f"nests deeper than {_DEEPEST} levels"
+    if depth > _MAX_DEPTH:
+        return f"nests deeper than {_MAX_DEPTH} levels"
     if isinstance(value, Mapping):
         odd = [key for key in value if not isinstance(key, str)]
         if odd:

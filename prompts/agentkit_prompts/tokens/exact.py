@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["TiktokenCounter", "TokenizersCounter"]
 
 _INSTALL = "pip install 'agentkit-prompt-tree[tokens]'"
-_MOST_CHARACTERS = 1 << 22
+_MAX_CHARACTERS = 1 << 22
 """Characters of text whose counts one counter remembers."""
 
 
@@ -44,7 +44,7 @@ class _Exact:
             except Exception as error:
                 raise PromptError(f"{self.name}: cannot tokenize {text[:40]!r}: {error}") from error
             self._characters += len(text)
-            if self._characters > _MOST_CHARACTERS:
+            if self._characters > _MAX_CHARACTERS:
                 self._known = {}
                 self._characters = len(text)
             self._known[text] = tokens

@@ -9,16 +9,15 @@ gets into the code as `repr` only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from jinja2 import nodes
 
 from agentkit_prompts.errors import TemplateError
-from agentkit_prompts.templates.engine.expressions import COUNTERS, CodeError, Expressions, Frame, Names
+from agentkit_prompts.templates.engine.expressions import CodeError, Expressions, Frame, Names
 from agentkit_prompts.templates.engine.filters import FILTERS
-from agentkit_prompts.templates.engine.objects import GLOBALS
-from agentkit_prompts.templates.engine.sites import Analysis
+from agentkit_prompts.templates.engine.objects import COUNTERS, GLOBALS
 from agentkit_prompts.templates.engine.trace import Group
 from agentkit_prompts.templates.engine.values import Undefined
 
@@ -27,32 +26,26 @@ __all__ = ["Code", "generate"]
 _SPECIAL = ("caller", "kwargs", "varargs")
 
 
-class Code:
-    """The function made of a template.
+class Code(NamedTuple):
+    """The function made of a template."""
 
-    Attributes:
-        run: `run(values.get, trace)` fills a trace.
-        groups: What each output statement prints: literals as text, expressions as the number of their site.
-        filename: Name its frames have in a traceback.
-        lines: The template line of each of its lines.
-    """
-
-    __slots__ = ("filename", "groups", "lines", "run")
-
-    def __init__(self, run: Callable[..., None], groups: tuple[Group, ...], filename: str, lines: list[int]) -> None:
-        self.run = run
-        self.groups = groups
-        self.filename = filename
-        self.lines = lines
+    run: Callable[..., None]
+    """`run(values.get, trace)` fills a trace."""
+    groups: tuple[Group, ...]
+    """What each output statement prints: literals as text, expressions as the number of their site."""
+    filename: str
+    """Name its frames have in a traceback."""
+    lines: list[int]
+    """The template line of each of its lines."""
 
 
-def generate(tree: nodes.Template, analysis: Analysis, file: str | None, first_line: int) -> Code:
-    """Compile a checked template.
+def generate(tree: nodes.Template, numbers: Mapping[int, int], file: str | None, first_line: int) -> Code:
+    """Compile a checked template; `numbers` has the number of each site by the id of its node.
 
     Raises:
         TemplateError: Python refuses the code, for example because too many loops are nested in each other.
     """
-    maker = _Generator(analysis)
+    maker = _Generator(numbers)
     maker.template(tree)
     filename = f"<template {file or ''}>"
     space: dict[str, Any] = maker.constants
@@ -65,9 +58,9 @@ def generate(tree: nodes.Template, analysis: Analysis, file: str | None, first_l
 
 
 class _Generator(Expressions):
-    def __init__(self, analysis: Analysis) -> None:
+    def __init__(self, numbers: Mapping[int, int]) -> None:
         super().__init__()
-        self.numbers = analysis.numbers
+        self.numbers = numbers
         self.code: list[str] = []
         self.lines: list[int] = []
         self.level = 0

@@ -15,25 +15,13 @@ from jinja2.visitor import NodeVisitor
 from agentkit_prompts.templates.engine import access, operators
 from agentkit_prompts.templates.engine.filters import FILTERS
 from agentkit_prompts.templates.engine.is_tests import TESTS
+from agentkit_prompts.templates.engine.objects import COUNTERS
 from agentkit_prompts.templates.engine.runtime import RUNTIME
 from agentkit_prompts.templates.engine.values import Nothing
 
-__all__ = ["COUNTERS", "CodeError", "Expressions", "Frame", "Names"]
+__all__ = ["CodeError", "Expressions", "Frame", "Names"]
 
-COUNTERS = {
-    "depth": "1",
-    "depth0": "0",
-    "first": "({i} == 0)",
-    "index": "({i} + 1)",
-    "index0": "{i}",
-    "last": "({i} == {n} - 1)",
-    "length": "{n}",
-    "revindex": "({n} - {i})",
-    "revindex0": "({n} - {i} - 1)",
-}
-"""What can be read off `loop` without a loop object, by the names of index and length."""
-
-_SHORT = 256
+_MAX_INLINE = 256
 _KEYWORDS = frozenset(keyword.kwlist)
 
 
@@ -215,7 +203,7 @@ class Expressions(NodeVisitor):
                 right = f"({kept} := {right})"
             if one.op == "notin":
                 parts.append(f"(not compare_in(meter, {left}, {right}))")
-            elif one.op in ("eq", "ne") and isinstance(one.expr, nodes.Const) and _size(one.expr.value) < _SHORT:
+            elif one.op in ("eq", "ne") and isinstance(one.expr, nodes.Const) and _size(one.expr.value) < _MAX_INLINE:
                 parts.append(f"({left} {'==' if one.op == 'eq' else '!='} {right})")
             else:
                 parts.append(f"compare_{one.op}(meter, {left}, {right})")

@@ -25,8 +25,8 @@ from agentkit_prompts.templates.engine.values import Composed, Fault, Nothing, R
 __all__ = ["OPENING", "concat", "is_parts", "json_text", "parts_of", "text", "text_kept"]
 
 OPENING = "<|media:"
-_DEEPEST_DATA = 100
-_LARGEST_INT = 1 << 8192
+_MAX_DEPTH = 100
+_MAX_INT = 1 << 8192
 _ADDRESS = re.compile(r"\bat 0x[0-9A-Fa-f]{4,}")
 _AS_STR = (datetime, date, time, timedelta, UUID, Decimal, PurePath, Url)
 _LEAVES = frozenset({str, bool, float, type(None)})
@@ -99,7 +99,7 @@ def json_text(meter: Meter, value: object, indent: int | None = None, *, sort_ke
 
 
 def _number(value: object) -> str:
-    if isinstance(value, int) and not -_LARGEST_INT < value < _LARGEST_INT:
+    if isinstance(value, int) and not -_MAX_INT < value < _MAX_INT:
         raise Fault("the number has too many digits to be printed")
     return int.__repr__(value) if isinstance(value, int) and not isinstance(value, bool) else repr(value)
 
@@ -159,8 +159,8 @@ def is_parts(value: object) -> bool:
 def parts_of(meter: Meter, value: object, depth: int = 0) -> Iterator[str | Media]:
     """Yield the text and media of an object with `__prompt__`, or of a sequence of such."""
     meter.charge(2)
-    if depth > _DEEPEST_DATA:
-        raise Fault(f"{type(value).__name__} nests deeper than {_DEEPEST_DATA} levels")
+    if depth > _MAX_DEPTH:
+        raise Fault(f"{type(value).__name__} nests deeper than {_MAX_DEPTH} levels")
     if isinstance(value, Media):
         yield value
     elif isinstance(value, str):
@@ -180,8 +180,8 @@ def _as_data(meter: Meter, value: object, depth: int) -> Any:
     if kind in _LEAVES:
         meter.charge(3)
         return value
-    if depth > _DEEPEST_DATA:
-        raise Fault(f"the data is cyclic or nests deeper than {_DEEPEST_DATA} levels")
+    if depth > _MAX_DEPTH:
+        raise Fault(f"the data is cyclic or nests deeper than {_MAX_DEPTH} levels")
     deeper = depth + 1
     if kind is list or kind is tuple:
         meter.charge(24 + 3 * len(value))  # type: ignore[arg-type]

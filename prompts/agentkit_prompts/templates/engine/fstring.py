@@ -12,7 +12,7 @@ from agentkit_prompts.templates.engine.finalise import OPENING
 __all__ = ["parse_fstring"]
 
 _BRACE = re.compile(r"\{\{|\}\}|\{([^{}\n]{0,200})\}|[{}]")
-_MOST_FIELDS = 2_000
+_MAX_FIELDS = 2_000
 
 
 def parse_fstring(source: str, file: str | None, first_line: int) -> nodes.Template:
@@ -45,8 +45,8 @@ def parse_fstring(source: str, file: str | None, first_line: int) -> nodes.Templ
         if not name.isidentifier() or name[:1] == "_":
             raise fail(f"{{{name[:40]}}} is not a plain name: f-string templates take {{name}} only", found.start())
         fields += 1
-        if fields > _MOST_FIELDS:
-            raise fail(f"the template has more than {_MOST_FIELDS:,} fields", found.start())
+        if fields > _MAX_FIELDS:
+            raise fail(f"the template has more than {_MAX_FIELDS:,} fields", found.start())
         if literal:
             items.append(nodes.TemplateData(literal, lineno=line))
             literal = ""

@@ -15,7 +15,7 @@ from agentkit_prompts.templates.engine.operators import add
 from agentkit_prompts.templates.engine.values import Fault, Undefined
 
 __all__ = [
-    "WIDEST",
+    "MAX_WIDTH",
     "Group",
     "as_list",
     "batch",
@@ -35,13 +35,13 @@ __all__ = [
     "whole",
 ]
 
-WIDEST = 10_000
+MAX_WIDTH = 10_000
 """Widest field, most columns."""
 
-_LONGEST_PATH = 1_000
+_MAX_PATH = 1_000
 
 
-def whole(name: str, value: Any, least: int = 0, most: int = WIDEST) -> int:
+def whole(name: str, value: Any, least: int = 0, most: int = MAX_WIDTH) -> int:
     if not isinstance(value, int) or not least <= value <= most:
         raise Fault(f"{name} must be a whole number from {least} to {most:,}, got {_shown(value)}")
     return value
@@ -58,7 +58,7 @@ def getter(meter: Meter, path: Any) -> Callable[[Any], Any]:
         return lambda item: item
     if isinstance(path, int):
         return lambda item: element(meter, item, path)
-    if not isinstance(path, str) or len(path) > _LONGEST_PATH:
+    if not isinstance(path, str) or len(path) > _MAX_PATH:
         raise Fault(f"attribute must be the name of a field, got {type(path).__name__}")
     parts = [int(part) if part.isdecimal() and len(part) < 10 else part for part in str.__str__(path).split(".")]
     if len(parts) == 1 and isinstance(parts[0], str):
@@ -80,8 +80,8 @@ def _fold(value: Any) -> Any:
 
 def _keys(meter: Meter, path: Any, case_sensitive: bool) -> Callable[[Any], Any]:
     """Return the sort key of `attribute="a,b.c"`."""
-    if isinstance(path, str) and len(path) > _LONGEST_PATH:
-        raise Fault(f"attribute is longer than {_LONGEST_PATH:,} characters")
+    if isinstance(path, str) and len(path) > _MAX_PATH:
+        raise Fault(f"attribute is longer than {_MAX_PATH:,} characters")
     read = [getter(meter, part) for part in path.split(",")] if isinstance(path, str) else [getter(meter, path)]
     if len(read) == 1:
         one = read[0]
