@@ -16,7 +16,6 @@ from jinja2 import nodes
 
 from agentkit_prompts.errors import TemplateError
 from agentkit_prompts.templates.engine.expressions import CodeError, Expressions, Frame, Names
-from agentkit_prompts.templates.engine.filters import FILTERS
 from agentkit_prompts.templates.engine.objects import COUNTERS, GLOBALS
 from agentkit_prompts.templates.engine.trace import Group
 from agentkit_prompts.templates.engine.values import Undefined
@@ -153,7 +152,7 @@ class _Generator(Expressions):
         code = self.expression(node, frame)
         if not frame.loop or not isinstance(node, nodes.Getattr) or node.attr not in COUNTERS:
             return code
-        return f"text_of({code})" if isinstance(node.node, nodes.Name) and node.node.name == "loop" else code
+        return f"str({code})" if isinstance(node.node, nodes.Name) and node.node.name == "loop" else code
 
     def output(self, items: list[tuple[str | nodes.Node, str | None]], frame: Frame) -> None:
         """Write literals (text, None) and expressions (node, code) out."""
@@ -218,9 +217,8 @@ class _Generator(Expressions):
         self.enter(inner)
         self.write(f"{inner.buffer} = []", node)
         self.block(node.body, inner)
-        code = f"concat(meter, literals, {inner.buffer})"
-        if node.filter is not None:
-            code = self.filtered(node.filter, code, inner)
+        inner.printed = f"concat(meter, literals, {inner.buffer})"
+        code = self.expression(node.filter, inner) if node.filter is not None else inner.printed
         self.store(node.target, code, frame)
 
     def visit_FilterBlock(self, node: nodes.FilterBlock, frame: Frame) -> None:
@@ -229,12 +227,8 @@ class _Generator(Expressions):
         self.enter(inner)
         self.write(f"{inner.buffer} = []", node)
         self.block(node.body, inner)
-        self.output([(node, self.filtered(node.filter, f"concat(meter, literals, {inner.buffer})", inner))], frame)
-
-    def filtered(self, node: nodes.Filter, buffer: str, frame: Frame) -> str:
-        """Return the code of a filter chain whose innermost value is a buffer."""
-        inner = buffer if node.node is None else self.filtered(node.node, buffer, frame)  # type: ignore[arg-type]
-        return f"{self.function('f', node.name, FILTERS)}(meter, {inner}{self.arguments(node, frame)})"
+        inner.printed = f"concat(meter, literals, {inner.buffer})"
+        self.output([(node, self.expression(node.filter, inner))], frame)
 
     def visit_If(self, node: nodes.If, frame: Frame) -> None:
         self.line = node.lineno
@@ -292,7 +286,7 @@ class _Generator(Expressions):
         self.write(f"{items} = meter.items({source}, {weight})", node)
         original = index
         if node.test is not None:
-            original = self.filter_items(node, frame, items)
+            original = self.filter_items(node, node.test, frame, items)
         if uses or not counters:
             self.write(f"{length} = len({items})")
         if not counters:
@@ -338,9 +332,8 @@ class _Generator(Expressions):
         temp = self.fresh("p")
         return temp, [(temp, target)]
 
-    def filter_items(self, node: nodes.For, frame: Frame, items: str) -> str:
+    def filter_items(self, node: nodes.For, condition: nodes.Node, frame: Frame, items: str) -> str:
         """Write the loop that keeps (index, item) where the test of a for loop holds; return an index name."""
-        assert node.test is not None
         test = frame.inner()
         test.symbols.analyze_node(node, for_branch="test")
         kept, at = self.fresh("k"), self.fresh("o")
@@ -351,7 +344,7 @@ class _Generator(Expressions):
         for temp, pattern in unpack:
             self.store(pattern, temp, test)
         self.enter(test)
-        self.write(f"if {self.expression(node.test, test)}: {kept}.append(({at}, {target}))")
+        self.write(f"if {self.expression(condition, test)}: {kept}.append(({at}, {target}))")
         self.level -= 1
         self.write(f"{items} = {kept}")
         return at

@@ -51,7 +51,7 @@ class Names(Symbols):
 class Frame:
     """A scope while code is made."""
 
-    __slots__ = ("buffer", "indices", "loop", "symbols")
+    __slots__ = ("buffer", "indices", "loop", "printed", "symbols")
 
     def __init__(
         self,
@@ -67,6 +67,8 @@ class Frame:
         """Names of the index variables of the loops around."""
         self.loop = loop
         """Names of index and length of the loop whose counters stand for `loop`, when there is no loop object."""
+        self.printed = ""
+        """Code of what a chain of filters gets where the template gives it nothing: the text of its block."""
 
     def inner(self, buffer: str | None = None) -> Frame:
         return Frame(Names(parent=self.symbols), buffer or self.buffer, self.indices, self.loop)
@@ -151,8 +153,7 @@ class Expressions(NodeVisitor):
         return ident
 
     def visit_Filter(self, node: nodes.Filter, frame: Frame) -> str:
-        assert node.node is not None
-        value = self.expression(node.node, frame)
+        value = self.expression(node.node, frame) if node.node is not None else frame.printed
         return f"{self.function('f', node.name, FILTERS)}(meter, {value}{self.arguments(node, frame)})"
 
     def visit_Test(self, node: nodes.Test, frame: Frame) -> str:

@@ -56,9 +56,7 @@ def text(meter: Meter, value: object) -> str:
         return value.alt
     if isinstance(value, _AS_STR):
         return _checked(meter, value)
-    if hasattr(kind, "__prompt__"):
-        return "".join([part if isinstance(part, str) else part.alt for part in parts_of(meter, value)])
-    if is_parts(value):
+    if hasattr(kind, "__prompt__") or is_parts(value):
         return "".join([part if isinstance(part, str) else part.alt for part in parts_of(meter, value)])
     if isinstance(value, _AS_DATA) or _is_instance_of_dataclass(value):
         return json_text(meter, value)
@@ -132,11 +130,7 @@ def _has_own_text(kind: type) -> bool:
         return True
     if not made_in_python(kind) or issubclass(kind, type | ModuleType):
         return False
-    return not all(_is_builtin(method) for method in (kind.__str__, kind.__repr__))
-
-
-def _is_builtin(method: object) -> bool:
-    return isinstance(method, WrapperDescriptorType)
+    return not all(isinstance(method, WrapperDescriptorType) for method in (kind.__str__, kind.__repr__))
 
 
 def _is_instance_of_dataclass(value: object) -> bool:
@@ -205,7 +199,8 @@ def _as_data(meter: Meter, value: object, depth: int) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int | float):
-        return _sized(value)
+        _number(value)
+        return value
     if isinstance(value, Undefined):
         value.fail()
     if isinstance(value, Media):
@@ -221,11 +216,6 @@ def _as_data(meter: Meter, value: object, depth: int) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         return [_as_data(meter, item, deeper) for item in meter.items(value)]
     return _checked(meter, value)
-
-
-def _sized(value: Any) -> Any:
-    _number(value)
-    return value
 
 
 def _key(key: object) -> str | int | float | bool | None:

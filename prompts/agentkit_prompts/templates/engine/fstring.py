@@ -7,7 +7,7 @@ import re
 from jinja2 import nodes
 
 from agentkit_prompts.errors import TemplateError
-from agentkit_prompts.templates.engine.finalise import OPENING
+from agentkit_prompts.templates.engine.sandbox import check
 
 __all__ = ["parse_fstring"]
 
@@ -54,11 +54,6 @@ def parse_fstring(source: str, file: str | None, first_line: int) -> nodes.Templ
     literal += source[last:]
     if literal or not items:
         items.append(nodes.TemplateData(literal, lineno=line))
-    for item in items:
-        if isinstance(item, nodes.TemplateData) and OPENING in item.data:
-            raise TemplateError(
-                f"the template itself holds {OPENING!r}, which opens a media marker: give media as content parts",
-                file=file,
-                line=item.lineno + first_line - 1,
-            )
-    return nodes.Template([nodes.Output(items, lineno=1)], lineno=1)
+    tree = nodes.Template([nodes.Output(items, lineno=1)], lineno=1)
+    check(tree, file, first_line)
+    return tree

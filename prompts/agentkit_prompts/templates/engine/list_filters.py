@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from agentkit_prompts.templates.engine.access import MAPPINGS, element
 from agentkit_prompts.templates.engine.access import attribute as attribute_of
-from agentkit_prompts.templates.engine.access import element
 from agentkit_prompts.templates.engine.finalise import text
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.operators import add
@@ -121,6 +121,9 @@ def items_of(meter: Meter, value: Any, /) -> list[tuple[Any, Any]]:
         return []
     if not isinstance(value, Mapping):
         raise Fault(f"only a mapping has items, got {type(value).__name__}")
+    if type(value) in MAPPINGS:
+        meter.charge(2 * len(value) + 2)
+        return list(value.items())
     return [(key, value[key]) for key in meter.items(value, 2)]
 
 

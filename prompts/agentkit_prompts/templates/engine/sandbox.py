@@ -13,7 +13,7 @@ from agentkit_prompts.templates.engine.filters import FILTERS
 from agentkit_prompts.templates.engine.finalise import OPENING
 from agentkit_prompts.templates.engine.is_tests import TESTS
 
-__all__ = ["ENVIRONMENT", "parse"]
+__all__ = ["check", "parse"]
 
 _MAX_SOURCE = 1_000_000
 _MAX_TOKENS = 8_000
@@ -40,7 +40,7 @@ class _CountTokens(Extension):
             yield token
 
 
-ENVIRONMENT = Environment(extensions=[_CountTokens], autoescape=False, cache_size=0)
+_ENVIRONMENT = Environment(extensions=[_CountTokens], autoescape=False, cache_size=0)
 """Parses templates; nothing is rendered with it."""
 
 
@@ -53,7 +53,7 @@ def parse(source: str, file: str | None, first_line: int) -> nodes.Template:
     if len(source) > _MAX_SOURCE:
         raise TemplateError(f"the template is longer than {_MAX_SOURCE:,} characters", file=file, line=first_line)
     try:
-        tree = ENVIRONMENT.parse(source)
+        tree = _ENVIRONMENT.parse(source)
     except TemplateSyntaxError as error:
         message = error.message or "syntax error"
         raise TemplateError(message, file=file, line=error.lineno + first_line - 1) from error
@@ -61,11 +61,11 @@ def parse(source: str, file: str | None, first_line: int) -> nodes.Template:
         raise TemplateError("the template nests too deeply", file=file, line=first_line) from error
     except (ValueError, OverflowError) as error:
         raise TemplateError(f"a number cannot be read: {error}", file=file, line=first_line) from error
-    _check(tree, file, first_line)
+    check(tree, file, first_line)
     return tree
 
 
-def _check(tree: nodes.Template, file: str | None, first_line: int) -> None:
+def check(tree: nodes.Template, file: str | None, first_line: int) -> None:
     """Refuse nodes that prompts may not use, unknown filters and tests, and nesting that Python cannot compile."""
     level: list[nodes.Node] = [tree]
     depth = 0
