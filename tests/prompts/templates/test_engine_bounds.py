@@ -198,4 +198,6 @@ def test_macros_and_recursive_loops_nest_100_deep_together() -> None:
     with pytest.raises(TemplateError, match="nest deeper than 100"):
         compile_program(macro + "{{ f(100) }}").trace({})
     with pytest.raises(TemplateError, match="nest deeper than 100"):
-        compile_program(macro + "{% for a in [1] recursive %}{% if a %}{{ loop([0]) }}{% else %}{{ f(99) }}{% endif %}{% endfor %}").trace({})
+        compile_program(
+            macro + "{% for a in [1] recursive %}{% if a %}{{ loop([0]) }}{% else %}{{ f(99) }}{% endif %}{% endfor %}"
+        ).trace({})

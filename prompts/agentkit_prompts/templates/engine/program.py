@@ -126,7 +126,8 @@ def _compile(source: str, syntax: Syntax, file: str | None, first_line: int, lim
         code = generate(tree, found.numbers, file, first_line)
     except CodeError as error:
         raise TemplateError(str(error), file=file, line=error.line + first_line - 1) from error
-    names, kwargs = (MappingProxyType(dict(sorted(read.items()))) for read in (found.names, found.kwargs))
+    names = MappingProxyType(dict(sorted(found.names.items())))
+    kwargs = MappingProxyType(dict(sorted(found.kwargs.items())))
     return Program(source, file, limits, None, names, kwargs, found.sites, code)
 
 

@@ -38,7 +38,7 @@ class RenderedText(str):
 
 
 class Trusted(str):
-    """Text the developer vouches for, wherever in the context it is found."""
+    """Text that is trusted wherever in the context it is found. Only the developer makes it."""
 
     __slots__ = ()
 
