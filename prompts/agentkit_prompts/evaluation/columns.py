@@ -1,4 +1,4 @@
-"""Columns of a row put where a text names them in braces, in one pass: what a column says is never read again."""
+"""Columns of a row put where a text names them in braces, in one pass: the text of a column is never read again."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from typing import Any, NamedTuple
 from agentkit_prompts.errors import InContextError
 
 __all__ = ["Slots", "Tokens", "safe_format", "slots"]
-
-_LONGEST_KNOWN = 10_000
-"""Characters of the longest text that is remembered cut."""
 
 Tokens = tuple[tuple[str, str], ...]
 """Other spellings of a column: (token in the text, name of the column)."""
@@ -59,20 +56,13 @@ class Slots(NamedTuple):
 
 
 def slots(text: str, names: tuple[str, ...], tokens: Tokens = ()) -> Slots:
-    """Cut `text` where it says `{name}` for one of these names, or a token that stands for one."""
-    return _known(text, names, tokens) if len(text) <= _LONGEST_KNOWN else _cut(text, names, tokens)
-
-
-def _cut(text: str, names: tuple[str, ...], tokens: Tokens) -> Slots:
+    """Cut `text` at each `{name}` of one of these names, and at each token that stands for one."""
     pattern, columns = _pattern(names, tokens)
     pieces = pattern.split(text) if pattern is not None else [text]
     if len(pieces) == 1:
         return Slots(text, ())
     format_ = "%s".join([piece.replace("%", "%%") for piece in pieces[::2]])
     return Slots(format_, tuple([columns[piece] for piece in pieces[1::2]]))
-
-
-_known = lru_cache(1024)(_cut)
 
 
 @lru_cache(256)

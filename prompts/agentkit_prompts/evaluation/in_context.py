@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 from agentkit_prompts.errors import InContextError, InContextWarning
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
 from agentkit_prompts.evaluation.retrievers import retrieve
-from agentkit_prompts.evaluation.shots import RowTemplate, Shots
+from agentkit_prompts.evaluation.row_template import RowTemplate
+from agentkit_prompts.evaluation.shots import Shots
 from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 
 if TYPE_CHECKING:

@@ -1,25 +1,25 @@
-"""Tagged content: one column of a row that says text, images, videos and audio in order (AISBench document)."""
+"""Tagged content: one column of a row that holds text, images, videos and audio in order (AISBench document)."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["END", "KINDS", "STARTS", "read_tags"]
+__all__ = ["KINDS", "read_tags"]
 
 KINDS = {"text": "question", "image": "image", "video": "video", "audio": "audio"}
 """Kind of content -> the placeholder that a part of this kind has for it."""
 
-STARTS = {f"<AIS_{kind.upper()}_START>": kind for kind in KINDS}
+_STARTS = {f"<AIS_{kind.upper()}_START>": kind for kind in KINDS}
 """Tag -> the kind of content that it begins."""
 
-END = "<AIS_CONTENT_TAG>"
+_END = "<AIS_CONTENT_TAG>"
 """Tag behind each piece."""
 
-_TAG = re.compile("|".join(map(re.escape, (*STARTS, END))))
+_TAG = re.compile("|".join(map(re.escape, (*_STARTS, _END))))
 
 
 def read_tags(content: str) -> list[tuple[str, str]]:
-    """Return (kind, what it says) of each piece, in order.
+    """Return (kind, text or address) of each piece, in order.
 
     A piece goes from its tag to the end tag, to the tag of another kind, or to the end. What stands outside every
     piece is text, unless it is white space between them; content without any tag is one text.
@@ -31,7 +31,7 @@ def read_tags(content: str) -> list[tuple[str, str]]:
     for tag in _TAG.finditer(content):
         said += content[start : tag.start()]
         start = tag.end()
-        starts = STARTS.get(tag[0], "")
+        starts = _STARTS.get(tag[0], "")
         if kind and starts == kind:  # the same tag again says nothing new
             continue
         if kind or said.strip():

@@ -12,10 +12,9 @@ from itertools import zip_longest
 from typing import Any, Literal, TypeAlias, get_args
 
 from agentkit_prompts.errors import InContextError, InContextWarning, nearest
-from agentkit_prompts.evaluation.columns import safe_format
-from agentkit_prompts.evaluation.dialogue import items_of, problems_of
 from agentkit_prompts.evaluation.meta.role_config import refuse
-from agentkit_prompts.evaluation.prompt_list import Item, PromptList, section
+from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, section
+from agentkit_prompts.evaluation.row_template import RowTemplate, items_of, problems_of
 
 __all__ = ["InferMode", "MultiTurnPromptTemplate"]
 
@@ -26,8 +25,8 @@ InferMode: TypeAlias = Literal["every", "every_with_gt", "last"]
 _REPLY = "BOT"
 
 
-class MultiTurnPromptTemplate:
-    """A dialogue whose `round` is said once for each question of a row (AISBench document).
+class MultiTurnPromptTemplate(RowTemplate):
+    """A dialogue whose `round` is repeated for each question of a row (AISBench document).
 
     The columns `question` and `answer` hold lists, one entry for each turn. The items of role BOT are the answers.
 
@@ -38,19 +37,11 @@ class MultiTurnPromptTemplate:
         InContextError: It is not like that; names everything.
     """
 
-    labels: tuple[Any, ...] = ()
-    is_dialogue = True
-    ice_token: str | None = None
-
     def __init__(self, template: Mapping[str, Any]) -> None:
         problems = problems_of(template)
         if problems:
             raise refuse("MultiTurnPromptTemplate", problems)
         self.template = deepcopy(dict(template))
-
-    def places(self, label: Any = None) -> str:
-        """Worked examples have no place in it."""
-        return ""
 
     def item(
         self, row: Mapping[str, Any], *, ice: object = "", hide: str | None = None, instead: str = ""
@@ -66,14 +57,7 @@ class MultiTurnPromptTemplate:
             raise InContextError("MultiTurnPromptTemplate: worked examples have no place in it; use ZeroRetriever")
         return self._prompt(row, self._chat(row, self._pairs(row)))
 
-    def label_item(
-        self, row: Mapping[str, Any], label: Any = None, *, ice: object = "", keep_separator: bool = False
-    ) -> PromptList:
-        """Return the same as `item`: it has no labels."""
-        return self.item(row, ice=ice)
-
     def ice_item(self, row: Mapping[str, Any], label: Any = None, *, keep_separator: bool = True) -> PromptList:
-        """Return the dialogue of `row` as a worked example: the rounds, without begin and end."""
         return PromptList(section("ice", self._chat(row, self._pairs(row))))
 
     def requests(
@@ -136,8 +120,8 @@ class MultiTurnPromptTemplate:
 
     def _chat(self, row: Mapping[str, Any], turns: Sequence[tuple[Any, Any]]) -> list[Item]:
         """Return the items of the round, once for each turn."""
-        said = [{**row, "question": question, "answer": answer} for question, answer in turns]
-        return [filled for values in said for filled in _filled(self.template["round"], values)]
+        rows = [{**row, "question": question, "answer": answer} for question, answer in turns]
+        return [item for values in rows for item in _filled(self.template["round"], values)]
 
     def _prompt(self, row: Mapping[str, Any], chat: Sequence[Item]) -> PromptList:
         """Return a dialogue between what begins and what ends it."""
@@ -146,7 +130,7 @@ class MultiTurnPromptTemplate:
             section(name, _filled(self.template[name], fixed)) if self.template.get(name) else []
             for name in ("begin", "end")
         )
-        return PromptList([*begin, *section("round", [_copy(item) for item in chat]), *end])
+        return PromptList([*begin, *section("round", copies(chat)), *end])
 
 
 def _columns(row: Mapping[str, Any], names: Sequence[str]) -> list[list[Any]]:
@@ -172,16 +156,5 @@ def _columns(row: Mapping[str, Any], names: Sequence[str]) -> list[list[Any]]:
     return found
 
 
-def _filled(items: Any, values: Mapping[str, Any]) -> list[Item]:
-    return [
-        safe_format(item, values)
-        if isinstance(item, str)
-        else {**item, "prompt": safe_format(item["prompt"], values)}
-        if "prompt" in item
-        else _copy(item)
-        for item in items_of(items)
-    ]
-
-
-def _copy(item: Item) -> Item:
-    return dict(item) if isinstance(item, dict) else item
+def _filled(items: Any, values: Mapping[str, Any]) -> PromptList:
+    return PromptList([item if isinstance(item, str) else dict(item) for item in items_of(items)]).format(values)

@@ -11,10 +11,10 @@ from typing import Any
 
 from agentkit_prompts.errors import InContextError, nearest
 from agentkit_prompts.evaluation.columns import safe_format
-from agentkit_prompts.evaluation.dialogue import SECTIONS, items_of, problems_of
 from agentkit_prompts.evaluation.media_tags import KINDS, read_tags
 from agentkit_prompts.evaluation.meta.role_config import refuse
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, section
+from agentkit_prompts.evaluation.row_template import SECTIONS, RowTemplate, items_of, problems_of
 
 __all__ = ["MMPromptTemplate"]
 
@@ -22,7 +22,7 @@ _CONTENT = ("content", "question")
 """Columns that hold the tagged content: the first that a row has."""
 
 
-class MMPromptTemplate:
+class MMPromptTemplate(RowTemplate):
     """A dialogue whose items say `prompt_mm`: for each kind of content the part that is sent (AISBench document).
 
     A row's column `content`, else `question`, holds pieces between tags, `<AIS_IMAGE_START>...<AIS_CONTENT_TAG>`.
@@ -37,9 +37,6 @@ class MMPromptTemplate:
     Raises:
         InContextError: It is not like that, or `prompt_mm` has a kind of content that is unknown; names everything.
     """
-
-    labels: tuple[Any, ...] = ()
-    is_dialogue = True
 
     def __init__(self, template: Mapping[str, Any], ice_token: str | None = None) -> None:
         problems = _problems(template, ice_token)
@@ -56,7 +53,6 @@ class MMPromptTemplate:
         )
 
     def places(self, label: Any = None) -> str:
-        """Say where worked examples can go: "items" among the items, "" nowhere."""
         texts = [item for name in SECTIONS for item in items_of(self.template.get(name)) if isinstance(item, str)]
         return "items" if self.ice_token and any(self.ice_token in text for text in texts) else ""
 
@@ -64,12 +60,6 @@ class MMPromptTemplate:
         self, row: Mapping[str, Any], *, ice: str | PromptList = "", hide: str | None = None, instead: str = ""
     ) -> PromptList:
         """Return the prompt that asks for the answer of `row`.
-
-        Args:
-            row: Column name to value. A column that it has not stays in the text, in its braces.
-            ice: Worked examples, put where `ice_token` is.
-            hide: The column of the answer, whose value is not shown.
-            instead: What is shown instead.
 
         Raises:
             InContextError: The row has no tagged content, or content of a kind that no item takes; names everything.
@@ -81,42 +71,24 @@ class MMPromptTemplate:
         prompt = PromptList(items)
         return prompt.replace(self.ice_token, ice) if self.ice_token else prompt
 
-    def label_item(
-        self,
-        row: Mapping[str, Any],
-        label: Any = None,
-        *,
-        ice: str | PromptList = "",
-        keep_separator: bool = False,
-    ) -> PromptList:
-        """Return the prompt with the answer of `row` visible; it has no labels and no separator."""
-        return self.item(row, ice=ice)
-
     def ice_item(self, row: Mapping[str, Any], label: Any = None, *, keep_separator: bool = True) -> PromptList:
-        """Return `row` as a worked example, with its answer: the rounds, without begin and end."""
         shown = PromptList(section("ice", self._filled("round", row, row)))
         return shown.replace(self.ice_token, "") if self.ice_token else shown
 
-    def _filled(self, name: str, values: Mapping[str, Any], row: Mapping[str, Any]) -> list[Item]:
-        found: list[Item] = []
+    def _filled(self, name: str, values: Mapping[str, Any], row: Mapping[str, Any]) -> PromptList:
         content = self._content(row)
-        for item in items_of(self.template.get(name)):
-            if isinstance(item, str):
-                found.append(safe_format(item, values))
-                continue
-            filled = {key: deepcopy(value) for key, value in item.items() if key != "prompt_mm"}
-            if "prompt" in item:
-                filled["prompt"] = safe_format(item["prompt"], values)
-            if "prompt_mm" in item:
+        items = [item if isinstance(item, str) else deepcopy(dict(item)) for item in items_of(self.template.get(name))]
+        found = PromptList(items).format(values)
+        for item in found:
+            if isinstance(item, dict) and "prompt_mm" in item:
                 parts = item["prompt_mm"]
-                filled["prompt_mm"] = [
-                    _fill(parts[kind], {**values, KINDS[kind]: said}) for kind, said in content if kind in parts
+                item["prompt_mm"] = [
+                    _fill(parts[kind], {**values, KINDS[kind]: piece}) for kind, piece in content if kind in parts
                 ]
-            found.append(filled)
         return found
 
     def _content(self, row: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
-        """Return (kind, what it says) of each piece of a row's content."""
+        """Return (kind, text or address) of each piece of a row's content."""
         if not self._kinds:
             return ()
         name = next((name for name in _CONTENT if name in row), None)

@@ -8,7 +8,7 @@ from typing import Any, SupportsIndex, TypeAlias
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.evaluation.columns import safe_format
 
-__all__ = ["Item", "PromptList", "is_marker", "section"]
+__all__ = ["Item", "PromptList", "copies", "is_marker", "section"]
 
 Item: TypeAlias = str | dict[str, Any]
 """Text, a role item `{"role", "prompt", ...}`, or a marker `{"section", "pos": "begin" | "end"}`."""
@@ -54,7 +54,7 @@ class PromptList(list[Item]):
                 before, *others = item.split(src)
                 found += [before] if before else []
                 for piece in others:
-                    found += _copies(dst)
+                    found += copies(dst)
                     found += [piece] if piece else []
             elif src in _prompt(position, item):
                 raise InContextError(
@@ -79,11 +79,11 @@ class PromptList(list[Item]):
         self, other: str | Iterable[Item] | None, /
     ) -> PromptList:
         """Return both, one after the other; text is one item, and nothing adds nothing."""
-        return PromptList([*_copies(self), *_items(other)])
+        return PromptList([*copies(self), *_items(other)])
 
     def __radd__(self, other: str | Iterable[Item] | None, /) -> PromptList:
         """Return `other` in front."""
-        return PromptList([*_items(other), *_copies(self)])
+        return PromptList([*_items(other), *copies(self)])
 
     def __iadd__(self, other: str | Iterable[Item] | None, /) -> PromptList:  # type: ignore[override]
         """Append text as one item, or all items of a list."""
@@ -92,7 +92,7 @@ class PromptList(list[Item]):
 
     def __mul__(self, times: SupportsIndex, /) -> PromptList:
         """Return it this many times over."""
-        return PromptList([item for _ in range(times.__index__()) for item in _copies(self)])
+        return PromptList([item for _ in range(times.__index__()) for item in copies(self)])
 
     def __str__(self) -> str:
         """All texts and prompts, joined by nothing.
@@ -115,7 +115,8 @@ def is_marker(item: object) -> bool:
     return isinstance(item, dict) and len(item) == 2 and "section" in item and "pos" in item
 
 
-def _copies(items: Iterable[Item]) -> list[Item]:
+def copies(items: Iterable[Item]) -> list[Item]:
+    """Return the items, with dicts of their own."""
     return [dict(item) if isinstance(item, dict) else item for item in items]
 
 
@@ -125,7 +126,7 @@ def _items(other: object) -> list[Item]:
     if isinstance(other, str):
         return [other]
     if isinstance(other, list | tuple):
-        return _copies(other)
+        return copies(other)
     raise InContextError(
         f"PromptList: cannot be joined with a {type(other).__name__}; expected text or a list of items"
     )

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple, TypeAlias
 
 from agentkit_prompts.errors import InContextError, nearest
 from agentkit_prompts.evaluation.columns import Slots, Tokens, slots
-from agentkit_prompts.evaluation.dialogue import SECTIONS, items_of, problems_of
-from agentkit_prompts.evaluation.prompt_list import Item, PromptList, section
+from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, section
+from agentkit_prompts.evaluation.row_template import SECTIONS, RowTemplate, items_of, problems_of
 
 __all__ = ["PromptTemplate", "Shown"]
 
 Shown: TypeAlias = str | PromptList
 """Worked examples, rendered: text, or items with roles."""
 
-_MOST_PLANS = 64
+_MAX_PLANS = 64
 
 
 class _Entry(NamedTuple):
@@ -34,7 +34,7 @@ class _Plan(NamedTuple):
     entries: tuple[_Entry, ...]
 
 
-class PromptTemplate:
+class PromptTemplate(RowTemplate):
     """A text, a dialogue or a label for each of several such, with a row's columns in braces (OpenCompass document).
 
     Args:
@@ -71,16 +71,13 @@ class PromptTemplate:
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        """The labels it has a prompt for; none when there is one prompt for all."""
         return tuple(self.template) if _is_labelled(self.template) else ()
 
     @property
     def is_dialogue(self) -> bool:
-        """Whether it is one dialogue with roles; examples of dialogues are not separated by text."""
         return isinstance(self.template, Mapping) and not _is_labelled(self.template)
 
     def places(self, label: Any = None) -> str:
-        """Say where examples can go: "" nowhere, "text" inside text of a role or a text, "items" among items."""
         chosen = self._chosen(label)
         if self.ice_token is None:
             return ""
@@ -96,12 +93,6 @@ class PromptTemplate:
 
     def item(self, row: Mapping[str, Any], *, ice: Shown = "", hide: str | None = None, instead: str = "") -> Shown:
         """Return the prompt that asks for the answer of `row`; of label prompts, the first.
-
-        Args:
-            row: Column name to value. A column that it has not stays in the text, in its braces.
-            ice: Worked examples, put where `ice_token` is, as they are.
-            hide: The column of the answer, whose value is not shown.
-            instead: What is shown instead.
 
         Raises:
             InContextError: The examples have roles and their place is inside text, or a value cannot become text.
@@ -120,11 +111,6 @@ class PromptTemplate:
         return self._render(self._plan(label, "scored" if keep_separator else "prompt", row), row, ice)
 
     def ice_item(self, row: Mapping[str, Any], label: Any = None, *, keep_separator: bool = True) -> Shown:
-        """Return `row` as a worked example with its answer: the dialogue's rounds, without begin and end.
-
-        Raises:
-            InContextError: There are label prompts and none for `label`, or a value cannot become text.
-        """
         return self._render(self._plan(label, "ice" if keep_separator else "clean ice", row), row, "")
 
     @property
@@ -151,7 +137,7 @@ class PromptTemplate:
         key = (label if _is_labelled(self.template) else None, form, names)
         plan = self._plans.get(key)
         if plan is None:
-            if len(self._plans) >= _MOST_PLANS:
+            if len(self._plans) >= _MAX_PLANS:
                 self._plans.clear()
             plan = self._plans[key] = self._compile(chosen, form, names)
         return plan
@@ -211,7 +197,7 @@ class PromptTemplate:
 def _splice(found: PromptList, parts: Sequence[Slots], row: Mapping[str, Any], ice: Sequence[Item]) -> None:
     for number, part in enumerate(parts):
         if number:
-            found += [dict(item) if isinstance(item, dict) else item for item in ice]
+            found += copies(ice)
         if part.text:
             found.append(part.fill(row))
 

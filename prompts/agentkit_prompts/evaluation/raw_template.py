@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.evaluation.columns import safe_format
+from agentkit_prompts.evaluation.row_template import RowTemplate
 
 __all__ = ["Messages", "RawPromptTemplate"]
 
@@ -17,7 +18,7 @@ Messages: TypeAlias = list[dict[str, Any]]
 _ROLES = ("system", "user", "assistant")
 
 
-class RawPromptTemplate:
+class RawPromptTemplate(RowTemplate):
     """Messages with a row's columns in the text of their content (OpenCompass document).
 
     Args:
@@ -28,9 +29,6 @@ class RawPromptTemplate:
     Raises:
         InContextError: A message is not like that; names all of them at once.
     """
-
-    labels: tuple[Any, ...] = ()
-    is_dialogue = True
 
     def __init__(
         self, messages: Sequence[Mapping[str, Any] | str], format_variables: bool = True, ice_token: str = "</E>"
@@ -47,25 +45,17 @@ class RawPromptTemplate:
         self.ice_token = ice_token
 
     def places(self, label: Any = None) -> str:
-        """Say where examples can go: "items" among the messages, "" nowhere."""
         return "items" if self.ice_token in [message for message in self.messages if isinstance(message, str)] else ""
 
     def item(self, row: Mapping[str, Any], *, ice: object = (), hide: str | None = None, instead: str = "") -> Messages:
-        """Return the messages that ask for the answer of `row`; the column `hide` says `instead`.
+        """Return the messages that ask for the answer of `row`; the column `hide` has the text `instead`.
 
         Raises:
             InContextError: A column to expand is not there or holds no messages, or the examples are text.
         """
         return self._render(row if hide is None else {**row, hide: instead}, ice)
 
-    def label_item(
-        self, row: Mapping[str, Any], label: Any = None, *, ice: object = (), keep_separator: bool = False
-    ) -> Messages:
-        """Return the messages with the answer visible."""
-        return self._render(row, ice)
-
     def ice_item(self, row: Mapping[str, Any], label: Any = None, *, keep_separator: bool = True) -> Messages:
-        """Return the messages of `row` as a worked example, with its answer."""
         return self._render(row, ())
 
     def _render(self, row: Mapping[str, Any], ice: object) -> Messages:

@@ -3,48 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from agentkit_prompts.errors import InContextError
-from agentkit_prompts.evaluation.prompt_list import PromptList
+from agentkit_prompts.evaluation.prompt_list import PromptList, copies
+from agentkit_prompts.evaluation.row_template import RowTemplate
 
-__all__ = ["RowTemplate", "Shots"]
-
-_MOST_SHOWN = 256
-
-
-class RowTemplate(Protocol):
-    """What turns a row into a prompt: `PromptTemplate`, and templates that follow it."""
-
-    ice_token: str | None
-
-    @property
-    def labels(self) -> tuple[Any, ...]:
-        """The labels it has a prompt for; none when there is one prompt for all."""
-        ...
-
-    @property
-    def is_dialogue(self) -> bool:
-        """Whether it is one dialogue with roles."""
-        ...
-
-    def places(self, label: Any = None) -> str:
-        """Say where examples can go: "" nowhere, "text" inside text, "items" among items."""
-        ...
-
-    def item(self, row: Mapping[str, Any], *, ice: Any = "", hide: str | None = None, instead: str = "") -> Any:
-        """Return the prompt that asks for the answer of `row`."""
-        ...
-
-    def label_item(
-        self, row: Mapping[str, Any], label: Any = None, *, ice: Any = "", keep_separator: bool = False
-    ) -> Any:
-        """Return the prompt that a model scores for `label`."""
-        ...
-
-    def ice_item(self, row: Mapping[str, Any], label: Any = None, *, keep_separator: bool = True) -> Any:
-        """Return `row` as a worked example."""
-        ...
+__all__ = ["Shots"]
 
 
 class Shots:
@@ -73,7 +38,6 @@ class Shots:
         plain = template is None or not template.is_dialogue
         self.separator, self.end = (separator, end) if plain else ("", "")
         self._items: dict[tuple[int, bool], Any] = {}
-        self._shown: dict[tuple[tuple[int, ...], bool], Any] = {}
 
     def show(self, ids: Sequence[int], *, keep_separator: bool = True) -> Any:
         """Return the rows at these positions as text, as a `PromptList`, or as messages, as their template makes them.
@@ -86,25 +50,14 @@ class Shots:
             InContextError: There is no template, an id is no row, or a row lacks the answer that chooses its label;
                 names all of them.
         """
-        key = (tuple(ids), keep_separator)
-        shown = self._shown.get(key)
-        if shown is None:
-            if len(self._shown) >= _MOST_SHOWN:
-                self._shown.clear()
-            shown = self._shown[key] = self._joined(key[0], keep_separator)
-        if isinstance(shown, str):
-            return shown
-        return type(shown)([dict(item) if isinstance(item, dict) else item for item in shown])
-
-    def _joined(self, ids: tuple[int, ...], keep_separator: bool) -> Any:
         if not ids:
             return self.end
-        self.check(ids)
-        items = [self._item(number, keep_separator) for number in ids]
+        template = self.check(ids)
+        items = [self._item(template, number, keep_separator) for number in ids]
         if all(isinstance(item, str) for item in items):
             return self.separator.join(items) + self.end
         if not any(isinstance(item, str | PromptList) for item in items):
-            return [message for item in items for message in item]
+            return [message for item in items for message in copies(item)]
         found = PromptList()
         for item in items:
             if isinstance(item, str):  # one text with what stands behind it, as OpenCompass joins them
@@ -116,8 +69,8 @@ class Shots:
         found.append(self.end)
         return found
 
-    def check(self, ids: Sequence[int]) -> None:
-        """See to it that these rows can be shown.
+    def check(self, ids: Sequence[int]) -> RowTemplate:
+        """Return the template when these rows can be shown.
 
         Raises:
             InContextError: They cannot; names all reasons.
@@ -139,13 +92,13 @@ class Shots:
                 )
         if problems:
             raise InContextError(f"worked examples: {'; '.join(problems)}")
+        return template
 
-    def _item(self, number: int, keep_separator: bool) -> Any:
+    def _item(self, template: RowTemplate, number: int, keep_separator: bool) -> Any:
         item = self._items.get((number, keep_separator))
         if item is None:
             row = self.rows[number]
             label = row.get(self.answer) if self.answer is not None else None
-            assert self.template is not None
-            item = self.template.ice_item(row, label, keep_separator=keep_separator)
+            item = template.ice_item(row, label, keep_separator=keep_separator)
             self._items[number, keep_separator] = item
         return item

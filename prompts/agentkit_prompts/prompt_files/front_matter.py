@@ -2,40 +2,87 @@
 
 from __future__ import annotations
 
-import difflib
-import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, get_args
+from typing import Annotated, Any, Literal
 
-from agentkit_prompts.errors import TemplateError
-from agentkit_prompts.tree.layers import PLACES
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from agentkit_prompts.errors import TemplateError, nearest
+from agentkit_prompts.tree.layers import Place
 from agentkit_prompts.tree.prompt import Volatility
 
-__all__ = ["LOCALE", "Source", "read_source"]
+__all__ = ["LOCALE", "FrontMatter", "Source", "read_source"]
 
 LOCALE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 """What a locale looks like."""
 
 _OPENING = re.compile(r"---[ \t]*(?:\n|\Z)")
 _CLOSING = re.compile(r"^---[ \t]*$\n?", re.MULTILINE)
-_MOST_CHARACTERS = 1 << 16
-_DEEPEST = 64
+_MAX_CHARACTERS = 1 << 16
+_MAX_DEPTH = 64
+
+
+def _locale(value: str) -> str:
+    if not LOCALE.fullmatch(value):
+        raise PydanticCustomError("locale", "a language tag such as en or zh-CN")
+    return value.replace("_", "-")
+
+
+_Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class _Budget(_Strict):
+    min: int = 0
+    target: int | None = None
+    max: int | None = None
+    priority: int = 0
+    cut: Literal["none", "drop", "head", "tail", "middle", "items"] = "none"
+    flex: float = 1.0
+
+
+class FrontMatter(_Strict):
+    """The keys of a prompt file, as `PromptFolder` explains them; None where a key is not given."""
+
+    schema_: dict[str, JsonValue] | None = Field(None, alias="schema")
+    role: Literal[Place, "none"] = "system"
+    kind: Literal["text", "info", "input", "conversation", "memo", "knowledge", "tools", "examples"] = "text"
+    budget: _Budget = _Budget()
+    volatility: Volatility | None = None
+    fence: bool | None = None
+    locale: Annotated[str, AfterValidator(_locale)] | None = None
+    version: _Text | None = None
+    name: _Text | None = None
+    order: float = 0
+    engine: Literal["jinja", "fstring"] = "jinja"
+
+    def given(self) -> dict[str, Any]:
+        """Return the keys that the file has, as it writes them, with their values."""
+        return self.model_dump(by_alias=True, exclude_unset=True)
+
+
+_KEYS = tuple(item.alias or name for name, item in FrontMatter.model_fields.items())
+_TEXTS = frozenset({"locale", "version", "name"})
+"""Keys whose value is taken as it is written: `version: 1.10` is not the number 1.1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One prompt file, read: what its front matter says, and the text below it."""
+    """One prompt file, read: its front matter, and the text below it."""
 
     file: str
     """The file as errors name it."""
     body: str
     first_line: int
     """Line of the file at which the body starts, counted from 1."""
-    says: Mapping[str, Any] = field(default_factory=dict)
-    """Key of the front matter -> value, of the right type."""
+    front: FrontMatter = field(default_factory=FrontMatter)
     lines: Mapping[str, int] = field(default_factory=dict)
     """Key of the front matter -> line of the file."""
 
@@ -50,66 +97,81 @@ def read_source(file: str, text: str, problems: list[TemplateError]) -> Source |
         what = "the front matter does not end: put a line of --- behind it"
         problems.append(TemplateError(what, file=file, line=1))
         return None
-    yaml = text[opening.end() : closing.start()]
-    before = len(problems)
-    says, lines = _read_yaml(file, yaml, problems)
-    if len(problems) > before:
+    lines: dict[str, int] = {}
+    found: list[tuple[int | None, str]] = []
+    given = _read_yaml(text[opening.end() : closing.start()], lines, found)
+    try:
+        front = FrontMatter.model_validate(given)
+    except ValidationError as error:
+        found += [(lines[str(item["loc"][0])], _problem(item)) for item in error.errors(include_url=False)]
+    if found:
+        found.sort(key=lambda item: item[0] or 0)
+        problems += [TemplateError(what, file=file, line=line) for line, what in found]
         return None
-    return Source(file, text[closing.end() :], text.count("\n", 0, closing.end()) + 1, says, lines)
+    return Source(file, text[closing.end() :], text.count("\n", 0, closing.end()) + 1, front, lines)
 
 
-def _read_yaml(file: str, text: str, problems: list[TemplateError]) -> tuple[dict[str, Any], dict[str, int]]:
+def _read_yaml(text: str, lines: dict[str, int], problems: list[tuple[int | None, str]]) -> dict[str, Any]:
+    """Return the value of each key, and note its line; problems are (line, what is wrong)."""
     import yaml
 
-    says: dict[str, Any] = {}
-    lines: dict[str, int] = {}
-
-    def wrong(what: str, line: int | None) -> None:
-        problems.append(TemplateError(what, file=file, line=line))
-
-    if len(text) > _MOST_CHARACTERS:
-        wrong(f"the front matter has {len(text):,} characters, at most {_MOST_CHARACTERS:,} are read", 1)
-        return says, lines
+    given: dict[str, Any] = {}
+    if len(text) > _MAX_CHARACTERS:
+        problems.append((1, f"the front matter has {len(text):,} characters, at most {_MAX_CHARACTERS:,} are read"))
+        return given
+    unreadable = "the front matter cannot be read"
     try:
         loader = _loader_class()(text)
         root = loader.get_single_node()
-        if root is None:
-            return says, lines
-        if not isinstance(root, yaml.MappingNode):
-            wrong("the front matter must be keys with values, such as `role: system`", 2)
-            return says, lines
-        for key, value in root.value:
+        if root is not None and not isinstance(root, yaml.MappingNode):
+            problems.append((2, "the front matter must be keys with values, such as `role: system`"))
+            return given
+        for key, value in root.value if root is not None else ():
             line = key.start_mark.line + 2
-            check = _KEYS.get(key.value) if isinstance(key, yaml.ScalarNode) else None
-            if check is None:
-                wrong(f"unknown key {_shown(key)}", line)
+            if not isinstance(key, yaml.ScalarNode):
+                problems.append((line, "a key must be text"))
             elif key.value in lines:
-                wrong(f"the key {key.value!r} is here twice", line)
+                problems.append((line, f"the key {key.value!r} is here twice"))
             else:
                 lines[key.value] = line
                 as_text = key.value in _TEXTS and isinstance(value, yaml.ScalarNode)
-                says[key.value] = value.value if as_text else loader.construct_object(value, deep=True)
-                if what := check(says[key.value]):
-                    wrong(f"{key.value}: {what}", line)
+                given[key.value] = value.value if as_text else loader.construct_object(value, deep=True)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        wrong(f"the front matter is no YAML: {error.problem or error.context}", mark.line + 2 if mark else None)
+        problems.append((mark.line + 2 if mark else None, f"{unreadable}: {error.problem or error.context}"))
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 2
-        wrong(f"the front matter is no YAML: {error.reason} ({chr(error.character)!r})", line)
-    except RecursionError:
-        wrong("the front matter nests too deeply", 2)
+        problems.append((line, f"{unreadable}: {error.reason} ({chr(error.character)!r})"))
     except (ValueError, OverflowError) as error:  # such as an integer of 5,000 digits
-        wrong(f"the front matter cannot be read: {error}", 2)
-    return says, lines
+        problems.append((2, f"{unreadable}: {error}"))
+    return given
 
 
-def _shown(key: Any) -> str:
-    if not isinstance(key.value, str):
-        return "that is not text"
-    near = difflib.get_close_matches(key.value, _KEYS, n=1)
-    hint = f", did you mean {near[0]!r}?" if near else f"; there are {', '.join(_KEYS)}"
-    return f"{key.value!r}{hint}"
+_EXPECTED = {
+    "bool_type": "true or false",
+    "dict_type": "a JSON Schema object",
+    "finite_number": "a finite number",
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "invalid-json-value": "a JSON value",
+    "model_type": "keys such as `max: 500`",
+    "string_too_short": "text",
+    "string_type": "text",
+}
+"""Error type of pydantic -> what stands in place of its message."""
+
+
+def _problem(error: ErrorDetails) -> str:
+    """Return what is wrong with one value, and where in the front matter it stands."""
+    loc, value = error["loc"], error["input"]
+    if error["type"] in ("extra_forbidden", "invalid_key"):
+        names = _Budget.model_fields if loc[1:] else _KEYS
+        return f"{'budget: ' if loc[1:] else ''}unknown key {loc[-1]!r}{nearest(str(loc[-1]), names)}"
+    path = ".".join(map(str, (loc[0], *loc[1::2]) if loc[0] == "schema" else loc))  # JSON has a type between two steps
+    if loc[-1] == "[key]":
+        return f"{path}: keys must be text: put {value!r} in quotes"
+    expected = _EXPECTED.get(error["type"], error["msg"].removeprefix("Input should be "))
+    return f"{path}: expected {expected}, got {value!r}"[:300]
 
 
 @cache
@@ -118,11 +180,18 @@ def _loader_class() -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):
+        depth = 0
+
         def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.AliasEvent):
+            self.depth += 1
+            is_alias = self.check_event(yaml.AliasEvent)
+            if is_alias or self.depth > _MAX_DEPTH:
+                what = "aliases are not allowed: write it out" if is_alias else f"nests deeper than {_MAX_DEPTH} levels"
                 event: Any = self.get_event()  # type: ignore[no-untyped-call]
-                raise yaml.MarkedYAMLError(None, None, "aliases are not allowed: write it out", event.start_mark)
-            return super().compose_node(parent, index)
+                raise yaml.MarkedYAMLError(None, None, what, event.start_mark)
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             mapping = super().construct_mapping(node, deep=deep)
@@ -140,91 +209,3 @@ def _loader_class() -> Any:
         "tag:yaml.org,2002:bool", re.compile(r"true|True|TRUE|false|False|FALSE"), list("tTfF")
     )
     return Loader
-
-
-def _one_of(*words: str) -> Callable[[object], str | None]:
-    return lambda value: None if value in words else f"expected one of {', '.join(words)}, got {value!r}"
-
-
-def _is_text(value: object) -> str | None:
-    return None if isinstance(value, str) and value.strip() else f"expected text, got {value!r}"
-
-
-def _is_locale(value: object) -> str | None:
-    if isinstance(value, str) and LOCALE.fullmatch(value):
-        return None
-    return f"expected a language tag such as en or zh-CN, got {value!r}"
-
-
-def _is_order(value: object) -> str | None:
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return None
-    return f"expected a number, got {value!r}"
-
-
-def _is_flag(value: object) -> str | None:
-    return None if isinstance(value, bool) else f"expected true or false, got {value!r}"
-
-
-def _is_schema(value: object) -> str | None:
-    if not isinstance(value, Mapping):
-        return f"expected a JSON Schema object, got {type(value).__name__}"
-    return _json_fault(value, 0)
-
-
-def _json_fault(value: object, depth: int) -> str | None:
-    if depth > _DEEPEST:
-        return f"nests deeper than {_DEEPEST} levels"
-    if isinstance(value, Mapping):
-        odd = [key for key in value if not isinstance(key, str)]
-        if odd:
-            return f"keys must be text: put {odd[0]!r} in quotes"
-        return next((fault for item in value.values() if (fault := _json_fault(item, depth + 1))), None)
-    if isinstance(value, list):
-        return next((fault for item in value if (fault := _json_fault(item, depth + 1))), None)
-    if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
-        return None
-    return f"{value!r} is no JSON value"
-
-
-_SIZE: Mapping[str, tuple[type, ...]] = {
-    "min": (int,),
-    "target": (int, type(None)),
-    "max": (int, type(None)),
-    "priority": (int,),
-    "cut": (str,),
-    "flex": (int, float),
-}
-
-
-def _is_budget(value: object) -> str | None:
-    if not isinstance(value, Mapping):
-        return f"expected keys such as `max: 500`, got {value!r}"
-    for name, number in value.items():
-        kinds = _SIZE.get(name) if isinstance(name, str) else None
-        if kinds is None:
-            return f"unknown key {name!r}; there are {', '.join(_SIZE)}"
-        if not isinstance(number, kinds) or isinstance(number, bool):
-            kind = {int: "a whole number", str: "a word", float: "a number"}[
-                kinds[-1] if kinds[-1] is float else kinds[0]
-            ]
-            return f"{name}: expected {kind}, got {number!r}"
-    return None
-
-
-_KEYS: Mapping[str, Callable[[object], str | None]] = {
-    "schema": _is_schema,
-    "role": _one_of(*PLACES, "none"),
-    "kind": _one_of("text", "info", "input", "conversation", "memo", "knowledge", "tools", "examples"),
-    "budget": _is_budget,
-    "volatility": _one_of(*get_args(Volatility)),
-    "fence": _is_flag,
-    "locale": _is_locale,
-    "version": _is_text,
-    "name": _is_text,
-    "order": _is_order,
-    "engine": _one_of("jinja", "fstring"),
-}
-"""Key -> function that says what is wrong with its value."""
-_TEXTS = frozenset({"locale", "version", "name"})
-"""Keys whose value is taken as it is written: `version: 1.10` is not the number 1.1."""

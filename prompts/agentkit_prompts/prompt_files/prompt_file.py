@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from agentkit_prompts.errors import PromptError, TemplateError
-from agentkit_prompts.prompt_files.front_matter import LOCALE, Source, read_source
+from agentkit_prompts.prompt_files.front_matter import LOCALE, FrontMatter, Source, read_source
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.size import Size
 from agentkit_prompts.tree.additional_info import AdditionalInfoPrompt
@@ -42,7 +42,7 @@ _KINDS: Mapping[str, type[BasePrompt]] = {
 
 @dataclass(frozen=True, slots=True)
 class PromptFile:
-    """Where a prompt of a folder is from, and what its front matter says beyond the prompt itself."""
+    """Where a prompt of a folder is from, and what its front matter has beyond the prompt itself."""
 
     name: str
     files: tuple[str, ...]
@@ -105,17 +105,16 @@ def entries_of(
         if found:
             problems += found
             continue
-        says = parts[0].source.says
-        role = says.get("role", "system")
+        front = parts[0].source.front
         entries[name] = Entry(
             made_from,
-            _prompt(name, parts[0].source.says, parts),
+            _prompt(name, front, parts),
             PromptFile(
                 name,
                 tuple(part.source.file for part in parts),
-                role if role != "none" else None,
-                says.get("order", 0),
-                says.get("version"),
+                front.role if front.role != "none" else None,
+                front.order,
+                front.version,
                 content_hash(made_from, label),
             ),
         )
@@ -126,18 +125,18 @@ def _named(name: str, source: Source, problems: list[PromptError]) -> tuple[str,
     """Return the name of the prompt a file belongs to, and the file as a part of it."""
     stem, _, suffix = name.rpartition(".")
     of_name = suffix.replace("_", "-") if stem and not stem.endswith("/") and LOCALE.fullmatch(suffix) else None
-    said = source.says.get("locale")
-    locale = said.replace("_", "-") if said is not None else None
+    locale = source.front.locale
     if of_name is not None and locale not in (None, of_name):
         what = f"the locale is {locale!r} here and {of_name!r} in the file name"
         problems.append(TemplateError(what, file=source.file, line=source.lines["locale"]))
     part = _Part(locale or of_name, of_name is not None, source)
-    return source.says.get("name", stem if of_name is not None else name), part
+    return source.front.name or (stem if of_name is not None else name), part
 
 
 def _contradictions(name: str, parts: Sequence[_Part]) -> Iterator[TemplateError]:
     """Find what two files of one prompt disagree about; the first one counts."""
     first = parts[0].source
+    counts = first.front.given()
     taken: dict[str | None, str] = {}
     for locale, _, source in parts:
         other = taken.setdefault(locale, source.file)
@@ -145,8 +144,8 @@ def _contradictions(name: str, parts: Sequence[_Part]) -> Iterator[TemplateError
             text = f"the text of {name!r} for {locale}" if locale else f"the prompt {name!r}"
             line = source.lines.get("name") or source.lines.get("locale")
             yield TemplateError(f"{text} is in {other} too: give one of them another name", file=source.file, line=line)
-        for key, value in source.says.items():
-            if key not in ("locale", "version", "name") and first.says.get(key, ...) != value:
+        for key, value in source.front.given().items():
+            if key not in ("locale", "version", "name") and counts.get(key, ...) != value:
                 what = f"{key} differs from {first.file}, which counts for every locale: say it there"
                 yield TemplateError(what, file=source.file, line=source.lines[key])
 
@@ -155,13 +154,13 @@ def _broken(name: str, parts: Sequence[_Part]) -> Iterator[PromptError]:
     """Build each file on its own, so that an error is blamed on the right one."""
     first = parts[0].source
     try:
-        _size(first.says)
+        _size(first.front)
     except PromptError as error:
         yield TemplateError(f"budget: {error}", file=first.file, line=first.lines["budget"])
         return
     for part in parts:
         try:
-            _prompt(name, first.says, [part])
+            _prompt(name, first.front, [part])
         except TemplateError as error:
             yield error
         except PromptError as error:
@@ -169,34 +168,34 @@ def _broken(name: str, parts: Sequence[_Part]) -> Iterator[PromptError]:
             return
 
 
-def _kind(says: Mapping[str, Any]) -> type[BasePrompt]:
-    kind = _KINDS[says.get("kind", "text")]
-    return AdditionalInfoPrompt if kind is TextPrompt and "schema" in says else kind
+def _kind(front: FrontMatter) -> type[BasePrompt]:
+    return AdditionalInfoPrompt if front.kind == "text" and front.schema_ is not None else _KINDS[front.kind]
 
 
 @cache
 def _default(kind: type[BasePrompt]) -> BasePrompt:
-    """Return a prompt of the kind as it is when nothing is said about it."""
+    """Return a prompt of the kind as it is without front matter."""
     return kind("") if kind is TextPrompt else kind()
 
 
-def _size(says: Mapping[str, Any]) -> Size:
-    kind, budget = _kind(says), says.get("budget", {})
-    if budget.get("cut") == "items" and kind.items is None:
+def _size(front: FrontMatter) -> Size:
+    kind = _kind(front)
+    if front.budget.cut == "items" and kind.items is None:
         raise PromptError("cut: items needs a kind that shows items: memo, knowledge or examples")
-    return replace(_default(kind).size, **budget)
+    return replace(_default(kind).size, **front.budget.model_dump(exclude_unset=True))
 
 
-def _prompt(name: str, says: Mapping[str, Any], parts: Sequence[_Part]) -> BasePrompt:
-    kind, schema = _kind(says), says.get("schema")
-    fields: dict[str, Any] = {key: says[key] for key in ("volatility", "fence") if key in says}
-    fields["size"] = _size(says)
+def _prompt(name: str, front: FrontMatter, parts: Sequence[_Part]) -> BasePrompt:
+    kind, schema = _kind(front), front.schema_
+    fields: dict[str, Any] = {"volatility": front.volatility, "fence": front.fence}
+    fields = {key: value for key, value in fields.items() if value is not None}
+    fields["size"] = _size(front)
     if schema is not None or any(part.source.body.strip() for part in parts):
         first, default = parts[0].source, str(_default(kind).template.text)
         texts = {part.locale or "": part.source.body if part.source.body.strip() else default for part in parts}
         fields["template"] = Template(
             texts if parts[0].locale or parts[1:] else texts[""],
-            engine=says.get("engine", "jinja"),
+            engine=front.engine,
             params_schema=schema,
             file=first.file,
             first_line=first.first_line,

@@ -20,7 +20,7 @@ from agentkit_prompts.tree.prompt import BasePrompt
 
 __all__ = ["PromptFolder", "Reload"]
 
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +206,11 @@ def _text(item: Traversable) -> str:
         status = item.stat()
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("not a regular file")
-        if status.st_size > _MOST_BYTES:
-            raise ValueError(f"{status.st_size:,} bytes, at most {_MOST_BYTES:,} are read")
+        if status.st_size > _MAX_BYTES:
+            raise ValueError(f"{status.st_size:,} bytes, at most {_MAX_BYTES:,} are read")
     data = item.read_bytes()
-    if len(data) > _MOST_BYTES:
-        raise ValueError(f"{len(data):,} bytes, at most {_MOST_BYTES:,} are read")
+    if len(data) > _MAX_BYTES:
+        raise ValueError(f"{len(data):,} bytes, at most {_MAX_BYTES:,} are read")
     return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
 
 

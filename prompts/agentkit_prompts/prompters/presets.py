@@ -64,7 +64,6 @@ class EmptyPrompter(Prompter):
     ) -> Any:
         """Return the input, or with `return_dict` a request whose last message it is."""
         if not return_dict:
-            if show or self._show:
-                self._log(input)
+            self._log(input, show)
             return input
         return super().generate_prompt(input, history, tools, label, show=show, return_dict=True)

@@ -1,4 +1,4 @@
-"""`Prompter`: an instruction with slots, said to hosted and to local models alike, after the LazyLLM document.
+"""`Prompter`: an instruction with slots, the same for hosted and for local models, after the LazyLLM document.
 
 A prompter is a preset: its `layers` compose the messages, its `chat_template` writes the same messages as text.
 """
@@ -9,7 +9,7 @@ import copy
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 
 from agentkit_prompts.composition.compose import compose
@@ -33,10 +33,10 @@ _EXTRA = "Here are some extra messages you can referred to:\n\n"
 
 
 class Prompter:
-    """Base of all prompters. A subclass says in which `layout` and words it speaks.
+    """Base of all prompters. A subclass sets its `layout` and its words.
 
     Args:
-        instruction: What the model is told, with slots such as `{context}`; a str belongs to the system message, a
+        instruction: The instruction, with slots such as `{context}`; a str belongs to the system message, a
             dict may have a `system` and a `user` part.
         extra_keys: More slots, each shown under its name behind the instruction.
         tools: Tools of every call; a call must not bring its own then.
@@ -114,7 +114,7 @@ class Prompter:
         unused = [str(key) for key in instruction if key not in ("system", "user")]
         if unused:
             warnings.warn(
-                f"instruction: only 'system' and 'user' are used, {', '.join(map(repr, unused))} will not be said",
+                f"instruction: only 'system' and 'user' are used; left out: {', '.join(map(repr, unused))}",
                 stacklevel=3,
             )
         return instruction.get("system", ""), instruction.get("user", "")
@@ -224,12 +224,12 @@ class Prompter:
                 prompt["tools"] = copy.deepcopy(listed)
         else:
             prompt = self.chat_template.render(composition.messages, listed) + (label or "")
-        if show or self._show:
-            self._log(prompt)
+        self._log(prompt, show)
         return prompt
 
-    def _log(self, prompt: object) -> None:
-        _LOG.info("%s: %s", type(self).__name__, prompt)
+    def _log(self, prompt: object, show: bool) -> None:
+        if show or self._show:
+            _LOG.info("%s: %s", type(self).__name__, prompt)
 
     def get_response(self, output: str, input: str | None = None) -> str:
         """Return the reply in what a local model wrote: without the prompt it repeats, or what follows the split."""
@@ -284,25 +284,19 @@ class Prompter:
         missing = [slot for slot in self.slots if slot not in given]
         others = [key for key in given if key not in self.slots]
         shows_input = self.layers.input[0].input  # type: ignore[attr-defined]
-        wrong = [f"{slot!r} is missing{_near(slot, map(str, others))}" for slot in missing]
+        wrong = [f"{slot!r} is missing" for slot in missing]
         if others and (missing or len(others) > 1 or (not shows_input and given[others[0]])):
-            slots = f"the slots are {', '.join(map(repr, self.slots))}" if self.slots else "there are no slots"
-            own = ", and one key more may hold the user's own text" if shows_input else ""
-            wrong.append(f"unexpected {', '.join(map(repr, others))}: {slots}{own}")
+            wrong += [f"unexpected {key!r}{nearest(str(key), self.slots) or '; there are no slots'}" for key in others]
+            wrong += ["one key that is not a slot may hold the user's own text"] if shows_input else []
         wrong += [
-            f"{key!r} is a {type(text).__name__}, expected text" for key, text in given.items() if not _is_text(text)
+            f"{key!r} is a {type(text).__name__}, expected text"
+            for key, text in given.items()
+            if not isinstance(text, str | int | float)
         ]
         if wrong:
             raise PrompterError(f"input: {'; '.join(wrong)}")
         values = {slot: _text(given[slot]) for slot in self.slots}
         return UserInput(_text(given[others[0]]) if others else "", additional_kwargs=values)
-
-
-def _near(slot: str, others: Iterable[str]) -> str:
-    from difflib import get_close_matches  # only errors need it
-
-    close = get_close_matches(slot[:64], [other[:64] for other in others], 1)
-    return f" (is it {close[0]!r}?)" if close else ""
 
 
 def _keys(given: Any) -> tuple[str, ...]:
@@ -315,10 +309,6 @@ def _keys(given: Any) -> tuple[str, ...]:
     if wrong:
         raise PrompterError(f"extra_keys: a key is one word, letters, digits and _; not {', '.join(map(repr, wrong))}")
     return tuple(dict.fromkeys(keys))
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str | int | float)
 
 
 def _text(value: Any) -> str:

@@ -21,7 +21,7 @@ from agentkit_prompts.tree.prompt import BasePrompt
 __all__ = ["SlotPrompt", "slots_of"]
 
 _SLOT = re.compile(r"\{(\w+)\}")
-_LONGEST = 64
+_MAX_NAME = 64
 _TEXT = ["string", "number", "boolean"]
 
 
@@ -116,5 +116,5 @@ class SlotPrompt(BasePrompt):
 
 def _field(slot: str, index: int) -> str:
     """Return the name of a slot in the template: its own, unless that cannot be one or means something else there."""
-    own = slot.isidentifier() and not slot.startswith(("_", "slot_")) and len(slot) <= _LONGEST
+    own = slot.isidentifier() and not slot.startswith(("_", "slot_")) and len(slot) <= _MAX_NAME
     return slot if own and slot not in CONTEXT_NAMES and slot not in GLOBALS else f"slot_{index}"

@@ -13,7 +13,7 @@ __all__ = ["Embedder", "Vectors", "cosine", "drive"]
 
 R = TypeVar("R")
 _Embedded: TypeAlias = Sequence[Sequence[float]]
-_MOST_VECTORS = 20_000
+_MAX_VECTORS = 20_000
 
 
 @runtime_checkable
@@ -67,7 +67,7 @@ class Vectors:
                 f"{name}: the vector of the query has {len(asked)} dimensions, others had {', '.join(map(str, odd))}; "
                 "an embedder must keep to one model"
             )
-        if len(known) + len(fresh) > _MOST_VECTORS:
+        if len(known) + len(fresh) > _MAX_VECTORS:
             self._known = dict(found)
         else:
             known.update(zip(missing, fresh, strict=True))

@@ -127,7 +127,7 @@ def _is_typed_dict(kind: type) -> bool:
 _HOLDS_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions")
 _LISTS_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _IS_SCHEMA = ("items", "additionalProperties", "unevaluatedProperties", "not", "contains", "propertyNames")
-_DEEPEST_SCHEMA = 64
+_MAX_DEPTH = 64
 
 
 def shape_faults(schema: object, where: str, depth: int) -> Iterator[str]:
@@ -137,8 +137,8 @@ def shape_faults(schema: object, where: str, depth: int) -> Iterator[str]:
     if not isinstance(schema, Mapping):
         yield f"{where} must be an object or a boolean, got {type(schema).__name__}"
         return
-    if depth > _DEEPEST_SCHEMA:
-        yield f"{where.partition('.')[0]} nests deeper than {_DEEPEST_SCHEMA} levels"
+    if depth > _MAX_DEPTH:
+        yield f"{where.partition('.')[0]} nests deeper than {_MAX_DEPTH} levels"
         return
     for keyword in _HOLDS_SCHEMAS:
         held = schema.get(keyword, {})

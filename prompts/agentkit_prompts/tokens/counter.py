@@ -85,7 +85,7 @@ def schema_tokens(schema: Mapping[str, Any], counter: TokenCounter) -> int:
     """Return what the schema of the answer costs as JSON; written once per schema."""
     known = _SCHEMAS.get(id(schema))
     if known is None or known[0] is not schema:
-        if len(_SCHEMAS) >= _MOST_COUNTERS:
+        if len(_SCHEMAS) >= _MAX_COUNTERS:
             _SCHEMAS.clear()
         known = _SCHEMAS[id(schema)] = (schema, json.dumps(schema, ensure_ascii=False))
     return counter.count(known[1]) + MESSAGE_OVERHEAD
@@ -101,14 +101,14 @@ def message_tokens(counter: TokenCounter) -> Callable[[Message], int]:
     """
     known = _FUNCTIONS.get(id(counter))
     if known is None or known[0] is not counter:
-        if len(_FUNCTIONS) >= _MOST_COUNTERS:
+        if len(_FUNCTIONS) >= _MAX_COUNTERS:
             _FUNCTIONS.clear()
         known = _FUNCTIONS[id(counter)] = (counter, _message_tokens(counter))
     return known[1]
 
 
 _FUNCTIONS: dict[int, tuple[TokenCounter, Callable[[Message], int]]] = {}
-_MOST_COUNTERS = 64
+_MAX_COUNTERS = 64
 
 
 def _message_tokens(counter: TokenCounter) -> Callable[[Message], int]:

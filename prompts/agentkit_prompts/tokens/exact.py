@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentkit_prompts.errors import PromptError
+from agentkit_prompts.errors import PromptError, nearest
 
 if TYPE_CHECKING:
     import tiktoken
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["TiktokenCounter", "TokenizersCounter"]
 
 _INSTALL = "pip install 'agentkit-prompt-tree[tokens]'"
-_MOST_CHARACTERS = 1 << 22
+_MAX_CHARACTERS = 1 << 22
 """Characters of text whose counts one counter remembers."""
 
 
@@ -44,7 +44,7 @@ class _Exact:
             except Exception as error:
                 raise PromptError(f"{self.name}: cannot tokenize {text[:40]!r}: {error}") from error
             self._characters += len(text)
-            if self._characters > _MOST_CHARACTERS:
+            if self._characters > _MAX_CHARACTERS:
                 self._known = {}
                 self._characters = len(text)
             self._known[text] = tokens
@@ -80,8 +80,7 @@ def _encoding(name: str) -> tiktoken.Encoding:
     except ImportError as error:
         raise PromptError(f"TiktokenCounter needs tiktoken: {_INSTALL}") from error
     if name not in tiktoken.list_encoding_names():
-        known = ", ".join(sorted(tiktoken.list_encoding_names()))
-        raise PromptError(f"tiktoken has no encoding {name!r}; there are {known}")
+        raise PromptError(f"tiktoken has no encoding {name!r}{nearest(name, tiktoken.list_encoding_names())}")
     try:
         return tiktoken.get_encoding(name)
     except Exception as error:
@@ -108,9 +107,7 @@ class TokenizersCounter(_Exact):
         try:
             from tokenizers import Tokenizer
         except ImportError as error:
-            raise PromptError(
-                "TokenizersCounter needs tokenizers: pip install 'agentkit-prompt-tree[tokens]'"
-            ) from error
+            raise PromptError(f"TokenizersCounter needs tokenizers: {_INSTALL}") from error
         file = Path(path)
         try:
             tokenizer = Tokenizer.from_str(file.read_text("utf-8"))

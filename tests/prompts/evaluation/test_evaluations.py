@@ -279,15 +279,6 @@ def test_what_is_shown_belongs_to_the_caller() -> None:
     assert icl.prompt(ROW, [0]) == before
 
 
-def test_many_sets_of_examples_are_forgotten_again() -> None:
-    icl = read(
-        ice_template={"template": "{answer}"}, prompt_template={"template": "</E>", "ice_token": "</E>"}, retriever=TWO
-    )
-    for number in range(600):
-        assert icl.shots.show([number % 2] * (number + 1)).count("\n") == number + 1
-    assert len(icl.shots._shown) <= 256
-
-
 # Configurations
 
 

@@ -17,9 +17,10 @@ from agentkit.prompts.evaluation import (
     PromptList,
     chat_messages,
 )
-from agentkit_prompts.evaluation.media_tags import END, STARTS, read_tags
+from agentkit_prompts.evaluation.media_tags import KINDS, read_tags
 
 END_TAG = "<AIS_CONTENT_TAG>"
+START_TAGS = [f"<AIS_{kind.upper()}_START>" for kind in KINDS]
 QUESTION = (
     f"<AIS_TEXT_START>What is this?{END_TAG}<AIS_IMAGE_START>IMG{END_TAG}"
     f"<AIS_AUDIO_START>AUD{END_TAG}<AIS_VIDEO_START>VID{END_TAG}"
@@ -222,10 +223,10 @@ class TestTags:
     def test_content_is_cut_at_its_tags(self, content: str, pieces: list[tuple[str, str]]) -> None:
         assert read_tags(content) == pieces
 
-    @given(st.lists(st.sampled_from([*STARTS, END, "a", " b ", "<AIS_"]), max_size=12))
+    @given(st.lists(st.sampled_from([*START_TAGS, END_TAG, "a", " b ", "<AIS_"]), max_size=12))
     def test_no_text_is_lost(self, tokens: list[str]) -> None:
         content = "".join(tokens)
-        for tag in (*STARTS, END):
+        for tag in (*START_TAGS, END_TAG):
             content = content.replace(tag, "")
         said = "".join(piece for _, piece in read_tags("".join(tokens)))
         assert said.replace(" ", "") == content.replace(" ", "")

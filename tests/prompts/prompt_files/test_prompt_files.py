@@ -266,42 +266,48 @@ def test_spans_count_the_lines_of_the_file(folder: Path) -> None:
         ("---", "a.prompt.j2:1: the front matter does not end"),
         ("---\n- a\n- b\n---\n", "a.prompt.j2:2: the front matter must be keys with values"),
         ("---\ntext\n---\n", "a.prompt.j2:2: the front matter must be keys with values"),
-        ("---\nrole: [\n---\n", "a.prompt.j2:3: the front matter is no YAML"),
-        ("---\n\n\trole: x\n---\n", "a.prompt.j2:3: the front matter is no YAML"),
-        ("---\nrole: \0\n---\n", "a.prompt.j2:2: the front matter is no YAML"),
-        ("---\norder: 1\nrole: &a system\nname: *a\n---\n", "a.prompt.j2:4: the front matter is no YAML: aliases"),
+        ("---\nrole: [\n---\n", "a.prompt.j2:3: the front matter cannot be read"),
+        ("---\n\n\trole: x\n---\n", "a.prompt.j2:3: the front matter cannot be read"),
+        ("---\nrole: \0\n---\n", "a.prompt.j2:2: the front matter cannot be read"),
+        ("---\norder: 1\nrole: &a system\nname: *a\n---\n", "a.prompt.j2:4: the front matter cannot be read: aliases"),
         ("---\nrole: system\nrole: input\n---\n", "a.prompt.j2:3: the key 'role' is here twice"),
-        ("---\nschema: {a: 1, a: 2}\n---\n", "a.prompt.j2:2: the front matter is no YAML: a key is here twice"),
-        ("---\nschema: {? [a] : 2}\n---\n", "a.prompt.j2:2: the front matter is no YAML"),
-        ("---\n? [a]\n: 1\n---\n", "a.prompt.j2:2: unknown key that is not text"),
-        ("---\norder: 1\n\nrol: system\n---\n", "a.prompt.j2:4: unknown key 'rol', did you mean 'role'?"),
-        ("---\nxyz: 1\n---\n", "a.prompt.j2:2: unknown key 'xyz'; there are schema, role, kind"),
-        ("---\nrole: top\n---\n", "a.prompt.j2:2: role: expected one of system, before_input"),
-        ("---\nkind: memos\n---\n", "a.prompt.j2:2: kind: expected one of text"),
-        ("---\nvolatility: often\n---\n", "a.prompt.j2:2: volatility: expected one of static, session, turn"),
-        ("---\nengine: mustache\n---\n", "a.prompt.j2:2: engine: expected one of jinja, fstring"),
+        ("---\nschema: {a: 1, a: 2}\n---\n", "a.prompt.j2:2: the front matter cannot be read: a key is here twice"),
+        ("---\nschema: {? [a] : 2}\n---\n", "a.prompt.j2:2: the front matter cannot be read"),
+        ("---\n? [a]\n: 1\n---\n", "a.prompt.j2:2: a key must be text"),
+        ("---\norder: 1\n\nrol: system\n---\n", "a.prompt.j2:4: unknown key 'rol'; did you mean 'role'?"),
+        ("---\nxyz: 1\n---\n", "a.prompt.j2:2: unknown key 'xyz'; there is: budget, engine, fence"),
+        ("---\nrole: top\n---\n", "a.prompt.j2:2: role: expected 'system', 'before_input'"),
+        ("---\nkind: memos\n---\n", "a.prompt.j2:2: kind: expected 'text', 'info'"),
+        (
+            "---\nvolatility: often\n---\n",
+            "a.prompt.j2:2: volatility: expected 'static', 'session' or 'turn', got 'often'",
+        ),
+        ("---\nengine: mustache\n---\n", "a.prompt.j2:2: engine: expected 'jinja' or 'fstring', got 'mustache'"),
         ("---\norder: high\n---\n", "a.prompt.j2:2: order: expected a number, got 'high'"),
-        ("---\norder: .nan\n---\n", "a.prompt.j2:2: order: expected a number, got nan"),
+        ("---\norder: .nan\n---\n", "a.prompt.j2:2: order: expected a finite number, got nan"),
         ("---\norder: true\n---\n", "a.prompt.j2:2: order: expected a number, got True"),
         ("---\nfence: yes\n---\n", "a.prompt.j2:2: fence: expected true or false, got 'yes'"),
         ("---\nlocale: english\n---\n", "a.prompt.j2:2: locale: expected a language tag"),
         ("---\nname: ''\n---\n", "a.prompt.j2:2: name: expected text, got ''"),
         ("---\nversion: [1, 2]\n---\n", "a.prompt.j2:2: version: expected text, got [1, 2]"),
         ("---\nbudget: 500\n---\n", "a.prompt.j2:2: budget: expected keys such as `max: 500`, got 500"),
-        ("---\nbudget: {maximum: 5}\n---\n", "a.prompt.j2:2: budget: unknown key 'maximum'; there are min, target"),
-        ("---\nbudget: {1: 5}\n---\n", "a.prompt.j2:2: budget: unknown key 1"),
-        ("---\nbudget: {max: 5.5}\n---\n", "a.prompt.j2:2: budget: max: expected a whole number, got 5.5"),
-        ("---\nbudget: {min: true}\n---\n", "a.prompt.j2:2: budget: min: expected a whole number, got True"),
-        ("---\nbudget: {flex: a}\n---\n", "a.prompt.j2:2: budget: flex: expected a number, got 'a'"),
-        ("---\nbudget: {cut: 1}\n---\n", "a.prompt.j2:2: budget: cut: expected a word, got 1"),
-        ("---\nbudget: {cut: half}\n---\n", "a.prompt.j2:2: budget: Size: unknown cut 'half'"),
+        ("---\nbudget: {maximum: 5}\n---\n", "a.prompt.j2:2: budget: unknown key 'maximum'; did you mean 'max'?"),
+        ("---\nbudget: {1: 5}\n---\n", "a.prompt.j2:2: budget: unknown key 1; there is: cut, flex, max"),
+        ("---\nbudget: {max: 5.5}\n---\n", "a.prompt.j2:2: budget.max: expected a whole number, got 5.5"),
+        ("---\nbudget: {min: true}\n---\n", "a.prompt.j2:2: budget.min: expected a whole number, got True"),
+        ("---\nbudget: {flex: a}\n---\n", "a.prompt.j2:2: budget.flex: expected a number, got 'a'"),
+        ("---\nbudget: {cut: 1}\n---\n", "a.prompt.j2:2: budget.cut: expected 'none', 'drop'"),
+        (
+            "---\nbudget: {cut: half}\n---\n",
+            "a.prompt.j2:2: budget.cut: expected 'none', 'drop', 'head', 'tail', 'middle' or 'items', got 'half'",
+        ),
         ("---\norder: 1\nbudget: {min: 5, max: 2}\n---\n", "a.prompt.j2:3: budget: Size: min 5 is above max 2"),
         ("---\nbudget: {cut: items}\n---\n", "a.prompt.j2:2: budget: cut: items needs a kind that shows items"),
-        ("---\nschema: text\n---\n", "a.prompt.j2:2: schema: expected a JSON Schema object, got str"),
-        ("---\nschema: {1: x}\n---\n", "a.prompt.j2:2: schema: keys must be text: put 1 in quotes"),
-        ("---\nschema: {x: [.inf]}\n---\n", "a.prompt.j2:2: schema: inf is no JSON value"),
-        ("---\nschema: {x: !!binary YQ==}\n---\n", "a.prompt.j2:2: schema: b'a' is no JSON value"),
-        ("---\nschema: !!python/object/apply:os.system [ls]\n---\n", "a.prompt.j2:2: the front matter is no YAML"),
+        ("---\nschema: text\n---\n", "a.prompt.j2:2: schema: expected a JSON Schema object, got 'text'"),
+        ("---\nschema: {1: x}\n---\n", "a.prompt.j2:2: schema.1: keys must be text: put 1 in quotes"),
+        ("---\nschema: {x: [.inf]}\n---\n", "a.prompt.j2:2: schema.x.0: expected a finite number, got inf"),
+        ("---\nschema: {x: !!binary YQ==}\n---\n", "a.prompt.j2:2: schema.x: expected a JSON value, got b'a'"),
+        ("---\nschema: !!python/object/apply:os.system [ls]\n---\n", "a.prompt.j2:2: the front matter cannot be read"),
         ("---\norder: 1\nschema: {properties: 5}\n---\n", "a.prompt.j2:3: params_schema"),
         ("---\nschema: {additionalProperties: false}\n---\n", "a.prompt.j2:2: params_schema cannot be used"),
         ("---\nschema: {properties: {tools: {}}}\n---\n{{ tools }}", "a.prompt.j2:2: a: tools cannot be the name"),
@@ -310,8 +316,14 @@ def test_spans_count_the_lines_of_the_file(folder: Path) -> None:
         ("---\nengine: fstring\n---\n{user_input.text}", "a.prompt.j2:4: "),
         ("---\n# " + "x" * 70_000 + "\n---\n", "a.prompt.j2:1: the front matter has 70,003 characters"),
         ("---\norder: " + "9" * 5_000 + "\n---\n", "a.prompt.j2"),
-        ("---\nschema: " + "[" * 5_000 + "]" * 5_000 + "\n---\n", "a.prompt.j2:2: the front matter nests too deeply"),
-        ("---\nschema: " + "{a: " * 70 + "1" + "}" * 70 + "\n---\n", "a.prompt.j2:2: schema: nests deeper than 64"),
+        (
+            "---\nschema: " + "[" * 5_000 + "]" * 5_000 + "\n---\n",
+            "a.prompt.j2:2: the front matter cannot be read: nests deeper than 64",
+        ),
+        (
+            "---\nschema: " + "{a: " * 70 + "1" + "}" * 70 + "\n---\n",
+            "a.prompt.j2:2: the front matter cannot be read: nests deeper than 64",
+        ),
     ],
     ids=range(50),
 )
@@ -319,10 +331,24 @@ def test_what_is_wrong_with_a_file_is_said_with_its_line(folder: Path, text: str
     assert broken(folder, a=text).startswith(message)
 
 
+def test_everything_that_is_wrong_with_one_front_matter_is_named_in_the_order_of_its_lines(folder: Path) -> None:
+    text = "---\nordr: 1\nkind: memos\nbudget:\n  maxx: 5\n  min: a\nkind: memo\nfence: yes\n---\n{% if %}"
+    found = broken(folder, a=text).splitlines()
+    assert [line.split(",")[0] for line in found] == [
+        "6 problems with prompt files:",
+        "a.prompt.j2:2: unknown key 'ordr'; did you mean 'order'? There is: budget",
+        "a.prompt.j2:3: kind: expected 'text'",
+        "a.prompt.j2:4: budget.min: expected a whole number",
+        "a.prompt.j2:4: budget: unknown key 'maxx'; did you mean 'max'? There is: cut",
+        "a.prompt.j2:7: the key 'kind' is here twice",
+        "a.prompt.j2:8: fence: expected true or false",
+    ]
+
+
 def test_a_yaml_bomb_is_refused_at_once(folder: Path) -> None:
     levels = "".join(f"  l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 12))
     bomb = f"---\nschema:\n  l0: &l0 [lol]\n{levels}---\nx"
-    assert broken(folder, a=bomb).startswith("a.prompt.j2:4: the front matter is no YAML: aliases are not allowed")
+    assert broken(folder, a=bomb).startswith("a.prompt.j2:4: the front matter cannot be read: aliases are not allowed")
 
 
 def test_all_broken_files_are_named_at_once(folder: Path) -> None:

@@ -169,7 +169,7 @@ HUGE_SOURCES = {
 def test_a_bomb_ends_in_a_template_error(source: str) -> None:
     program = compile_program(source)
     with pytest.raises(TemplateError) as caught:
-        program.run({"now": datetime(2026, 1, 2, 3, 4, 5)})
+        program.trace({"now": datetime(2026, 1, 2, 3, 4, 5)})
     assert caught.value.line in (1, 2, None)
 
 
@@ -177,3 +177,27 @@ def test_a_bomb_ends_in_a_template_error(source: str) -> None:
 def test_a_huge_template_is_refused_before_it_is_compiled(source: str) -> None:
     with pytest.raises(TemplateError):
         compile_program(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% macro f() %}x{% endmacro %}{% for i in range(150) %}{{ f() }}{% endfor %}",
+        "{% macro f() %}{{ caller() }}{% endmacro %}{% for i in range(150) %}{% call f() %}x{% endcall %}{% endfor %}",
+        "{% for item in [[]] * 150 recursive %}{{ loop(item) }}x{% endfor %}",
+    ],
+    ids=["macro", "call block", "recursive loop"],
+)
+def test_what_is_called_150_times_in_a_loop_is_not_nested(source: str) -> None:
+    assert compile_program(source).trace({}).text == "x" * 150
+
+
+def test_macros_and_recursive_loops_nest_100_deep_together() -> None:
+    macro = "{% macro f(n) %}{{ f(n - 1) if n }}x{% endmacro %}"
+    assert compile_program(macro + "{{ f(99) }}").trace({}).text == "x" * 100
+    with pytest.raises(TemplateError, match="nest deeper than 100"):
+        compile_program(macro + "{{ f(100) }}").trace({})
+    with pytest.raises(TemplateError, match="nest deeper than 100"):
+        compile_program(
+            macro + "{% for a in [1] recursive %}{% if a %}{{ loop([0]) }}{% else %}{{ f(99) }}{% endif %}{% endfor %}"
+        ).trace({})

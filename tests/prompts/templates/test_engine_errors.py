@@ -56,7 +56,7 @@ def test_a_template_that_is_wrong_is_refused_with_its_line(source: str, line: in
 def test_a_template_that_fails_says_on_which_line(source: str, line: int) -> None:
     program = compile_program(source, file="y.j2", first_line=101)
     with pytest.raises(TemplateError) as caught:
-        program.run({"x": ""})
+        program.trace({"x": ""})
     assert caught.value.line == line + 100
     assert str(caught.value).startswith(f"y.j2:{line + 100}: ")
 
@@ -151,16 +151,16 @@ def test_what_a_template_cannot_do_is_said(source: str, words: str) -> None:
     from datetime import datetime
 
     with pytest.raises(TemplateError, match=words):
-        compile_program(source).run({"now": datetime(2026, 1, 2)})
+        compile_program(source).trace({"now": datetime(2026, 1, 2)})
 
 
 def test_limits_are_the_callers() -> None:
     source = "{% for i in range(100) %}{{ 'abcdefghij' }}{% endfor %}"
     assert len(compile_program(source).trace({}).text) == 1_000
     with pytest.raises(TemplateError, match="1,000 characters: more than 999"):
-        compile_program(source, limits=Limits(output_chars=999)).run({})
+        compile_program(source, limits=Limits(output_chars=999)).trace({})
     with pytest.raises(TemplateError, match="more than 100 steps"):
-        compile_program(source, limits=Limits(steps=100)).run({})
+        compile_program(source, limits=Limits(steps=100)).trace({})
 
 
 def test_slow_objects_of_the_caller_run_into_the_time_limit() -> None:
@@ -171,7 +171,7 @@ def test_slow_objects_of_the_caller_run_into_the_time_limit() -> None:
 
     source = "{% for i in range(60000) %}{{ v.value }}{{ i|string }}{% endfor %}"
     with pytest.raises(TemplateError, match=r"too long|too much work"):
-        compile_program(source, limits=Limits(seconds=0.02, steps=10_000_000)).run({"v": Slow()})
+        compile_program(source, limits=Limits(seconds=0.02, steps=10_000_000)).trace({"v": Slow()})
 
 
 def test_a_template_is_text_in_a_known_syntax() -> None:

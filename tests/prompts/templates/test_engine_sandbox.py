@@ -296,14 +296,14 @@ ESCAPES = [
 @pytest.mark.parametrize("source", ESCAPES)
 def test_there_is_no_way_out(source: str) -> None:
     with pytest.raises(TemplateError):
-        compile_program(source).run(hostile())
+        compile_program(source).trace(hostile())
 
 
 def test_nothing_of_the_caller_is_changed() -> None:
     values = hostile()
     for source in ESCAPES:
         with pytest.raises(TemplateError):
-            compile_program(source).run(values)
+            compile_program(source).trace(values)
     assert values["items"] == [1, 2, 3]
     assert values["data"] == {"a": 1, "nested": {"b": [1, 2, 3]}}
     assert dict(values["grown"]) == {}

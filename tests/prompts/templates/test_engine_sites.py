@@ -1,19 +1,16 @@
 """A program says what it reads and where each value it prints comes from."""
 
-# ruff: noqa: E501 (templates are easier to read on one line)
-
 from __future__ import annotations
 
 import pytest
 
-from agentkit_prompts.errors import TemplateError
 from agentkit_prompts.templates.engine import Program, RenderedText, Site, Trusted, compile_program
 
 DOCUMENTS = [{"text": "first", "title": "A"}, {"text": "second", "title": ""}]
 
 
-def sites(source: str) -> list[tuple[str, str, tuple[str, ...]]]:
-    return [(site.expression, site.pointer, site.roots) for site in compile_program(source).sites]
+def sites(source: str) -> list[tuple[str, tuple[str, ...]]]:
+    return [(site.pointer, site.roots) for site in compile_program(source).sites]
 
 
 def roots(source: str) -> tuple[str, ...]:
@@ -24,42 +21,42 @@ def test_text_without_expressions_is_a_literal_that_is_never_compiled() -> None:
     program = compile_program("plain text\n{# a comment #}")
     assert program.literal == "plain text\n"
     assert program.sites == ()
-    assert program.run({}) == ["plain text\n"]
-    assert compile_program("").run({}) == []
+    assert program.trace({}).pieces() == ["plain text\n"]
+    assert compile_program("").trace({}).pieces() == []
     assert program.trace({}).text == "plain text\n"
 
 
 def test_a_path_is_its_own_pointer() -> None:
-    assert sites("{{ user_input.input }}") == [("user_input.input", "user_input.input", ("user_input",))]
-    assert sites("{{ d['a b'][0] }}") == [("d['a b'][0]", "d['a b'][0]", ("d",))]
-    assert sites("{{ d['{0}'] }}")[0][1].format(7) == "d['{0}']"
-    assert sites("{{ documents[0].text }}")[0][1] == "documents[0].text"
+    assert sites("{{ user_input.input }}") == [("user_input.input", ("user_input",))]
+    assert sites("{{ d['a b'][0] }}") == [("d['a b'][0]", ("d",))]
+    assert sites("{{ d['{0}'] }}")[0][0].format(7) == "d['{0}']"
+    assert sites("{{ documents[0].text }}")[0][0] == "documents[0].text"
 
 
 def test_an_expression_that_is_more_than_a_path_has_roots_only() -> None:
-    assert sites("{{ a.b | upper }}") == [("a.b | upper", "", ("a",))]
-    assert sites("{{ a ~ b.c }}") == [("a ~ b.c", "", ("a", "b"))]
-    assert sites("{{ documents[:2] }}") == [("documents[:2]", "", ("documents",))]
-    assert sites("{{ documents[i] }}") == [("documents[i]", "", ("documents", "i"))]
-    assert sites("{{ 'text' }}") == [("'text'", "", ())]
+    assert sites("{{ a.b | upper }}") == [("", ("a",))]
+    assert sites("{{ a ~ b.c }}") == [("", ("a", "b"))]
+    assert sites("{{ documents[:2] }}") == [("", ("documents",))]
+    assert sites("{{ documents[i] }}") == [("", ("documents", "i"))]
+    assert sites("{{ 'text' }}") == [("", ())]
 
 
 def test_pieces_carry_the_index_of_their_loop() -> None:
     program = compile_program("{% for d in documents %}{{ d.text }} {% endfor %}")
-    assert program.sites == (Site(1, "d.text", "documents[{0}].text", ("documents",)),)
-    assert program.run({"documents": DOCUMENTS}) == [(0, 0, "first"), " ", (0, 1, "second"), " "]
+    assert program.sites == (Site(1, "documents[{0}].text", ("documents",)),)
+    assert program.trace({"documents": DOCUMENTS}).pieces() == [(0, 0, "first"), " ", (0, 1, "second"), " "]
 
 
 def test_a_filtered_loop_keeps_the_index_in_the_whole_list() -> None:
     program = compile_program("{% for d in documents if not d.title %}{{ loop.index }}{{ d.text }}{% endfor %}")
-    assert program.run({"documents": DOCUMENTS}) == [(0, 1, "1"), (1, 1, "second")]
+    assert program.trace({"documents": DOCUMENTS}).pieces() == [(0, 1, "1"), (1, 1, "second")]
 
 
 def test_nested_loops_give_one_index_each() -> None:
     program = compile_program("{% for row in rows %}{% for cell in row.cells %}{{ cell }}{% endfor %}{% endfor %}")
     assert program.sites[0].pointer == "rows[{0}].cells[{1}]"
     rows = [{"cells": ["a"]}, {"cells": ["b", "c"]}]
-    assert program.run({"rows": rows}) == [(0, (0, 0), "a"), (0, (1, 0), "b"), (0, (1, 1), "c")]
+    assert program.trace({"rows": rows}).pieces() == [(0, (0, 0), "a"), (0, (1, 0), "b"), (0, (1, 1), "c")]
 
 
 @pytest.mark.parametrize(
@@ -80,8 +77,8 @@ def test_a_loop_over_anything_but_a_list_by_path_has_no_pointer(source: str) -> 
 
 
 def test_set_carries_pointer_and_roots() -> None:
-    assert sites("{% set x = a.b %}{{ x.c }}") == [("x.c", "a.b.c", ("a",))]
-    assert sites("{% if q %}{% set x = a %}{% else %}{% set x = b %}{% endif %}{{ x }}")[0] == ("x", "", ("a", "b"))
+    assert sites("{% set x = a.b %}{{ x.c }}") == [("a.b.c", ("a",))]
+    assert sites("{% if q %}{% set x = a %}{% else %}{% set x = b %}{% endif %}{{ x }}")[0] == ("", ("a", "b"))
     assert roots("{% set x %}{{ a }} {{ b }}{% endset %}{{ x }}") == ("a", "b")
     assert roots("{% set x | replace(c, '') %}{{ a }}{% endset %}{{ x }}") == ("a", "c")
     assert roots("{% set x, y = a, b %}{{ y }}") == ("a", "b")
@@ -115,7 +112,7 @@ def test_a_namespace_carries_everything_that_is_ever_put_into_it() -> None:
 
 
 def test_counters_of_a_loop_read_nothing_but_its_items_do() -> None:
-    assert sites("{% for d in a %}{{ loop.index }}{% endfor %}") == [("loop.index", "", ())]
+    assert sites("{% for d in a %}{{ loop.index }}{% endfor %}") == [("", ())]
     assert roots("{% for d in a %}{{ loop.previtem }}{% endfor %}") == ("a",)
 
 
@@ -131,16 +128,6 @@ def test_names_are_what_is_needed_from_outside() -> None:
         "{% set x = a %}\n{{ x }}{% for i in range(3) %}{{ i }}{{ b }}{% endfor %}\n{{ b }}{{ loop }}"
     )
     assert dict(program.names) == {"a": 1, "b": 2, "loop": 3}
-    assert program.guarded == frozenset()
-
-
-def test_names_read_behind_a_guard_only_are_guarded() -> None:
-    source = "{{ a|default('') }}{% if b is defined %}{{ b }}{% endif %}{{ c if c is defined }}{{ d is defined and d }}{{ e }}"
-    program = compile_program(source)
-    assert set(program.names) == {"a", "b", "c", "d", "e"}
-    assert program.guarded == {"a", "b", "c", "d"}
-    assert compile_program("{% if a is defined %}{{ a }}{% endif %}{{ a }}").guarded == frozenset()
-    assert compile_program("{% if a is not defined %}x{% elif b %}{{ a }}{% else %}{{ a }}{% endif %}").guarded == {"a"}
 
 
 @pytest.mark.parametrize(
@@ -191,8 +178,8 @@ def test_programs_are_shared_by_source_and_cannot_be_changed() -> None:
     assert compile_program("{{ shared }}") is program
     assert compile_program("{{ shared }}", file="other") is not program
     assert repr(program) == "Program('{{ shared }}')"
-    with pytest.raises(AttributeError, match="read-only"):
-        program.source = ""
+    with pytest.raises(AttributeError, match="cannot assign"):
+        program.source = ""  # type: ignore[misc]
     with pytest.raises(TypeError):
         program.names["x"] = 1  # type: ignore[index]
 
@@ -213,35 +200,9 @@ def test_rendered_text_stays_itself_when_it_is_printed_directly() -> None:
 
 def test_trusted_text_stays_itself_when_it_is_printed_directly() -> None:
     value = Trusted("vouched for")
-    pieces = compile_program("{{ a }}{{ a|upper }}").run({"a": value})
+    pieces = compile_program("{{ a }}{{ a|upper }}").trace({"a": value}).pieces()
     assert pieces[0][2] is value
     assert type(pieces[1][2]) is str
-
-
-@pytest.mark.parametrize(
-    ("source", "expression"),
-    [
-        ("{{ a.b['c'][1:2:3](1, x=2, *y, **z)|f }}", None),
-        ("{{ a.b['c'][1:2:3] }}", "a.b['c'][1:2:3]"),
-        ("{{ f(1, x=2, *y, **z) }}", "f(1, x=2, *y, **z)"),
-        ("{{ a|join(', ')|upper }}", "a | join(', ') | upper"),
-        ("{{ a is divisibleby 3 }}", "a is divisibleby(3)"),
-        ("{{ not a is none }}", "not a is none"),
-        ("{{ 1 + 2 * -a ** 2 }}", "1 + 2 * -a ** 2"),
-        ("{{ a if b else c }}", "a if b else c"),
-        ("{{ a if b }}", "a if b"),
-        ("{{ a == 1 and b not in c or true }}", "a == 1 and b not in c or true"),
-        ("{{ [a, 'x'] ~ (1, none) ~ {'k': v} }}", "[a, 'x'] ~ (1, none) ~ {'k': v}"),
-        ("{{ '" + "x" * 200 + "' }}", "'" + "x" * 60 + "'"),
-        ("{{ a ~ " + " ~ ".join(["bbbbbbbbbbbbbbbb"] * 7) + " }}", ("a" + " ~ bbbbbbbbbbbbbbbb" * 7)[:77] + "..."),
-    ],
-)
-def test_an_expression_has_a_short_text(source: str, expression: str | None) -> None:
-    if expression is None:
-        with pytest.raises(TemplateError, match="no filter 'f'"):
-            compile_program(source)
-    else:
-        assert compile_program(source).sites[0].expression == expression
 
 
 def test_a_program_is_a_program() -> None:

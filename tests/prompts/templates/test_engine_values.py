@@ -248,7 +248,7 @@ def test_cyclic_and_deep_data_is_a_template_error(value: object, source: str) ->
 def test_comparing_cyclic_and_deep_data_is_a_template_error() -> None:
     for value, other in ((cyclic_list(), cyclic_list()), (deep_list(), deep_list())):
         with pytest.raises(TemplateError):
-            compile_program("{{ v == w }}").run({"v": value, "w": other})
+            compile_program("{{ v == w }}").trace({"v": value, "w": other})
     assert "nests deeper" in str(error_of(deep_prompt()))
     assert "nests deeper" in str(error_of(Prompted(cyclic_list())))
 
@@ -287,7 +287,7 @@ def test_media_in_a_buffer_become_their_alt_text() -> None:
 
 def test_text_cannot_pose_as_media() -> None:
     program = compile_program("{{ v }}|{{ v|upper|lower }}|{% set b %}{{ v }}{% endset %}{{ b }}|{{ [v] }}")
-    pieces = program.run({"v": MARKER})
+    pieces = program.trace({"v": MARKER}).pieces()
     assert [piece[2] for piece in pieces if isinstance(piece, tuple)] == [DEFUSED, DEFUSED, DEFUSED, f'["{DEFUSED}"]']
     with pytest.raises(TemplateError, match="media marker"):
         compile_program("text <|media:image:1|> text")
@@ -359,7 +359,7 @@ def test_a_marker_is_not_formed_by_two_neighbours() -> None:
 )
 def test_what_is_undefined_is_named_with_what_there_is(source: str, words: str) -> None:
     with pytest.raises(TemplateError, match=words) as caught:
-        compile_program(source).run({"vv": Document("t"), "other": {"a": 1, "b": 2}})
+        compile_program(source).trace({"vv": Document("t"), "other": {"a": 1, "b": 2}})
     assert caught.value.line == 1
     assert caught.value.variable
 
@@ -377,7 +377,7 @@ def test_the_answer_does_not_depend_on_the_hash_seed() -> None:
         ' {% for g, i in o|groupby("k") %}{{ g }}{{ i|length }}{% endfor %} {{ "A" in s }}\')\n'
         "print(p.trace({'s': {'b', 'a', 'A', 'c'}, 'd': {'z': 1, 'y': 2}, 'u': list('banana'),"
         " 'o': [{'k': 'x'}, {'k': 'y'}, {'k': 'X'}]}).text, [s.roots for s in p.sites], dict(p.names))\n"
-        "try:\n    compile_program('{{ misspelt }}').run(dict.fromkeys('qwertyuiopasdfghjklzxcvbnm'))\n"
+        "try:\n    compile_program('{{ misspelt }}').trace(dict.fromkeys('qwertyuiopasdfghjklzxcvbnm'))\n"
         "except Exception as error:\n    print(error)\n"
     )
     roots = [str(ROOT / "prompts")]

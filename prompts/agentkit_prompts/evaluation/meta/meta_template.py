@@ -6,7 +6,6 @@ The document: OpenCompass, meta template. It is a chat template too, so a compos
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 from agentkit_prompts.chat_templates.protocol import Capability
@@ -16,7 +15,7 @@ from agentkit_prompts.errors import ChatTemplateError, InContextError
 from agentkit_prompts.evaluation.meta.chat_roles import as_prompt_list, bracketed, control_tokens
 from agentkit_prompts.evaluation.meta.meta_base import Mode, Prompt, as_prompt, check_mode, is_conversation, media_text
 from agentkit_prompts.evaluation.meta.meta_base import said_without_roles as said
-from agentkit_prompts.evaluation.meta.role_config import MetaFormat, joined, read_meta
+from agentkit_prompts.evaluation.meta.role_config import MetaFormat, joined, read_meta, runs
 from agentkit_prompts.evaluation.meta.walk import read_prompt
 from agentkit_prompts.evaluation.prompt_list import PromptList
 
@@ -96,11 +95,7 @@ class MetaTemplate:
         if isinstance(given, tuple):
             raise InContextError("pieces: expected one prompt, text or PromptList, got a list; ask for each by itself")
         flat = (given,) if isinstance(given, str) else self._pieces(given, mode)
-        found: list[str | int] = []
-        for is_text, run in groupby(flat, key=lambda piece: isinstance(piece, str)):
-            held = list(run)
-            found += ["".join(map(str, held))] if is_text else held
-        return [piece for piece in found if piece != ""]
+        return [piece for run in runs(flat) for piece in ([run] if isinstance(run, str) else run) if piece != ""]
 
     def render(
         self,

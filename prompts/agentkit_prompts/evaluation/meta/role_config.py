@@ -1,18 +1,18 @@
-"""How a model wants each role to be said: the configuration of a meta template, read and checked as a whole.
+"""How a model wants each role to be written: the configuration of a meta template, read and checked as a whole.
 
 The document: OpenCompass, meta template (`begin`, `round`, `end`, `reserved_roles`, `eos_token_id`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, TypeAlias
 
 from agentkit_prompts.errors import InContextError, nearest
 
-__all__ = ["MetaFormat", "Pieces", "RoleFormat", "joined", "pieces", "read_meta", "refuse"]
+__all__ = ["MetaFormat", "Pieces", "RoleFormat", "joined", "pieces", "read_marker", "read_meta", "refuse", "runs"]
 
 Pieces: TypeAlias = tuple[str | int, ...]
 """Text and token ids, in order."""
@@ -23,9 +23,9 @@ _ROLE_KEYS = ("role", "api_role", "begin", "prompt", "end", "generate")
 
 @dataclass(frozen=True, slots=True)
 class RoleFormat:
-    """How one role is said: `begin`, what it says (`prompt` where a dataset says nothing), `end`.
+    """How one role is written: `begin`, the text of the dataset (else `prompt`), `end`.
 
-    `generate` marks the role that the model speaks, `api_role` is what an API calls it.
+    `generate` marks the role of the model, `api_role` is its name in an API.
     """
 
     role: str
@@ -38,7 +38,7 @@ class RoleFormat:
 
 @dataclass(frozen=True, slots=True)
 class MetaFormat:
-    """A meta template that was checked. An empty `round` says that the dataset's rounds are taken as they are."""
+    """A meta template that was checked. With an empty `round` the dataset's rounds are taken as they are."""
 
     begin: Pieces = ()
     round: tuple[str | RoleFormat, ...] = ()
@@ -90,11 +90,14 @@ def joined(flat: Sequence[str | int], decode: Callable[[Sequence[int]], str] | N
         return "".join(map(str, flat))
     if decode is None:
         return None
-    said: list[str] = []
+    return "".join(run if isinstance(run, str) else decode(run) for run in runs(flat))
+
+
+def runs(flat: Sequence[str | int]) -> Iterator[str | list[int]]:
+    """Yield pieces with neighbouring texts joined, and neighbouring token ids in one list."""
     for is_text, run in groupby(flat, key=lambda piece: isinstance(piece, str)):
         held = list(run)
-        said.append("".join(map(str, held)) if is_text else decode([int(piece) for piece in held]))
-    return "".join(said)
+        yield "".join(map(str, held)) if is_text else [int(piece) for piece in held]
 
 
 def _is_piece(value: object) -> bool:
@@ -125,8 +128,8 @@ def read_meta(config: Mapping[str, Any], *, api: bool) -> MetaFormat:
     first = begin if api and isinstance(begin, Mapping) else None
     if first is not None and not isinstance(first.get("role"), str):
         problems.append("begin is a message without a role; give it as {'role': ..., 'prompt': ...}")
-    start = _marker(begin, "begin", problems) if first is None else ()
-    end = _marker(config.get("end"), "end", problems)
+    start = read_marker(begin, "begin", problems) if first is None else ()
+    end = read_marker(config.get("end"), "end", problems)
     if problems:
         raise refuse("meta template", problems)
     return MetaFormat(
@@ -155,7 +158,7 @@ def _entries(
             if (role := _role(entry, where, problems)) is not None:
                 if role.role in known:
                     problems.append(
-                        f"{where}: role {role.role!r} is there twice (see {known[role.role]}); say it in one way"
+                        f"{where}: role {role.role!r} is there twice (see {known[role.role]}); write it once"
                     )
                 known.setdefault(role.role, where)
                 yield role
@@ -178,8 +181,8 @@ def _role(entry: Mapping[str, Any], where: str, problems: list[str]) -> RoleForm
             problems.append(f"{where}: {key} must be text, got {value!r}"[:200])
     if not isinstance(entry.get("generate", False), bool):
         problems.append(f"{where}: generate must be True or False, got {entry['generate']!r}"[:200])
-    begin = _marker(entry.get("begin"), f"{where}: begin", problems)
-    end = _marker(entry.get("end"), f"{where}: end", problems)
+    begin = read_marker(entry.get("begin"), f"{where}: begin", problems)
+    end = read_marker(entry.get("end"), f"{where}: end", problems)
     if len(problems) > before:
         return None
     name = entry["role"]
@@ -188,7 +191,8 @@ def _role(entry: Mapping[str, Any], where: str, problems: list[str]) -> RoleForm
     )
 
 
-def _marker(value: object, where: str, problems: list[str]) -> Pieces:
+def read_marker(value: object, where: str, problems: list[str]) -> Pieces:
+    """Return a marker as pieces, or note that it is neither text nor a list of texts and token ids."""
     found = pieces(value)
     if found is None:
         problems.append(f"{where} must be text, or a list of texts and token ids, got {value!r}"[:200])

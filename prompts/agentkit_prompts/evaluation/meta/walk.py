@@ -1,6 +1,6 @@
 """A prompt list read the way a meta template reads it: first into blocks, then into the turns that each role takes.
 
-The dataset's item says what, the meta template's role says how; where both say the same thing, the dataset wins.
+The dataset's item has the text, the meta template's role how it is written; where both set a field, the dataset wins.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.errors import InContextWarning, nearest
 from agentkit_prompts.evaluation.meta.meta_base import parts_of
-from agentkit_prompts.evaluation.meta.role_config import MetaFormat, Pieces, RoleFormat, pieces, refuse
+from agentkit_prompts.evaluation.meta.role_config import MetaFormat, Pieces, RoleFormat, read_marker, refuse
 
 __all__ = ["Script", "Turn", "read_prompt"]
 
@@ -22,7 +22,7 @@ _DIALOGUES = ("round", "ice")
 
 @dataclass(slots=True)
 class Turn:
-    """What one role says, and how. A turn that `opens` is the model's: only its beginning is written.
+    """The text of one role, and how it is written. A turn that `opens` is the model's: only its beginning is written.
 
     `media` are content parts, `prompt` the text beside them.
     """
@@ -37,7 +37,7 @@ class Turn:
 
 
 Script: TypeAlias = list[str | Turn]
-"""Turns, and texts that no role says."""
+"""Turns, and texts without a role."""
 
 
 @dataclass(slots=True)
@@ -50,13 +50,13 @@ class _Block:
 
 @dataclass(slots=True)
 class _Round:
-    """What the dataset says in one round: by place in the meta template's round."""
+    """What the dataset has for one round: by place in the meta template's round."""
 
-    said: dict[int, Turn] = field(default_factory=dict)
+    turns: dict[int, Turn] = field(default_factory=dict)
     asides: dict[int, list[Turn]] = field(default_factory=dict)
-    """Place -> what reserved roles say after it; -1 is the beginning of the round."""
+    """Place -> the turns of reserved roles after it; -1 is the beginning of the round."""
     switched: dict[int, bool] = field(default_factory=dict)
-    """Place -> whether the dataset says that the model speaks there."""
+    """Place -> the `generate` of the dataset: whether the model replies there."""
 
 
 def read_prompt(meta: MetaFormat, items: Sequence[object], *, gen: bool) -> tuple[Script, bool]:
@@ -141,7 +141,7 @@ def _marker(position: int, item: Mapping[str, Any], stack: list[_Block], problem
 
 
 class _Reader:
-    """Says the items of a dataset in the roles of a meta template."""
+    """Reads the items of a dataset in the roles of a meta template."""
 
     __slots__ = ("meta", "problems", "roles")
 
@@ -156,7 +156,7 @@ class _Reader:
         return self._turn(role, item, position) if role is not None else None
 
     def dialogue(self, items: Sequence[tuple[int, Mapping[str, Any]]], script: Script, *, gen: bool) -> bool:
-        """Append the rounds of a dialogue; with `gen`, say whether the last one stopped where the model speaks."""
+        """Append the rounds of a dialogue; with `gen`, return whether the last one stopped at the model's reply."""
         if not self.meta.round:
             return self._as_it_is(items, script, gen=gen)
         rounds = self._rounds(items)
@@ -173,7 +173,7 @@ class _Reader:
                 if isinstance(entry, str):
                     script.append(entry)
                     continue
-                turn = round_.said.get(place) or _default(entry)
+                turn = round_.turns.get(place) or self._turn(entry, {}, -1)
                 script.append(turn)
                 if place == stop and round_ is last:
                     turn.opens = True
@@ -196,14 +196,14 @@ class _Reader:
                 continue
             if place <= previous:
                 rounds.append(_Round())
-            rounds[-1].said[place] = turn
+            rounds[-1].turns[place] = turn
             if "generate" in item:
                 rounds[-1].switched[place] = bool(item["generate"])
             previous = place
         return rounds
 
     def _as_it_is(self, items: Sequence[tuple[int, Mapping[str, Any]]], script: Script, *, gen: bool) -> bool:
-        """Append the items in their own order: the meta template says nothing about rounds."""
+        """Append the items in their own order: the meta template has no round."""
         turns = [(item, turn) for position, item in items if (turn := self.alone(position, item)) is not None]
         stops = [number for number, (item, turn) in enumerate(turns) if item.get("generate", self._replies(turn.role))]
         last = stops[-1] if gen and stops else len(turns)
@@ -216,7 +216,7 @@ class _Reader:
         return role in self.roles and self.roles[role].generate
 
     def _role(self, position: int, item: Mapping[str, Any]) -> RoleFormat | None:
-        """Return how the role of an item is said, or its fallback; without a round every role says itself."""
+        """Return the format of an item's role, or of its fallback; without a round a role of any name will do."""
         name, fallback = item.get("role"), item.get("fallback_role")
         for tried in (name, fallback):
             if isinstance(tried, str) and tried in self.roles:
@@ -236,7 +236,7 @@ class _Reader:
         return None
 
     def _turn(self, role: RoleFormat, item: Mapping[str, Any], position: int) -> Turn:
-        """Merge what a dataset says into how the model wants it said."""
+        """Merge the fields of a dataset's item into those of the model's role."""
         prompt = item.get("prompt")
         media = parts_of(position, item, self.problems) if item.get("prompt_mm") else ()
         if not isinstance(prompt, str) and prompt is not None:
@@ -247,19 +247,9 @@ class _Reader:
                 self.problems.append(f"item {position}: {key} must be {what}, got {item[key]!r}"[:200])
         if prompt is None:
             prompt = "" if media else role.prompt
-        begin = role.begin if "begin" not in item else self._pieces(item["begin"], position, "begin")
-        end = role.end if "end" not in item else self._pieces(item["end"], position, "end")
+        begin = self._marker(item, "begin", role.begin, position)
+        end = self._marker(item, "end", role.end, position)
         return Turn(role.role, item.get("api_role") or role.api_role, begin, prompt, end, tuple(media))
 
-    def _pieces(self, marker: object, position: int, key: str) -> Pieces:
-        found = pieces(marker)
-        if found is None:
-            self.problems.append(
-                f"item {position}: {key} must be text, or a list of texts and token ids, got {marker!r}"[:200]
-            )
-            return ()
-        return found
-
-
-def _default(role: RoleFormat) -> Turn:
-    return Turn(role.role, role.api_role, role.begin, role.prompt, role.end)
+    def _marker(self, item: Mapping[str, Any], key: str, default: Pieces, position: int) -> Pieces:
+        return read_marker(item[key], f"item {position}: {key}", self.problems) if key in item else default

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from agentkit_prompts.templates.engine.meter import DEFAULT, Limits
 from agentkit_prompts.templates.engine.program import Program, Syntax, compile_program
-from agentkit_prompts.templates.engine.sites import Site
 from agentkit_prompts.templates.engine.trace import Trace
-from agentkit_prompts.templates.engine.values import Piece, RenderedText, Trusted
+from agentkit_prompts.templates.engine.values import Piece, RenderedText, Site, Trusted
 
 __all__ = [
     "DEFAULT",

@@ -23,8 +23,8 @@ __all__ = ["MAPPINGS", "attribute", "element", "made_in_python", "readable", "sl
 # A set lives as long as a program that reads the name: names of templates long gone do not pile up.
 _READABLE: WeakValueDictionary[str, set[type]] = WeakValueDictionary()
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
-_MOST_TYPES = 1000
-_SHORT = 256
+_MAX_TYPES = 1000
+_MAX_FREE_KEY = 256
 MAPPINGS = frozenset({dict, FrozenDict, MappingProxyType})
 """Mappings whose keys can be read without running anybody's code."""
 _DATE = frozenset({"year", "month", "day"})
@@ -92,7 +92,7 @@ def attribute(meter: Meter, value: Any, name: str) -> Any:
 def element(meter: Meter, value: Any, key: Any) -> Any:
     """Return `value[key]` as templates see it; a text key that is no element is read as an attribute."""
     kind = type(value)
-    if isinstance(key, tuple) or (isinstance(key, str) and len(key) > _SHORT):
+    if isinstance(key, tuple) or (isinstance(key, str) and len(key) > _MAX_FREE_KEY):
         meter.measure(key)
     if kind in MAPPINGS:
         try:
@@ -172,7 +172,7 @@ def _learn(kind: type, name: str) -> bool:
     ):
         return False
     known = readable(name)
-    if len(known) >= _MOST_TYPES:
+    if len(known) >= _MAX_TYPES:
         known.clear()
     known.add(kind)
     return True

@@ -9,16 +9,14 @@ gets into the code as `repr` only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from jinja2 import nodes
 
 from agentkit_prompts.errors import TemplateError
-from agentkit_prompts.templates.engine.expressions import COUNTERS, CodeError, Expressions, Frame, Names
-from agentkit_prompts.templates.engine.filters import FILTERS
-from agentkit_prompts.templates.engine.objects import GLOBALS
-from agentkit_prompts.templates.engine.sites import Analysis
+from agentkit_prompts.templates.engine.expressions import CodeError, Expressions, Frame, Names
+from agentkit_prompts.templates.engine.objects import COUNTERS, GLOBALS
 from agentkit_prompts.templates.engine.trace import Group
 from agentkit_prompts.templates.engine.values import Undefined
 
@@ -27,32 +25,26 @@ __all__ = ["Code", "generate"]
 _SPECIAL = ("caller", "kwargs", "varargs")
 
 
-class Code:
-    """The function made of a template.
+class Code(NamedTuple):
+    """The function made of a template."""
 
-    Attributes:
-        run: `run(values.get, trace)` fills a trace.
-        groups: What each output statement prints: literals as text, expressions as the number of their site.
-        filename: Name its frames have in a traceback.
-        lines: The template line of each of its lines.
-    """
-
-    __slots__ = ("filename", "groups", "lines", "run")
-
-    def __init__(self, run: Callable[..., None], groups: tuple[Group, ...], filename: str, lines: list[int]) -> None:
-        self.run = run
-        self.groups = groups
-        self.filename = filename
-        self.lines = lines
+    run: Callable[..., None]
+    """`run(values.get, trace)` fills a trace."""
+    groups: tuple[Group, ...]
+    """What each output statement prints: literals as text, expressions as the number of their site."""
+    filename: str
+    """Name its frames have in a traceback."""
+    lines: list[int]
+    """The template line of each of its lines."""
 
 
-def generate(tree: nodes.Template, analysis: Analysis, file: str | None, first_line: int) -> Code:
-    """Compile a checked template.
+def generate(tree: nodes.Template, numbers: Mapping[int, int], file: str | None, first_line: int) -> Code:
+    """Compile a checked template; `numbers` has the number of each site by the id of its node.
 
     Raises:
         TemplateError: Python refuses the code, for example because too many loops are nested in each other.
     """
-    maker = _Generator(analysis)
+    maker = _Generator(numbers)
     maker.template(tree)
     filename = f"<template {file or ''}>"
     space: dict[str, Any] = maker.constants
@@ -65,9 +57,9 @@ def generate(tree: nodes.Template, analysis: Analysis, file: str | None, first_l
 
 
 class _Generator(Expressions):
-    def __init__(self, analysis: Analysis) -> None:
+    def __init__(self, numbers: Mapping[int, int]) -> None:
         super().__init__()
-        self.numbers = analysis.numbers
+        self.numbers = numbers
         self.code: list[str] = []
         self.lines: list[int] = []
         self.level = 0
@@ -160,7 +152,7 @@ class _Generator(Expressions):
         code = self.expression(node, frame)
         if not frame.loop or not isinstance(node, nodes.Getattr) or node.attr not in COUNTERS:
             return code
-        return f"text_of({code})" if isinstance(node.node, nodes.Name) and node.node.name == "loop" else code
+        return f"str({code})" if isinstance(node.node, nodes.Name) and node.node.name == "loop" else code
 
     def output(self, items: list[tuple[str | nodes.Node, str | None]], frame: Frame) -> None:
         """Write literals (text, None) and expressions (node, code) out."""
@@ -225,9 +217,8 @@ class _Generator(Expressions):
         self.enter(inner)
         self.write(f"{inner.buffer} = []", node)
         self.block(node.body, inner)
-        code = f"concat(meter, literals, {inner.buffer})"
-        if node.filter is not None:
-            code = self.filtered(node.filter, code, inner)
+        inner.printed = f"concat(meter, literals, {inner.buffer})"
+        code = self.expression(node.filter, inner) if node.filter is not None else inner.printed
         self.store(node.target, code, frame)
 
     def visit_FilterBlock(self, node: nodes.FilterBlock, frame: Frame) -> None:
@@ -236,12 +227,8 @@ class _Generator(Expressions):
         self.enter(inner)
         self.write(f"{inner.buffer} = []", node)
         self.block(node.body, inner)
-        self.output([(node, self.filtered(node.filter, f"concat(meter, literals, {inner.buffer})", inner))], frame)
-
-    def filtered(self, node: nodes.Filter, buffer: str, frame: Frame) -> str:
-        """Return the code of a filter chain whose innermost value is a buffer."""
-        inner = buffer if node.node is None else self.filtered(node.node, buffer, frame)  # type: ignore[arg-type]
-        return f"{self.function('f', node.name, FILTERS)}(meter, {inner}{self.arguments(node, frame)})"
+        inner.printed = f"concat(meter, literals, {inner.buffer})"
+        self.output([(node, self.expression(node.filter, inner))], frame)
 
     def visit_If(self, node: nodes.If, frame: Frame) -> None:
         self.line = node.lineno
@@ -299,7 +286,7 @@ class _Generator(Expressions):
         self.write(f"{items} = meter.items({source}, {weight})", node)
         original = index
         if node.test is not None:
-            original = self.filter_items(node, frame, items)
+            original = self.filter_items(node, node.test, frame, items)
         if uses or not counters:
             self.write(f"{length} = len({items})")
         if not counters:
@@ -345,9 +332,8 @@ class _Generator(Expressions):
         temp = self.fresh("p")
         return temp, [(temp, target)]
 
-    def filter_items(self, node: nodes.For, frame: Frame, items: str) -> str:
+    def filter_items(self, node: nodes.For, condition: nodes.Node, frame: Frame, items: str) -> str:
         """Write the loop that keeps (index, item) where the test of a for loop holds; return an index name."""
-        assert node.test is not None
         test = frame.inner()
         test.symbols.analyze_node(node, for_branch="test")
         kept, at = self.fresh("k"), self.fresh("o")
@@ -358,7 +344,7 @@ class _Generator(Expressions):
         for temp, pattern in unpack:
             self.store(pattern, temp, test)
         self.enter(test)
-        self.write(f"if {self.expression(node.test, test)}: {kept}.append(({at}, {target}))")
+        self.write(f"if {self.expression(condition, test)}: {kept}.append(({at}, {target}))")
         self.level -= 1
         self.write(f"{items} = {kept}")
         return at

@@ -15,25 +15,13 @@ from jinja2.visitor import NodeVisitor
 from agentkit_prompts.templates.engine import access, operators
 from agentkit_prompts.templates.engine.filters import FILTERS
 from agentkit_prompts.templates.engine.is_tests import TESTS
+from agentkit_prompts.templates.engine.objects import COUNTERS
 from agentkit_prompts.templates.engine.runtime import RUNTIME
 from agentkit_prompts.templates.engine.values import Nothing
 
-__all__ = ["COUNTERS", "CodeError", "Expressions", "Frame", "Names"]
+__all__ = ["CodeError", "Expressions", "Frame", "Names"]
 
-COUNTERS = {
-    "depth": "1",
-    "depth0": "0",
-    "first": "({i} == 0)",
-    "index": "({i} + 1)",
-    "index0": "{i}",
-    "last": "({i} == {n} - 1)",
-    "length": "{n}",
-    "revindex": "({n} - {i})",
-    "revindex0": "({n} - {i} - 1)",
-}
-"""What can be read off `loop` without a loop object, by the names of index and length."""
-
-_SHORT = 256
+_MAX_INLINE = 256
 _KEYWORDS = frozenset(keyword.kwlist)
 
 
@@ -63,7 +51,7 @@ class Names(Symbols):
 class Frame:
     """A scope while code is made."""
 
-    __slots__ = ("buffer", "indices", "loop", "symbols")
+    __slots__ = ("buffer", "indices", "loop", "printed", "symbols")
 
     def __init__(
         self,
@@ -79,6 +67,8 @@ class Frame:
         """Names of the index variables of the loops around."""
         self.loop = loop
         """Names of index and length of the loop whose counters stand for `loop`, when there is no loop object."""
+        self.printed = ""
+        """Code of what a chain of filters gets where the template gives it nothing: the text of its block."""
 
     def inner(self, buffer: str | None = None) -> Frame:
         return Frame(Names(parent=self.symbols), buffer or self.buffer, self.indices, self.loop)
@@ -163,8 +153,7 @@ class Expressions(NodeVisitor):
         return ident
 
     def visit_Filter(self, node: nodes.Filter, frame: Frame) -> str:
-        assert node.node is not None
-        value = self.expression(node.node, frame)
+        value = self.expression(node.node, frame) if node.node is not None else frame.printed
         return f"{self.function('f', node.name, FILTERS)}(meter, {value}{self.arguments(node, frame)})"
 
     def visit_Test(self, node: nodes.Test, frame: Frame) -> str:
@@ -215,7 +204,7 @@ class Expressions(NodeVisitor):
                 right = f"({kept} := {right})"
             if one.op == "notin":
                 parts.append(f"(not compare_in(meter, {left}, {right}))")
-            elif one.op in ("eq", "ne") and isinstance(one.expr, nodes.Const) and _size(one.expr.value) < _SHORT:
+            elif one.op in ("eq", "ne") and isinstance(one.expr, nodes.Const) and _size(one.expr.value) < _MAX_INLINE:
                 parts.append(f"({left} {'==' if one.op == 'eq' else '!='} {right})")
             else:
                 parts.append(f"compare_{one.op}(meter, {left}, {right})")

@@ -25,8 +25,8 @@ from agentkit_prompts.templates.engine.values import Composed, Fault, Nothing, R
 __all__ = ["OPENING", "concat", "is_parts", "json_text", "parts_of", "text", "text_kept"]
 
 OPENING = "<|media:"
-_DEEPEST_DATA = 100
-_LARGEST_INT = 1 << 8192
+_MAX_DEPTH = 100
+_MAX_INT = 1 << 8192
 _ADDRESS = re.compile(r"\bat 0x[0-9A-Fa-f]{4,}")
 _AS_STR = (datetime, date, time, timedelta, UUID, Decimal, PurePath, Url)
 _LEAVES = frozenset({str, bool, float, type(None)})
@@ -56,9 +56,7 @@ def text(meter: Meter, value: object) -> str:
         return value.alt
     if isinstance(value, _AS_STR):
         return _checked(meter, value)
-    if hasattr(kind, "__prompt__"):
-        return "".join([part if isinstance(part, str) else part.alt for part in parts_of(meter, value)])
-    if is_parts(value):
+    if hasattr(kind, "__prompt__") or is_parts(value):
         return "".join([part if isinstance(part, str) else part.alt for part in parts_of(meter, value)])
     if isinstance(value, _AS_DATA) or _is_instance_of_dataclass(value):
         return json_text(meter, value)
@@ -99,7 +97,7 @@ def json_text(meter: Meter, value: object, indent: int | None = None, *, sort_ke
 
 
 def _number(value: object) -> str:
-    if isinstance(value, int) and not -_LARGEST_INT < value < _LARGEST_INT:
+    if isinstance(value, int) and not -_MAX_INT < value < _MAX_INT:
         raise Fault("the number has too many digits to be printed")
     return int.__repr__(value) if isinstance(value, int) and not isinstance(value, bool) else repr(value)
 
@@ -132,11 +130,7 @@ def _has_own_text(kind: type) -> bool:
         return True
     if not made_in_python(kind) or issubclass(kind, type | ModuleType):
         return False
-    return not all(_is_builtin(method) for method in (kind.__str__, kind.__repr__))
-
-
-def _is_builtin(method: object) -> bool:
-    return isinstance(method, WrapperDescriptorType)
+    return not all(isinstance(method, WrapperDescriptorType) for method in (kind.__str__, kind.__repr__))
 
 
 def _is_instance_of_dataclass(value: object) -> bool:
@@ -159,8 +153,8 @@ def is_parts(value: object) -> bool:
 def parts_of(meter: Meter, value: object, depth: int = 0) -> Iterator[str | Media]:
     """Yield the text and media of an object with `__prompt__`, or of a sequence of such."""
     meter.charge(2)
-    if depth > _DEEPEST_DATA:
-        raise Fault(f"{type(value).__name__} nests deeper than {_DEEPEST_DATA} levels")
+    if depth > _MAX_DEPTH:
+        raise Fault(f"{type(value).__name__} nests deeper than {_MAX_DEPTH} levels")
     if isinstance(value, Media):
         yield value
     elif isinstance(value, str):
@@ -180,8 +174,8 @@ def _as_data(meter: Meter, value: object, depth: int) -> Any:
     if kind in _LEAVES:
         meter.charge(3)
         return value
-    if depth > _DEEPEST_DATA:
-        raise Fault(f"the data is cyclic or nests deeper than {_DEEPEST_DATA} levels")
+    if depth > _MAX_DEPTH:
+        raise Fault(f"the data is cyclic or nests deeper than {_MAX_DEPTH} levels")
     deeper = depth + 1
     if kind is list or kind is tuple:
         meter.charge(24 + 3 * len(value))  # type: ignore[arg-type]
@@ -205,7 +199,8 @@ def _as_data(meter: Meter, value: object, depth: int) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int | float):
-        return _sized(value)
+        _number(value)
+        return value
     if isinstance(value, Undefined):
         value.fail()
     if isinstance(value, Media):
@@ -221,11 +216,6 @@ def _as_data(meter: Meter, value: object, depth: int) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         return [_as_data(meter, item, deeper) for item in meter.items(value)]
     return _checked(meter, value)
-
-
-def _sized(value: Any) -> Any:
-    _number(value)
-    return value
 
 
 def _key(key: object) -> str | int | float | bool | None:

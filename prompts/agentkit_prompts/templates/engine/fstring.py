@@ -7,12 +7,12 @@ import re
 from jinja2 import nodes
 
 from agentkit_prompts.errors import TemplateError
-from agentkit_prompts.templates.engine.finalise import OPENING
+from agentkit_prompts.templates.engine.sandbox import check
 
 __all__ = ["parse_fstring"]
 
 _BRACE = re.compile(r"\{\{|\}\}|\{([^{}\n]{0,200})\}|[{}]")
-_MOST_FIELDS = 2_000
+_MAX_FIELDS = 2_000
 
 
 def parse_fstring(source: str, file: str | None, first_line: int) -> nodes.Template:
@@ -45,8 +45,8 @@ def parse_fstring(source: str, file: str | None, first_line: int) -> nodes.Templ
         if not name.isidentifier() or name[:1] == "_":
             raise fail(f"{{{name[:40]}}} is not a plain name: f-string templates take {{name}} only", found.start())
         fields += 1
-        if fields > _MOST_FIELDS:
-            raise fail(f"the template has more than {_MOST_FIELDS:,} fields", found.start())
+        if fields > _MAX_FIELDS:
+            raise fail(f"the template has more than {_MAX_FIELDS:,} fields", found.start())
         if literal:
             items.append(nodes.TemplateData(literal, lineno=line))
             literal = ""
@@ -54,11 +54,6 @@ def parse_fstring(source: str, file: str | None, first_line: int) -> nodes.Templ
     literal += source[last:]
     if literal or not items:
         items.append(nodes.TemplateData(literal, lineno=line))
-    for item in items:
-        if isinstance(item, nodes.TemplateData) and OPENING in item.data:
-            raise TemplateError(
-                f"the template itself holds {OPENING!r}, which opens a media marker: give media as content parts",
-                file=file,
-                line=item.lineno + first_line - 1,
-            )
-    return nodes.Template([nodes.Output(items, lineno=1)], lineno=1)
+    tree = nodes.Template([nodes.Output(items, lineno=1)], lineno=1)
+    check(tree, file, first_line)
+    return tree

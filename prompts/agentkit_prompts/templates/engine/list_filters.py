@@ -7,15 +7,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from agentkit_prompts.templates.engine.access import MAPPINGS, element
 from agentkit_prompts.templates.engine.access import attribute as attribute_of
-from agentkit_prompts.templates.engine.access import element
 from agentkit_prompts.templates.engine.finalise import text
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.operators import add
 from agentkit_prompts.templates.engine.values import Fault, Undefined
 
 __all__ = [
-    "WIDEST",
+    "MAX_WIDTH",
     "Group",
     "as_list",
     "batch",
@@ -35,13 +35,13 @@ __all__ = [
     "whole",
 ]
 
-WIDEST = 10_000
+MAX_WIDTH = 10_000
 """Widest field, most columns."""
 
-_LONGEST_PATH = 1_000
+_MAX_PATH = 1_000
 
 
-def whole(name: str, value: Any, least: int = 0, most: int = WIDEST) -> int:
+def whole(name: str, value: Any, least: int = 0, most: int = MAX_WIDTH) -> int:
     if not isinstance(value, int) or not least <= value <= most:
         raise Fault(f"{name} must be a whole number from {least} to {most:,}, got {_shown(value)}")
     return value
@@ -58,7 +58,7 @@ def getter(meter: Meter, path: Any) -> Callable[[Any], Any]:
         return lambda item: item
     if isinstance(path, int):
         return lambda item: element(meter, item, path)
-    if not isinstance(path, str) or len(path) > _LONGEST_PATH:
+    if not isinstance(path, str) or len(path) > _MAX_PATH:
         raise Fault(f"attribute must be the name of a field, got {type(path).__name__}")
     parts = [int(part) if part.isdecimal() and len(part) < 10 else part for part in str.__str__(path).split(".")]
     if len(parts) == 1 and isinstance(parts[0], str):
@@ -80,8 +80,8 @@ def _fold(value: Any) -> Any:
 
 def _keys(meter: Meter, path: Any, case_sensitive: bool) -> Callable[[Any], Any]:
     """Return the sort key of `attribute="a,b.c"`."""
-    if isinstance(path, str) and len(path) > _LONGEST_PATH:
-        raise Fault(f"attribute is longer than {_LONGEST_PATH:,} characters")
+    if isinstance(path, str) and len(path) > _MAX_PATH:
+        raise Fault(f"attribute is longer than {_MAX_PATH:,} characters")
     read = [getter(meter, part) for part in path.split(",")] if isinstance(path, str) else [getter(meter, path)]
     if len(read) == 1:
         one = read[0]
@@ -121,6 +121,9 @@ def items_of(meter: Meter, value: Any, /) -> list[tuple[Any, Any]]:
         return []
     if not isinstance(value, Mapping):
         raise Fault(f"only a mapping has items, got {type(value).__name__}")
+    if type(value) in MAPPINGS:
+        meter.charge(2 * len(value) + 2)
+        return list(value.items())
     return [(key, value[key]) for key in meter.items(value, 2)]
 
 

@@ -14,7 +14,7 @@ __all__ = ["DEFAULT", "Limits", "Meter"]
 
 _CHARS_PER_STEP = 16
 _STEPS_BETWEEN_CLOCKS = 50_000
-_DEEPEST_CALL = 100
+_MAX_CALL_DEPTH = 100
 _OURS = "agentkit_prompts."
 _COLLIDES = (1 << 61) - 1  # whole numbers from here on have hashes that were chosen by whoever chose them
 _SCALARS = frozenset({bool, float, type(None)})
@@ -87,8 +87,8 @@ class Meter:
     def enter(self) -> None:
         """Start a macro or a recursive loop."""
         self.depth += 1
-        if self.depth > _DEEPEST_CALL:
-            raise Fault(f"macros or recursive loops nest deeper than {_DEEPEST_CALL}")
+        if self.depth > _MAX_CALL_DEPTH:
+            raise Fault(f"macros or recursive loops nest deeper than {_MAX_CALL_DEPTH}")
         self.charge(25)
 
     def items(self, value: object, weight: int = 1) -> Sequence[Any]:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
-from agentkit_prompts.templates.engine.access import MAPPINGS, attribute
+from agentkit_prompts.templates.engine.access import attribute
 from agentkit_prompts.templates.engine.finalise import text
+from agentkit_prompts.templates.engine.list_filters import items_of
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.objects import Cycler, Function, Joiner, Loop, Macro, Namespace
 from agentkit_prompts.templates.engine.values import Fault, Undefined
@@ -113,11 +114,11 @@ def call_method(meter: Meter, target: Any, name: str, args: tuple[Any, ...], kwa
     )
 
 
-def _plain(name: str) -> Callable[..., Any]:
+def _plain(name: str, slowness: int = 2) -> Callable[..., Any]:
     method = getattr(str, name)
 
     def run(meter: Meter, value: str, *args: Any, **kwargs: Any) -> Any:
-        meter.chars(len(value), 2)
+        meter.chars(len(value), slowness)
         return method(value, *args, **kwargs)
 
     return run
@@ -131,16 +132,6 @@ def _wide(name: str) -> Callable[..., str]:
             raise Fault(f"{name} takes a whole number, got {type(width).__name__}")
         meter.chars(max(len(value), width))
         return method(value, width, *args)  # type: ignore[no-any-return]
-
-    return run
-
-
-def _split(name: str) -> Callable[..., list[str]]:
-    method = getattr(str, name)
-
-    def run(meter: Meter, value: str, *args: Any, **kwargs: Any) -> list[str]:
-        meter.chars(len(value), 8)
-        return method(value, *args, **kwargs)  # type: ignore[no-any-return]
 
     return run
 
@@ -207,13 +198,6 @@ def _get(meter: Meter, value: Mapping[Any, Any], key: Any, default: Any = None) 
     return value[key] if key in value else default  # noqa: SIM401 (a mapping's own get may do anything)
 
 
-def _items(meter: Meter, value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    if type(value) in MAPPINGS:
-        meter.charge(2 * len(value))
-        return list(value.items())
-    return [(key, value[key]) for key in meter.items(value, 2)]
-
-
 def _keys(meter: Meter, value: Mapping[Any, Any]) -> list[Any]:
     return list(meter.items(value))
 
@@ -246,12 +230,12 @@ def _on(name: str, *kinds: type) -> Callable[..., Any]:
 _STR: dict[str, Callable[..., Any]] = {
     **{name: _plain(name) for name in SAME_SIZE},
     **{name: _wide(name) for name in WIDTH},
-    **{name: _split(name) for name in ("split", "rsplit", "splitlines")},
+    **{name: _plain(name, 8) for name in ("split", "rsplit", "splitlines")},
     "format": format_text,
     "join": join_texts,
     "replace": replace,
 }
-_MAPPING: dict[str, Callable[..., Any]] = {"get": _get, "items": _items, "keys": _keys, "values": _values}
+_MAPPING: dict[str, Callable[..., Any]] = {"get": _get, "items": items_of, "keys": _keys, "values": _values}
 _TIMES: dict[str, Callable[..., Any]] = {
     "date": _on("date", datetime),
     "isoformat": _on("isoformat", date, time),

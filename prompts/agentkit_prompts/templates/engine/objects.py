@@ -8,10 +8,22 @@ from typing import Any, ClassVar
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.values import Fault, Undefined
 
-__all__ = ["GLOBALS", "UNSET", "Cycler", "Function", "Joiner", "Loop", "Macro", "Namespace"]
+__all__ = ["COUNTERS", "GLOBALS", "UNSET", "Cycler", "Function", "Joiner", "Loop", "Macro", "Namespace"]
 
 UNSET = object()
 """An argument of a macro that was not given."""
+COUNTERS = {
+    "depth": "1",
+    "depth0": "0",
+    "first": "({i} == 0)",
+    "index": "({i} + 1)",
+    "index0": "{i}",
+    "last": "({i} == {n} - 1)",
+    "length": "{n}",
+    "revindex": "({n} - {i})",
+    "revindex0": "({n} - {i} - 1)",
+}
+"""What can be read off `loop` without a loop object: field -> code, by the names of index and length."""
 
 
 class Macro:
@@ -65,21 +77,7 @@ class Loop:
 
     __slots__ = ("_changed", "_items", "_recurse", "depth0", "index0")
 
-    FIELDS: ClassVar[frozenset[str]] = frozenset(
-        {
-            "depth",
-            "depth0",
-            "first",
-            "index",
-            "index0",
-            "last",
-            "length",
-            "nextitem",
-            "previtem",
-            "revindex",
-            "revindex0",
-        }
-    )
+    FIELDS: ClassVar[frozenset[str]] = frozenset({*COUNTERS, "nextitem", "previtem"})
 
     def __init__(self, items: Sequence[Any], recurse: Callable[[Any, int], str] | None = None, depth0: int = 0) -> None:
         self._items = items

@@ -15,9 +15,9 @@ from agentkit_prompts.templates.engine.values import Fault, Undefined
 
 __all__ = ["BINARY", "COMPARE", "join", "negative", "percent", "positive"]
 
-_LONGEST_INT_BITS = 8192
-_WIDEST_FIELD = 10_000
-_MOST_DIGITS = 1_000
+_MAX_INT_BITS = 8192
+_MAX_FIELD_WIDTH = 10_000
+_MAX_DIGITS = 1_000
 _NUMBERS = (int, float, Decimal)
 _TIMES = (datetime, date, timedelta, time)
 _SEQUENCES = (list, tuple)
@@ -34,7 +34,7 @@ def _refuse(sign: str, left: object, right: object) -> Fault:
 
 
 def _whole(value: Any) -> Any:
-    if type(value) is int and value.bit_length() > _LONGEST_INT_BITS:
+    if type(value) is int and value.bit_length() > _MAX_INT_BITS:
         raise Fault("a number grows too large")
     return value
 
@@ -71,7 +71,7 @@ def multiply(meter: Meter, left: Any, right: Any) -> Any:
     """Multiply numbers, repeat text and lists."""
     meter.charge(2)
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
-        if type(left) is int and type(right) is int and left.bit_length() + right.bit_length() > _LONGEST_INT_BITS:
+        if type(left) is int and type(right) is int and left.bit_length() + right.bit_length() > _MAX_INT_BITS:
             raise Fault("a number grows too large")
         return left * right  # type: ignore[operator]
     if isinstance(left, int):
@@ -90,7 +90,7 @@ def power(meter: Meter, left: Any, right: Any) -> Any:
     meter.charge(10)
     if not isinstance(left, _NUMBERS) or not isinstance(right, _NUMBERS):
         raise _refuse("**", left, right)
-    if isinstance(left, int) and isinstance(right, int) and left.bit_length() * abs(right) > _LONGEST_INT_BITS:
+    if isinstance(left, int) and isinstance(right, int) and left.bit_length() * abs(right) > _MAX_INT_BITS:
         raise Fault("a number grows too large")
     made: object = left**right  # type: ignore[operator]
     if isinstance(made, complex):
@@ -126,8 +126,8 @@ def percent(meter: Meter, template: str, values: Any) -> str:
         if not kind or kind not in "diouxXeEfFgGcrs":
             raise Fault(f"{field[0]!r} is not a format that templates know")
         for size in (field["width"], field["precision"]):
-            if size and (len(size) > 5 or int(size) > _WIDEST_FIELD):
-                raise Fault(f"{field[0]!r} is wider than {_WIDEST_FIELD:,} characters")
+            if size and (len(size) > 5 or int(size) > _MAX_FIELD_WIDTH):
+                raise Fault(f"{field[0]!r} is wider than {_MAX_FIELD_WIDTH:,} characters")
         if field["name"] is not None:
             if not isinstance(values, Mapping) or field["name"] not in values:
                 raise Fault(f"the format names {field['name']!r}, which it was not given")
@@ -137,7 +137,7 @@ def percent(meter: Meter, template: str, values: Any) -> str:
                 raise Fault("the format has more fields than values")
             value = given[at]
             at += 1
-        if isinstance(value, Decimal) and kind in "dioxXuc" and value.is_finite() and value.adjusted() > _MOST_DIGITS:
+        if isinstance(value, Decimal) and kind in "dioxXuc" and value.is_finite() and value.adjusted() > _MAX_DIGITS:
             raise Fault("a number grows too large")
         if kind in "rs" or not isinstance(value, int | float | Decimal):
             value = text(meter, value)

@@ -73,7 +73,6 @@ RUNTIME: dict[str, Any] = {
     "set_name": _set_name,
     "slice_of": _slice_of,
     "str": str,
-    "text_of": str,
     "text_kept": finalise.text_kept,
     "undefined": Undefined,
     "unpack": _unpack,

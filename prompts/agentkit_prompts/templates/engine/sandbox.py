@@ -13,11 +13,11 @@ from agentkit_prompts.templates.engine.filters import FILTERS
 from agentkit_prompts.templates.engine.finalise import OPENING
 from agentkit_prompts.templates.engine.is_tests import TESTS
 
-__all__ = ["ENVIRONMENT", "parse"]
+__all__ = ["check", "parse"]
 
-_LONGEST_SOURCE = 1_000_000
-_MOST_TOKENS = 8_000
-_DEEPEST = 60
+_MAX_SOURCE = 1_000_000
+_MAX_TOKENS = 8_000
+_MAX_DEPTH = 60
 _REFUSED: dict[type[nodes.Node], str] = {
     nodes.Block: "{% block %}",
     nodes.Extends: "{% extends %}",
@@ -35,12 +35,12 @@ class _CountTokens(Extension):
     def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
         """Pass tokens on until there are too many."""
         for count, token in enumerate(stream):
-            if count > _MOST_TOKENS:
-                raise TemplateSyntaxError(f"the template has more than {_MOST_TOKENS:,} tokens", token.lineno)
+            if count > _MAX_TOKENS:
+                raise TemplateSyntaxError(f"the template has more than {_MAX_TOKENS:,} tokens", token.lineno)
             yield token
 
 
-ENVIRONMENT = Environment(extensions=[_CountTokens], autoescape=False, cache_size=0)
+_ENVIRONMENT = Environment(extensions=[_CountTokens], autoescape=False, cache_size=0)
 """Parses templates; nothing is rendered with it."""
 
 
@@ -50,10 +50,10 @@ def parse(source: str, file: str | None, first_line: int) -> nodes.Template:
     Raises:
         TemplateError: It is not a template, is too large, or uses what prompts may not use.
     """
-    if len(source) > _LONGEST_SOURCE:
-        raise TemplateError(f"the template is longer than {_LONGEST_SOURCE:,} characters", file=file, line=first_line)
+    if len(source) > _MAX_SOURCE:
+        raise TemplateError(f"the template is longer than {_MAX_SOURCE:,} characters", file=file, line=first_line)
     try:
-        tree = ENVIRONMENT.parse(source)
+        tree = _ENVIRONMENT.parse(source)
     except TemplateSyntaxError as error:
         message = error.message or "syntax error"
         raise TemplateError(message, file=file, line=error.lineno + first_line - 1) from error
@@ -61,11 +61,11 @@ def parse(source: str, file: str | None, first_line: int) -> nodes.Template:
         raise TemplateError("the template nests too deeply", file=file, line=first_line) from error
     except (ValueError, OverflowError) as error:
         raise TemplateError(f"a number cannot be read: {error}", file=file, line=first_line) from error
-    _check(tree, file, first_line)
+    check(tree, file, first_line)
     return tree
 
 
-def _check(tree: nodes.Template, file: str | None, first_line: int) -> None:
+def check(tree: nodes.Template, file: str | None, first_line: int) -> None:
     """Refuse nodes that prompts may not use, unknown filters and tests, and nesting that Python cannot compile."""
     level: list[nodes.Node] = [tree]
     depth = 0
@@ -74,9 +74,9 @@ def _check(tree: nodes.Template, file: str | None, first_line: int) -> None:
         deeper: list[nodes.Node] = []
         for node in level:
             problem = _problem(node)
-            if problem is None and depth > _DEEPEST:
+            if problem is None and depth > _MAX_DEPTH:
                 problem = (
-                    f"the template nests deeper than {_DEEPEST} levels; join long sums with ~ or split them with set"
+                    f"the template nests deeper than {_MAX_DEPTH} levels; join long sums with ~ or split them with set"
                 )
             if problem is not None:
                 raise TemplateError(problem, file=file, line=node.lineno + first_line - 1)

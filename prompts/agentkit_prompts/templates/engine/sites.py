@@ -1,7 +1,7 @@
-"""What can be told about a template before it runs: what it reads from outside, and what each `{{ }}` is made of.
+"""What is known about a template before it runs: what it reads from outside, and what each `{{ }}` is made of.
 
-One walk over the syntax tree follows values through `set`, `for`, `with`, macros and namespaces. It may say that a
-site reads more than it does, never less.
+One walk over the syntax tree follows values through `set`, `for`, `with`, macros and namespaces. A site may be given
+more roots than it reads, never fewer.
 """
 
 # ruff: noqa: N802 (the visitor calls methods by the name of the node class)
@@ -9,49 +9,33 @@ site reads more than it does, never less.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple, TypeAlias
 
 from jinja2 import nodes
 
-from agentkit_prompts.templates.engine.guards import KWARGS, Guard, Path, guards, kwarg_name
-from agentkit_prompts.templates.engine.objects import GLOBALS
-from agentkit_prompts.templates.engine.unparse import unparse
+from agentkit_prompts.templates.engine.objects import COUNTERS, GLOBALS
+from agentkit_prompts.templates.engine.values import Site
 
-__all__ = ["Analysis", "Site", "analyse"]
+__all__ = ["Analysis", "analyse"]
+
+_Path: TypeAlias = tuple[Any, ...]
+"""The steps of `a.b[0]`: names, keys, positions and loop indices."""
 
 _CELL = "\0"
 """Stands among roots for whatever is ever stored in a namespace."""
-_MAPPINGS = {*KWARGS, ("extra",)}
-_COUNTERS = frozenset({"depth", "depth0", "first", "index", "index0", "last", "length", "revindex", "revindex0"})
-_MOST_PASSES = 10
-
-
-class Site(NamedTuple):
-    """One `{{ }}` of a template."""
-
-    line: int
-    """Line in the file, counted from 1."""
-    expression: str
-    """Short source-like text of the expression."""
-    pointer: str
-    """Where in the context the value lives, such as `documents[{0}].text`; `{k}` is the k-th loop index of a piece.
-    Empty when the expression is more than a path."""
-    roots: tuple[str, ...]
-    """Outside names the value may depend on, sorted."""
-
-    @property
-    def nested(self) -> bool:
-        """Whether the value can only come from rendered prompts passed in."""
-        return self.roots == ("wrapped_str",)
+_KWARGS = (("additional_kwargs",), ("user_input", "additional_kwargs"))
+_MAPPINGS = {*_KWARGS, ("extra",)}
+_MAX_PASSES = 10
 
 
 class Analysis(NamedTuple):
     """What one template reads and prints."""
 
     names: dict[str, int]
-    guarded: frozenset[str]
+    """Names read from outside, each with the first line it is read on."""
     kwargs: dict[str, bool]
+    """Names read off the additional kwargs, and whether rendering fails without them."""
     sites: tuple[Site, ...]
     numbers: dict[int, int]
     """id of a syntax node -> number of its site."""
@@ -68,7 +52,7 @@ _NONE: frozenset[str] = frozenset()
 
 class _Value(NamedTuple):
     roots: frozenset[str] = _NONE
-    path: Path | None = None
+    path: _Path | None = None
 
 
 _NOTHING = _Value()
@@ -87,7 +71,7 @@ class _Scope:
 def analyse(tree: nodes.Template, first_line: int) -> Analysis:
     """Follow the values of a template."""
     walk = _Walk(first_line)
-    for _ in range(_MOST_PASSES):
+    for _ in range(_MAX_PASSES):
         before = walk.state()
         walk.start()
         walk.body(tree.body)
@@ -109,11 +93,11 @@ class _Walk:
         self.scope = _Scope(None)
         self.loops = 0
         self.names: dict[str, int] = {}
-        self.needed: set[str] = set()
         self.kwargs: dict[str, bool] = {}
-        self.found: list[tuple[nodes.Node, str, _Value]] = []
+        self.found: list[tuple[nodes.Node, _Value]] = []
         self.buffer: set[str] | None = None
-        self.guards: frozenset[Guard] = frozenset()
+        self.defined = _NONE
+        """Additional kwargs that the tests around have shown to be there."""
         self.in_macro = False
 
     def state(self) -> tuple[Any, ...]:
@@ -122,44 +106,34 @@ class _Walk:
     def result(self) -> Analysis:
         sites: list[Site] = []
         numbers: dict[int, int] = {}
-        for node, label, value in self.found:
+        for node, value in self.found:
             roots = value.roots
             if _CELL in roots:
                 roots = (roots | self.stored) - {_CELL}
             numbers[id(node)] = len(sites)
             pointer = _pointer(value.path) if value.path is not None else ""
-            sites.append(Site(node.lineno + self.shift, label, pointer, tuple(sorted(roots))))
-        return Analysis(self.names, frozenset(self.names) - self.needed, self.kwargs, tuple(sites), numbers)
+            sites.append(Site(node.lineno + self.shift, pointer, tuple(sorted(roots))))
+        return Analysis(self.names, self.kwargs, tuple(sites), numbers)
 
     # scopes
 
     @contextmanager
-    def inner(self, *, late: bool = False) -> Iterator[_Scope]:
-        outer = self.scope
-        self.scope = _Scope(outer, late)
-        try:
-            yield self.scope
-        finally:
-            self.scope = outer
-
-    @contextmanager
-    def buffered(self) -> Iterator[set[str]]:
-        outer, self.buffer = self.buffer, set()
-        try:
-            yield self.buffer
-        finally:
-            self.buffer = outer
-
-    @contextmanager
-    def guarding(self, keys: Iterable[Guard]) -> Iterator[None]:
-        outer = self.guards
-        self.guards = outer | frozenset(keys)
+    def under(self, **state: Any) -> Iterator[None]:
+        """Change attributes of the walk for as long as the block runs."""
+        outer = {name: getattr(self, name) for name in state}
+        vars(self).update(state)
         try:
             yield
         finally:
-            self.guards = outer
+            vars(self).update(outer)
 
-    def lookup(self, name: str, line: int, guarded: bool = False) -> _Value:
+    def inner(self) -> AbstractContextManager[None]:
+        return self.under(scope=_Scope(self.scope))
+
+    def knowing(self, kwargs: frozenset[str]) -> AbstractContextManager[None]:
+        return self.under(defined=self.defined | kwargs)
+
+    def lookup(self, name: str, line: int) -> _Value:
         scope: _Scope | None = self.scope
         late = self.scope.late
         while scope is not None:
@@ -174,8 +148,6 @@ class _Walk:
             return _NOTHING
         line += self.shift
         self.names[name] = min(line, self.names.get(name, line))
-        if not guarded and ("name", name) not in self.guards:
-            self.needed.add(name)
         if late and name in self.bound:
             return _Value(frozenset({name, *self.bound[name]}))
         return _Value(frozenset({name}), (name,))
@@ -203,82 +175,78 @@ class _Walk:
         for node in statements:
             getattr(self, f"visit_{type(node).__name__}")(node)
 
-    def site(self, node: nodes.Node, label: str, value: _Value) -> None:
+    def site(self, node: nodes.Node, value: _Value) -> None:
         if self.buffer is not None:
             self.buffer |= value.roots
         else:
-            self.found.append((node, label, value))
+            self.found.append((node, value))
 
     def visit_Output(self, node: nodes.Output) -> None:
         for item in node.nodes:
             if not isinstance(item, nodes.TemplateData):
-                self.site(item, unparse(item), self.value(item))
+                self.site(item, self.value(item))
 
     def visit_Assign(self, node: nodes.Assign) -> None:
         self.assign(node.target, self.value(node.node))
 
+    def printed(self, body: Iterable[nodes.Node], chain: nodes.Filter | None = None, **state: Any) -> _Value:
+        """Return what a block prints into a buffer, through a chain of filters."""
+        roots: set[str] = set()
+        with self.under(scope=_Scope(self.scope), buffer=roots, **state):
+            self.body(body)
+            if chain is not None:
+                roots |= self.value(chain).roots
+        return _Value(frozenset(roots))
+
     def visit_AssignBlock(self, node: nodes.AssignBlock) -> None:
-        with self.inner(), self.buffered() as roots:
-            self.body(node.body)
-            if node.filter is not None:
-                roots |= self.value(node.filter).roots
-        self.assign(node.target, _Value(frozenset(roots)))
+        self.assign(node.target, self.printed(node.body, node.filter))
+
+    def visit_FilterBlock(self, node: nodes.FilterBlock) -> None:
+        self.site(node, self.printed(node.body, node.filter))
 
     def visit_If(self, node: nodes.If) -> None:
         branches: list[dict[str, _Value]] = []
         before = self.scope.names
-        passed: frozenset[Guard] = frozenset()
+        passed = _NONE
         for test, statements in [(node.test, node.body), *[(one.test, one.body) for one in node.elif_]]:
-            with self.guarding(passed):
+            with self.knowing(passed):
                 self.value(test)
                 self.scope.names = dict(before)
-                with self.guarding(guards(test, True, self.path)):
+                with self.knowing(self.shown(test, True)):
                     self.body(statements)
             branches.append(self.scope.names)
-            passed |= guards(test, False, self.path)
+            passed |= self.shown(test, False)
         self.scope.names = dict(before)
-        with self.guarding(passed):
+        with self.knowing(passed):
             self.body(node.else_)
         branches.append(self.scope.names)
         self.scope.names = dict(before)
         for name in {name: None for branch in branches for name in branch}:
-            values = [branch[name] if name in branch else self.lookup(name, node.lineno, True) for branch in branches]
-            first = values[0]
-            if any(value != first for value in values):
-                first = _Value(frozenset().union(*(value.roots for value in values)))
-            self.scope.names[name] = first
+            values = [branch[name] if name in branch else self.lookup(name, node.lineno) for branch in branches]
+            same = all(value == values[0] for value in values)
+            self.scope.names[name] = values[0] if same else _Value(_NONE.union(*(value.roots for value in values)))
 
     def visit_For(self, node: nodes.For) -> None:
         source = self.value(node.iter)
-        recursive = bool(node.recursive)
         path = source.path
         if path is not None:
-            path = None if path in _MAPPINGS or recursive or self.buffer is not None else (*path, _Loop(self.loops))
+            plain = path not in _MAPPINGS and not node.recursive and self.buffer is None
+            path = (*path, _Loop(self.loops)) if plain else None
         item = _Value(source.roots, path)
         with self.inner():
             self.assign(node.target, item)
-            held: frozenset[Guard] = frozenset()
+            held = _NONE
             if node.test is not None:
                 self.value(node.test)
-                held = guards(node.test, True, self.path)
+                held = self.shown(node.test, True)
             self.bind("loop", _Value(source.roots))
-            self.loops += 1
-            with self.guarding(held):
-                if recursive:
-                    self.recursive(node, source)
+            with self.under(loops=self.loops + 1, defined=self.defined | held):
+                if node.recursive:
+                    self.site(node, _Value(source.roots | self.printed(node.body, in_macro=True).roots))
                 else:
                     self.body(node.body)
-            self.loops -= 1
         with self.inner():
             self.body(node.else_)
-
-    def recursive(self, node: nodes.For, source: _Value) -> None:
-        outer = self.in_macro
-        self.in_macro = True
-        with self.buffered() as roots:
-            self.body(node.body)
-        self.in_macro = outer
-        self.site(node, f"for ... in {unparse(node.iter)} recursive", _Value(source.roots | roots))
 
     def visit_With(self, node: nodes.With) -> None:
         values = [self.value(item) for item in node.values]
@@ -288,16 +256,14 @@ class _Walk:
             self.body(node.body)
 
     def macro(self, node: nodes.Macro | nodes.CallBlock) -> frozenset[str]:
-        outer, self.in_macro = self.in_macro, True
-        with self.inner(late=True), self.buffered() as roots:
-            for item in node.defaults:
-                roots |= self.value(item).roots
+        roots: set[str] = set()
+        with self.under(in_macro=True, scope=_Scope(self.scope, late=True), buffer=roots):
+            roots |= self.roots(node.defaults)
             for argument in node.args:
                 self.scope.names[argument.name] = _Value(frozenset({_CELL}))
             for name in ("caller", "kwargs", "varargs"):
                 self.scope.names.setdefault(name, _Value(frozenset({_CELL})))
             self.body(node.body)
-        self.in_macro = outer
         return frozenset(roots)
 
     def visit_Macro(self, node: nodes.Macro) -> None:
@@ -309,13 +275,7 @@ class _Walk:
         self.has_cells = True
         body = self.macro(node)
         self.arguments |= body
-        self.site(node, unparse(node.call), _Value(self.value(node.call).roots | body))
-
-    def visit_FilterBlock(self, node: nodes.FilterBlock) -> None:
-        with self.inner(), self.buffered() as roots:
-            self.body(node.body)
-            roots |= self.value(node.filter).roots
-        self.site(node, f"filter {node.filter.name}", _Value(frozenset(roots)))
+        self.site(node, _Value(self.value(node.call).roots | body))
 
     def visit_ExprStmt(self, node: nodes.ExprStmt) -> None:
         self.value(node.node)
@@ -323,12 +283,12 @@ class _Walk:
     # expressions
 
     def value(self, node: nodes.Node, guarded: bool = False) -> _Value:
-        """Return what an expression reads; `guarded` when it may be undefined where it stands."""
+        """Return what an expression reads; `guarded` where it may be undefined."""
         match node:
             case nodes.Name():
-                return self.lookup(node.name, node.lineno, guarded)
+                return self.lookup(node.name, node.lineno)
             case nodes.Getattr():
-                if isinstance(node.node, nodes.Name) and node.node.name == "loop" and node.attr in _COUNTERS:
+                if isinstance(node.node, nodes.Name) and node.node.name == "loop" and node.attr in COUNTERS:
                     self.lookup("loop", node.lineno)
                     return _NOTHING
                 return self.step(self.value(node.node), node.attr, guarded)
@@ -345,50 +305,60 @@ class _Walk:
                 return self.call(node)
             case nodes.And() | nodes.Or():
                 left = self.value(node.left).roots
-                with self.guarding(guards(node.left, isinstance(node, nodes.And), self.path)):
+                with self.knowing(self.shown(node.left, isinstance(node, nodes.And))):
                     return _Value(left | self.value(node.right).roots)
             case nodes.CondExpr():
                 roots = self.value(node.test).roots
-                with self.guarding(guards(node.test, True, self.path)):
+                with self.knowing(self.shown(node.test, True)):
                     roots = self.value(node.expr1).roots
                 if node.expr2 is not None:
-                    with self.guarding(guards(node.test, False, self.path)):
+                    with self.knowing(self.shown(node.test, False)):
                         roots |= self.value(node.expr2).roots
                 return _Value(roots)
             case _:
-                roots = _NONE
-                for item in node.iter_child_nodes():
-                    roots |= self.value(item).roots
-                return _Value(roots)
+                return _Value(self.roots(node.iter_child_nodes()))
 
-    def path(self, node: nodes.Node) -> Path | None:
-        """Return the path of an expression that is asked about, not used."""
-        return self.value(node, guarded=True).path
+    def roots(self, expressions: Iterable[nodes.Node | None]) -> frozenset[str]:
+        return _NONE.union(*(self.value(item).roots for item in expressions if item is not None))
+
+    def shown(self, test: nodes.Node, outcome: bool) -> frozenset[str]:
+        """Return the additional kwargs that are there when a test had an outcome."""
+        match test:
+            case nodes.Test() if test.name in ("defined", "undefined") and (test.name == "defined") is outcome:
+                return _kwarg(self.value(test.node, guarded=True).path)
+            case nodes.Not():
+                return self.shown(test.node, not outcome)
+            case nodes.And() | nodes.Or() if isinstance(test, nodes.And) is outcome:
+                return self.shown(test.left, outcome) | self.shown(test.right, outcome)
+            case nodes.Compare() if len(test.ops) == 1 and test.ops[0].op == ("in" if outcome else "notin"):
+                return self.element(test.ops[0].expr, test.expr)
+            case nodes.Call(node=nodes.Getattr(attr="get") as method) if outcome and test.args:
+                return self.element(method.node, test.args[0])
+        return _NONE
+
+    def element(self, holder: nodes.Node, key: nodes.Node) -> frozenset[str]:
+        path = self.value(holder, guarded=True).path
+        return _kwarg((*path, key.value)) if path is not None and isinstance(key, nodes.Const) else _NONE
 
     def step(self, source: _Value, key: str | int, guarded: bool) -> _Value:
         if source.path is None:
             return _Value(source.roots)
         path = (*source.path, key)
-        name = kwarg_name(path)
-        if name is not None:
+        for name in _kwarg(path):
             self.kwarg(name, not guarded)
         return _Value(source.roots, path)
 
     def kwarg(self, name: str, required: bool) -> None:
-        self.kwargs[name] = self.kwargs.get(name, False) or (required and ("kwarg", name) not in self.guards)
+        self.kwargs[name] = self.kwargs.get(name, False) or (required and name not in self.defined)
 
     def given(self, node: nodes.Filter | nodes.Test | nodes.Call) -> frozenset[str]:
-        roots = _NONE
-        for item in [*node.args, *[pair.value for pair in node.kwargs], node.dyn_args, node.dyn_kwargs]:
-            if item is not None:
-                roots |= self.value(item).roots
-        return roots
+        return self.roots([*node.args, *[pair.value for pair in node.kwargs], node.dyn_args, node.dyn_kwargs])
 
     def call(self, node: nodes.Call) -> _Value:
         roots = self.given(node)
         if isinstance(node.node, nodes.Getattr):
             source = self.value(node.node.node)
-            if node.node.attr == "get" and source.path in KWARGS:
+            if node.node.attr == "get" and source.path in _KWARGS:
                 key = node.args[0].value if node.args and isinstance(node.args[0], nodes.Const) else None
                 if isinstance(key, str):
                     self.kwarg(key, False)
@@ -397,7 +367,7 @@ class _Walk:
         return _Value(roots | self.value(node.node).roots)
 
 
-def _pointer(path: Path) -> str:
+def _pointer(path: _Path) -> str:
     made = ""
     for step in path:
         if isinstance(step, _Loop):
@@ -409,3 +379,9 @@ def _pointer(path: Path) -> str:
         else:
             made += f"[{step!r}]".replace("{", "{{").replace("}", "}}")
     return made
+
+
+def _kwarg(path: _Path | None) -> frozenset[str]:
+    """Return the name of the additional kwarg that a path ends at, if it does."""
+    is_kwarg = path is not None and path[:-1] in _KWARGS and isinstance(path[-1], str)
+    return frozenset(path[-1:]) if path is not None and is_kwarg else _NONE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import NoReturn, TypeAlias
+from typing import NamedTuple, NoReturn, TypeAlias
 
 from agentkit_prompts.context.parts import Media
 from agentkit_prompts.errors import nearest
@@ -16,12 +16,13 @@ __all__ = [
     "Nothing",
     "Piece",
     "RenderedText",
+    "Site",
     "Trusted",
     "Undefined",
     "field_names",
 ]
 
-_LONGEST_NAME = 64
+_MAX_NAME = 64
 
 
 class RenderedText(str):
@@ -37,7 +38,7 @@ class RenderedText(str):
 
 
 class Trusted(str):
-    """Text the developer vouches for, wherever in the context it is found."""
+    """Text that is trusted wherever in the context it is found. Only the developer makes it."""
 
     __slots__ = ()
 
@@ -50,6 +51,23 @@ class Composed(str):
 
 Piece: TypeAlias = str | tuple[int, tuple[int, ...] | int | None, str | Media]
 """Text of the template itself, or (number of the site, index or indices of the loops around it, value)."""
+
+
+class Site(NamedTuple):
+    """One `{{ }}` of a template."""
+
+    line: int
+    """Line in the file, counted from 1."""
+    pointer: str
+    """Where in the context the value lives, such as `documents[{0}].text`; `{k}` is the k-th loop index of a piece.
+    Empty when the expression is more than a path."""
+    roots: tuple[str, ...]
+    """Outside names the value may depend on, sorted."""
+
+    @property
+    def nested(self) -> bool:
+        """Whether the value can only come from rendered prompts passed in."""
+        return self.roots == ("wrapped_str",)
 
 
 class Fault(Exception):
@@ -124,4 +142,4 @@ def field_names(value: object) -> list[str]:
         names = [field.name for field in fields(value)]
     else:
         names = getattr(type(value), "model_fields", ())
-    return [name for name in names if isinstance(name, str) and name[:1] != "_" and len(name) <= _LONGEST_NAME]
+    return [name for name in names if isinstance(name, str) and name[:1] != "_" and len(name) <= _MAX_NAME]

@@ -1,0 +1,86 @@
+"""`RowTemplate`: what every template of a dataset's rows can do, and the form of a dialogue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from agentkit_prompts.errors import nearest
+
+__all__ = ["SECTIONS", "RowTemplate", "items_of", "problems_of"]
+
+SECTIONS = ("begin", "round", "end")
+"""The sections of a dialogue, in order; `round` is required."""
+
+
+class RowTemplate(Protocol):
+    """What turns a row (column name to value) into a prompt. A class that has these members need not inherit them.
+
+    Where not said otherwise it is one dialogue without labels and without a place for worked examples.
+    """
+
+    ice_token: str | None = None
+    """Where worked examples go."""
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """The labels it has a prompt for; none when there is one prompt for all."""
+        return ()
+
+    @property
+    def is_dialogue(self) -> bool:
+        """Whether it is one dialogue with roles; examples of dialogues are not separated by text."""
+        return True
+
+    def places(self, label: Any = None) -> str:
+        """Return where examples can go: "" nowhere, "text" inside text of a role or a text, "items" among items."""
+        return ""
+
+    def item(self, row: Mapping[str, Any], *, ice: Any = "", hide: str | None = None, instead: str = "") -> Any:
+        """Return the prompt that asks for the answer of `row`.
+
+        Args:
+            row: Column name to value. The braces of a name that is no column stay as they are.
+            ice: Worked examples, put where `ice_token` is, as they are.
+            hide: The column of the answer, whose value is not shown.
+            instead: What is shown instead.
+
+        Raises:
+            InContextError: The row lacks what the template needs, or the examples do not fit.
+        """
+        ...
+
+    def label_item(
+        self, row: Mapping[str, Any], label: Any = None, *, ice: Any = "", keep_separator: bool = False
+    ) -> Any:
+        """Return the prompt that a model scores for `label`, with the answer of `row` visible."""
+        return self.item(row, ice=ice)
+
+    def ice_item(self, row: Mapping[str, Any], label: Any = None, *, keep_separator: bool = True) -> Any:
+        """Return `row` as a worked example with its answer: of a dialogue the rounds, without begin and end."""
+        ...
+
+
+def items_of(value: Any) -> Sequence[Any]:
+    """Return the items of a section: a list as it is, one item by itself, nothing for None."""
+    return () if value is None else value if isinstance(value, list | tuple) else (value,)
+
+
+def problems_of(template: object) -> list[str]:
+    """Return what keeps `template` from being a dialogue: everything at once."""
+    if not isinstance(template, Mapping):
+        return [f"template must be a dialogue with a 'round' of role items, got {type(template).__name__}"]
+    found = [f"unknown section {key!r}{nearest(str(key), SECTIONS)}" for key in template if key not in SECTIONS]
+    if "round" not in template:
+        found.append("template has no 'round': a dialogue needs the list of its turns")
+    for name in SECTIONS:
+        for position, item in enumerate(items_of(template.get(name))):
+            where = f"{name}[{position}]"
+            if isinstance(item, Mapping):
+                if not isinstance(item.get("role"), str):
+                    found.append(f"{where} has no role that is text")
+                if not isinstance(item.get("prompt", ""), str):
+                    found.append(f"{where}: the prompt must be text, got {type(item['prompt']).__name__}")
+            elif not isinstance(item, str):
+                found.append(f"{where} must be text or a role item, got {type(item).__name__}")
+    return found
