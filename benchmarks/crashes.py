@@ -122,7 +122,7 @@ def tell(line: str) -> None:
 
 def zygote() -> None:
     """Fork a process for every order that is read, and tell what became of it."""
-    for module in ("index.edge", "index.indexes", "index.qdrant", "ingest.pipeline", "memory", "store.conversations"):
+    for module in ("index.edge", "index.indexes", "index.qdrant", "ingest.pipeline", "memory", "conversations.branch"):
         importlib.import_module(f"agentkit_memory.{module}")
     from agentkit_memory import failpoints
 
@@ -309,7 +309,7 @@ def main() -> None:
     if options.zygote:
         zygote()
         return
-    from agentkit_memory.failpoints import FAILPOINTS
+    from agentkit_memory.process.failpoints import FAILPOINTS
 
     shares = {"sqlite+edge": 0.35, "postgresql+edge": 0.35, "sqlite+qdrant": 0.15, "postgresql+qdrant": 0.15}
     stores = {name: share for name, share in shares.items() if not options.only or name in options.only}

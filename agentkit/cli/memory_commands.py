@@ -15,7 +15,9 @@ from rich.text import Text
 
 from agentkit.cli.options import HOME, TENANT, AsJson, Home, TenantName, UserName, open_memory, utf8
 from agentkit.cli.screen import complain, note, plain, progress_bar, put
-from agentkit_memory import Erasure, Memory, Reembedding, ReembedProgress, Scope, Verification
+from agentkit_memory import Memory, Scope
+from agentkit_memory.reembed.gate import Reembedding, ReembedProgress
+from agentkit_memory.store.records import Erasure, Verification
 from agentkit_prompts.context.prompt_context import Document
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from agentkit_memory.errors import ExtractionError, IndexBusy, StoreClosed
-from agentkit_memory.forks import track
+from agentkit_memory.process.forks import track
 
 if TYPE_CHECKING:
     from agentkit_memory.facts.drafts import Extract
@@ -140,7 +140,7 @@ class BackgroundWorker:
             _LOG.log(level, "memory worker, %s: %s", name, said)
 
     def _turns(self) -> int:
-        from agentkit_memory.store.turns import itemise
+        from agentkit_memory.conversations.turns import itemise
 
         return itemise(self._database, None, _MESSAGES)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from itertools import product
 
+from agentkit_memory.checks import MAX_BYTES
 from agentkit_memory.errors import ScopeError
-from agentkit_memory.values import MAX_BYTES
 
 __all__ = ["MAX_NAME", "Scope", "check_name"]
 

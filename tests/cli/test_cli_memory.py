@@ -12,8 +12,8 @@ import pytest
 
 from agentkit.memory import Memory, Scope
 from agentkit.prompts import Message
-from agentkit_memory.index.sparse import document_vector
 from agentkit_memory.index.vector_index import Point
+from agentkit_memory.terms.sparse import document_vector
 from tests.cli.conftest import Run, Start
 
 

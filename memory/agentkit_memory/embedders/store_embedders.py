@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from agentkit_memory.embedders.async_bridge import LoopThread
-from agentkit_memory.embedders.contract import Vector
+from agentkit_memory.embedders.by_name import embedder_named
+from agentkit_memory.embedders.contract import Embed, Vector
 from agentkit_memory.embedders.encoder import Encoder
-from agentkit_memory.embedders.named import embedder_named
 from agentkit_memory.errors import EmbedderUnavailable
-from agentkit_memory.index.spaces import Embed, Space
+from agentkit_memory.process.event_loop import LoopThread
 from agentkit_memory.store.engine import Database
+from agentkit_memory.store.spaces import Space
 from agentkit_prompts.ranking.embedder import Embedder
 
 __all__ = ["Embedders"]

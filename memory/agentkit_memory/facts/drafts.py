@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from agentkit_memory.errors import ExtractionError, FactError
-from agentkit_memory.records import StoredFact
+from agentkit_memory.store.records import StoredFact
 
 __all__ = ["Extract", "FactDraft", "Turn", "checked", "misshapen", "wrong_types"]
 

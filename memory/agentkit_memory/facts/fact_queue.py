@@ -14,13 +14,13 @@ from typing import Any
 from sqlalchemy import BindParameter, Connection, bindparam, delete, insert, literal, or_, select, update
 
 from agentkit_memory.facts.drafts import Turn
-from agentkit_memory.index.leases import DONE, FAILED, HELD, LONGEST, RELEASE
-from agentkit_memory.index.outbox import hold_spaces
-from agentkit_memory.index.spaces import FACTS
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import TURN, wanted
+from agentkit_memory.store.leases import DONE, FAILED, HELD, LONGEST, RELEASE
+from agentkit_memory.store.outbox import hold_spaces
 from agentkit_memory.store.scopes import hold_scope
+from agentkit_memory.store.spaces import FACTS
 from agentkit_memory.store.tables import branches, items, scopes, vector_spaces, vector_state
 
 __all__ = ["Queue", "Task", "Window", "ask_for_facts"]

@@ -15,10 +15,10 @@ from sqlalchemy import Connection
 from agentkit_memory.errors import ExtractionError, FactError
 from agentkit_memory.facts.drafts import Extract, FactDraft, checked, misshapen, wrong_types
 from agentkit_memory.facts.fact_queue import Queue, Task, Window, ask_for_facts
-from agentkit_memory.failpoints import failpoint
-from agentkit_memory.records import StoredFact
+from agentkit_memory.facts.fact_rows import Facts, end_of, ends_of, newest_facts
+from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.fact_rows import Facts, end_of, ends_of, newest_facts
+from agentkit_memory.store.records import StoredFact
 from agentkit_prompts.ranking.bm25 import BM25
 
 __all__ = ["FactWorker"]

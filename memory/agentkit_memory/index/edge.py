@@ -12,10 +12,11 @@ from threading import RLock
 from typing import TYPE_CHECKING, cast
 
 from agentkit_memory.errors import IndexBroken, StoreClosed, StoreFull, StoreUnavailable
-from agentkit_memory.failpoints import failpoint
-from agentkit_memory.forks import keep, track
 from agentkit_memory.index.lock import FolderLock
-from agentkit_memory.index.vector_index import Hit, Point, SparseVector
+from agentkit_memory.index.vector_index import Hit, Point
+from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.process.forks import keep, track
+from agentkit_memory.terms.sparse import SparseVector
 
 if TYPE_CHECKING:
     import qdrant_edge as edge

@@ -17,14 +17,14 @@ from threading import Event
 from sqlalchemy import Connection, bindparam, case, delete, or_, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from agentkit_memory.embedders.contract import Embed, Keeper
 from agentkit_memory.errors import EmbedderUnavailable, IndexBusy, IndexUnavailable, StoreClosed, StoreLocked
-from agentkit_memory.failpoints import failpoint
-from agentkit_memory.index.leases import DONE, FAILED, HELD, LONGEST, RELEASE, RENEW
-from agentkit_memory.index.spaces import Embed, Keeper
-from agentkit_memory.index.sparse import document_vector, indexed_text
 from agentkit_memory.index.vector_index import Point, VectorIndex
+from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
+from agentkit_memory.store.leases import DONE, FAILED, HELD, LONGEST, RELEASE, RENEW
 from agentkit_memory.store.tables import items, vector_spaces, vector_state
+from agentkit_memory.terms.sparse import document_vector, indexed_text
 
 __all__ = ["Worker"]
 

@@ -10,17 +10,25 @@ from typing import TypeVar
 
 from sqlalchemy import bindparam, func, select, update
 
+from agentkit_memory.embedders.contract import Embed
 from agentkit_memory.errors import IndexBroken, IndexBusy, IndexUnavailable, StoreClosed, StoreError
-from agentkit_memory.failpoints import failpoint
-from agentkit_memory.forks import keep, track
+from agentkit_memory.index.compare import repair, verify
 from agentkit_memory.index.index_worker import Worker
-from agentkit_memory.index.outbox import WORTH_INDEXING, hold_spaces, reset
-from agentkit_memory.index.spaces import Embed, Space, active_space, claim_space, find_space, known_spaces
-from agentkit_memory.index.switching import forget_space, unused_spaces
 from agentkit_memory.index.vector_index import IndexOpener, VectorIndex
-from agentkit_memory.index.verify import repair, verify
-from agentkit_memory.records import Repair, Verification
+from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.process.forks import keep, track
 from agentkit_memory.store.engine import Database
+from agentkit_memory.store.outbox import WORTH_INDEXING, hold_spaces, reset
+from agentkit_memory.store.records import Repair, Verification
+from agentkit_memory.store.spaces import (
+    Space,
+    active_space,
+    claim_space,
+    find_space,
+    forget_space,
+    known_spaces,
+    retired_spaces,
+)
 from agentkit_memory.store.tables import vector_state
 
 __all__ = ["Indexes"]
@@ -143,7 +151,7 @@ class Indexes:
     def sweep(self) -> list[str]:
         """Drop the spaces that are no longer read; return the names of those that another process still holds."""
         left = []
-        for space in unused_spaces(self.database):
+        for space in retired_spaces(self.database):
             try:
                 self._drop(space)
             except (IndexBusy, IndexUnavailable):

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agentkit_memory.errors import IndexBroken, IndexBusy
-from agentkit_memory.forks import track
+from agentkit_memory.process.forks import track
 
 __all__ = ["FolderLock"]
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from urllib.parse import quote
 
+from agentkit_memory.checks import expanded
 from agentkit_memory.errors import StoreUnavailable
 from agentkit_memory.index.vector_index import IndexOpener, VectorIndex
-from agentkit_memory.values import expanded
 
-__all__ = ["edge_indexes", "index_opener", "indexes_in", "qdrant_indexes"]
+__all__ = ["edge_indexes", "index_opener", "qdrant_indexes"]
 
 
 def index_opener(index: str | os.PathLike[str] | IndexOpener) -> IndexOpener:
@@ -41,18 +40,13 @@ def edge_indexes(folder: str | os.PathLike[str]) -> IndexOpener:
     """
     place = expanded(folder)
     try:
-        held = b"\0" not in os.fsencode(place)
+        storable = b"\0" not in os.fsencode(place)
     except UnicodeEncodeError:
-        held = False
-    if not held:
+        storable = False
+    if not storable:
         raise StoreUnavailable(
             f"index: expected a folder, got {str(place)!r}: NUL or an unpaired surrogate in it; choose another name"
         )
-    return indexes_in(place)
-
-
-def indexes_in(place: Path) -> IndexOpener:
-    """Do what `edge_indexes` does, in a folder whose name others have checked, or will before it is used."""
 
     def open_edge(space: str, dimensions: int) -> VectorIndex:
         from agentkit_memory.index.edge import EdgeIndex

@@ -10,8 +10,9 @@ from threading import RLock
 from typing import TYPE_CHECKING, cast
 
 from agentkit_memory.errors import IndexBroken, IndexBusy, IndexUnavailable, StoreClosed, StoreUnavailable
-from agentkit_memory.forks import keep, track
-from agentkit_memory.index.vector_index import Hit, Point, SparseVector
+from agentkit_memory.index.vector_index import Hit, Point
+from agentkit_memory.process.forks import keep, track
+from agentkit_memory.terms.sparse import SparseVector
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient, models

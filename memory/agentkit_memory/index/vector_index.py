@@ -6,15 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
-__all__ = ["Hit", "IndexOpener", "Point", "SparseVector", "VectorIndex"]
+from agentkit_memory.terms.sparse import SparseVector
 
-
-@dataclass(frozen=True, slots=True)
-class SparseVector:
-    """Term numbers (32 bits, ascending, each once) and their weights."""
-
-    indices: list[int]
-    values: list[float]
+__all__ = ["Hit", "IndexOpener", "Point", "VectorIndex"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from agentkit_memory.ingest.blocks import Block, Part, text_blocks
+from agentkit_memory.ingest.readers.blocks import Block, Part, text_blocks
 
 __all__ = ["CHUNKER", "CHUNK_BYTES", "Chunk", "chunk_blocks", "chunk_text"]
 

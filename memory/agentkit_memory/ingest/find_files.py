@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from agentkit_memory.checks import expanded
 from agentkit_memory.errors import IngestError
-from agentkit_memory.values import expanded
 
 __all__ = ["FORMATS", "Format", "SourceFile", "find_files", "given_paths", "is_gone", "is_same_folder", "reason"]
 

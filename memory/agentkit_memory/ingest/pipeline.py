@@ -7,16 +7,16 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from agentkit_memory.checks import MAX_BYTES, expanded
 from agentkit_memory.errors import IngestError
-from agentkit_memory.index.outbox import WORTH_INDEXING
 from agentkit_memory.ingest.chunks import CHUNKER, chunk_blocks
-from agentkit_memory.ingest.file_stream import Reading
+from agentkit_memory.ingest.documents import DocumentStore
 from agentkit_memory.ingest.find_files import SourceFile, find_files, is_gone, is_same_folder
-from agentkit_memory.ingest.formats import READERS
 from agentkit_memory.ingest.ingest_options import IngestOptions
+from agentkit_memory.ingest.readers.file_stream import Reading
+from agentkit_memory.ingest.readers.formats import READERS
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
-from agentkit_memory.store.documents import DocumentStore
-from agentkit_memory.values import MAX_BYTES, expanded
+from agentkit_memory.store.outbox import WORTH_INDEXING
 
 __all__ = ["ingest_files"]
 

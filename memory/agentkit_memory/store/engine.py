@@ -16,6 +16,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
 
+from agentkit_memory.checks import is_time
 from agentkit_memory.errors import (
     NotFound,
     StoreClosed,
@@ -27,10 +28,9 @@ from agentkit_memory.errors import (
     StoreUnavailable,
     WouldWait,
 )
-from agentkit_memory.forks import keep, track
+from agentkit_memory.process.forks import keep, track
 from agentkit_memory.store.migrate import REVISION, current_revision, migrate
 from agentkit_memory.store.sqlite import SQLiteFile
-from agentkit_memory.values import is_time
 
 __all__ = ["Database", "translate"]
 

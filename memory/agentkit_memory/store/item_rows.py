@@ -23,9 +23,8 @@ from sqlalchemy import (
     union_all,
 )
 
-from agentkit_memory.index.outbox import withdraw
-from agentkit_memory.index.sparse import indexed_text
-from agentkit_memory.records import CHUNK, FACT, TURN
+from agentkit_memory.store.outbox import withdraw
+from agentkit_memory.store.records import CHUNK, FACT, TURN
 from agentkit_memory.store.scopes import required
 from agentkit_memory.store.tables import (
     branches,
@@ -35,6 +34,7 @@ from agentkit_memory.store.tables import (
     item_sources,
     items,
 )
+from agentkit_memory.terms.sparse import indexed_text
 
 __all__ = [
     "CHUNK",

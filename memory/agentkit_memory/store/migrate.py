@@ -13,7 +13,7 @@ __all__ = ["MIGRATIONS", "REVISION", "current_revision", "migrate"]
 REVISION = "0002"
 """The newest revision in `migrations/versions`."""
 
-MIGRATIONS = Path(__file__).parent.parent / "migrations"
+MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def current_revision(connection: Connection) -> str | None:

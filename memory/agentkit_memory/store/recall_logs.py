@@ -9,16 +9,16 @@ from dataclasses import asdict, replace
 from pydantic_core import PydanticSerializationError, to_json
 from sqlalchemy import bindparam, delete, insert, select
 
+from agentkit_memory.checks import is_whole
 from agentkit_memory.errors import RecallError, StoreCorrupt
-from agentkit_memory.records import Candidate, RecallLog
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import storable
+from agentkit_memory.store.records import Candidate, RecallLog
 from agentkit_memory.store.scopes import known_ids, required
 from agentkit_memory.store.tables import recall_logs
-from agentkit_memory.values import is_whole
 
-__all__ = ["RecallLogs", "checked_keep"]
+__all__ = ["RecallLogs"]
 
 _END = 2**62
 _SLACK = 64
@@ -67,8 +67,19 @@ class RecallLogs:
 
     def __init__(self, database: Database, keep: int | None = None) -> None:
         self.database = database
-        self.keep = checked_keep(keep)
+        self.check_keep(keep)
+        self.keep = keep
         self._written: dict[int, int] = {}
+
+    @staticmethod
+    def check_keep(keep: object) -> None:
+        """Refuse what is not a number of logs to keep.
+
+        Raises:
+            RecallError: It is neither None nor a whole number from 0 up.
+        """
+        if keep is not None and not is_whole(keep, 0):
+            raise RecallError(f"recall logs: expected how many to keep, 0 or more, or None for all, got {keep!r}")
 
     def write(self, scope_id: int, log: RecallLog) -> RecallLog:
         """Store a log under the number of its reader's scope and return it with its id and time."""
@@ -147,17 +158,6 @@ class RecallLogs:
                 "others with `after` and `before`"
             ) from error
         return tuple(logs if after is not None else reversed(logs))
-
-
-def checked_keep(keep: int | None) -> int | None:
-    """Return how many logs to keep.
-
-    Raises:
-        RecallError: It is no number of logs.
-    """
-    if keep is not None and not is_whole(keep, 0):
-        raise RecallError(f"recall logs: expected how many to keep, 0 or more, or None for all, got {keep!r}")
-    return keep
 
 
 def _json(value: object) -> str:

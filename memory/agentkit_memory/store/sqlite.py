@@ -13,7 +13,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from agentkit_memory.errors import StoreUnavailable
-from agentkit_memory.forks import keep
+from agentkit_memory.process.forks import keep
 
 __all__ = ["SQLiteFile"]
 

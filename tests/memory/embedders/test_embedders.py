@@ -25,10 +25,10 @@ from agentkit_memory import (
     SentenceTransformersEmbedder,
 )
 from agentkit_memory.embedders import encoder as encoder_module
-from agentkit_memory.embedders.async_bridge import LoopThread
+from agentkit_memory.embedders.by_name import embedder_named
 from agentkit_memory.embedders.contract import model_of, unit_vectors
 from agentkit_memory.embedders.encoder import LONGEST, Encoder
-from agentkit_memory.embedders.named import embedder_named
+from agentkit_memory.process.event_loop import LoopThread
 from agentkit_memory.store.engine import Database
 from agentkit_prompts.ranking.embedder import Embedder
 from tests.memory.embedders.word_embedder import Words
@@ -473,7 +473,7 @@ def test_a_store_may_be_read_by_an_endpoint(endpoint: Endpoint, home: Path, docs
         endpoint.act = lambda body: (500, {"error": {"message": "on fire"}})
         found = memory.recall("zebra")
         assert len(found) == 1
-        assert any("on fire" in each and "searched by words only" in each for each in found.degraded)
+        assert any("on fire" in each and "searched with BM25 only" in each for each in found.degraded)
 
 
 def test_what_passes_is_tried_again(endpoint: Endpoint) -> None:

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from agentkit_memory import FactError, Memory, NotFound, Scope
-from agentkit_memory.index.outbox import enqueue
+from agentkit_memory.conversations.redaction import scrub_logs
+from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.store.item_rows import find_item, read_items
-from agentkit_memory.store.redaction import scrub_logs
+from agentkit_memory.store.outbox import enqueue
 from agentkit_memory.store.scopes import readable_ids
-from agentkit_memory.store.turns import itemise
 from agentkit_prompts.context.messages import Message
 
 
@@ -248,9 +248,9 @@ def test_a_fact_never_outlives_a_source_that_is_redacted_while_it_is_taken_from_
         session.redact(1, replacement)
 
     if first == "the fact":
-        monkeypatch.setattr("agentkit_memory.store.fact_rows.enqueue", slow(enqueue))
+        monkeypatch.setattr("agentkit_memory.facts.fact_rows.enqueue", slow(enqueue))
     else:
-        monkeypatch.setattr("agentkit_memory.store.redaction.scrub_logs", slow(scrub_logs))
+        monkeypatch.setattr("agentkit_memory.conversations.redaction.scrub_logs", slow(scrub_logs))
     one, other = (take, redact) if first == "the fact" else (redact, take)
     thread = threading.Thread(target=one)
     thread.start()

@@ -18,8 +18,8 @@ from qdrant_client import QdrantClient, models
 from agentkit_memory import IndexBroken, IndexBusy, IndexUnavailable, Memory, StoreClosed, StoreUnavailable
 from agentkit_memory.index.opening import edge_indexes, qdrant_indexes
 from agentkit_memory.index.qdrant import QdrantIndex, connect
-from agentkit_memory.index.sparse import document_vector, query_vector
 from agentkit_memory.index.vector_index import IndexOpener, Point
+from agentkit_memory.terms.sparse import document_vector, query_vector
 
 ONE = "00000000-0000-4000-8000-000000000001"
 

@@ -17,12 +17,12 @@ from agentkit_memory import HeadMoved, IndexBroken, IndexBusy, Memory, StoreLock
 from agentkit_memory.index.index_worker import Worker
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.opening import edge_indexes
-from agentkit_memory.index.outbox import enqueue, pending, withdraw
 from agentkit_memory.index.qdrant import QdrantIndex
-from agentkit_memory.index.sparse import SPACE, query_vector
 from agentkit_memory.index.vector_index import Point, VectorIndex
 from agentkit_memory.store.engine import Database
+from agentkit_memory.store.outbox import enqueue, pending, withdraw
 from agentkit_memory.store.tables import items, scopes, vector_spaces, vector_state
+from agentkit_memory.terms.sparse import SPACE, query_vector
 from agentkit_prompts.context.messages import Message
 
 MODEL = "model-of-tests"
@@ -391,7 +391,7 @@ def _scopes(database: Database) -> list[int]:
 
 def test_writers_wait_while_the_set_of_spaces_changes(database: Database) -> None:
     """An item written beside a new space reaches it: by its writer, or by who adds the space."""
-    from agentkit_memory.index.outbox import backfill, hold_spaces
+    from agentkit_memory.store.outbox import backfill, hold_spaces
 
     barrier = threading.Barrier(3)
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit_memory.ingest.blocks import MOST_TITLE, PART, Block, Part, text_blocks
 from agentkit_memory.ingest.chunks import CHUNK_BYTES, Chunk, chunk_blocks, chunk_text
+from agentkit_memory.ingest.readers.blocks import MOST_TITLE, PART, Block, Part, text_blocks
 
 LINES = st.sampled_from(
     [

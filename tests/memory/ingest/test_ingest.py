@@ -15,10 +15,10 @@ import pytest
 from sqlalchemy import text
 
 from agentkit_memory import IngestOptions, IngestProgress, Memory, Scope
+from agentkit_memory.checks import MAX_BYTES
 from agentkit_memory.ingest import find_files as files
-from agentkit_memory.ingest.file_stream import Reading
-from agentkit_memory.store.documents import DocumentStore
-from agentkit_memory.values import MAX_BYTES
+from agentkit_memory.ingest.documents import DocumentStore
+from agentkit_memory.ingest.readers.file_stream import Reading
 
 
 def texts(memory: Memory) -> dict[str, list[str]]:

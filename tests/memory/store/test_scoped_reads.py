@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from agentkit_memory import Memory, RecallLog, Scope, ScopeError
+from agentkit_memory import Memory, Scope, ScopeError
+from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.store.item_rows import find_item, read_around, read_items
+from agentkit_memory.store.records import RecallLog
 from agentkit_memory.store.scopes import readable_ids
-from agentkit_memory.store.turns import itemise
 from agentkit_prompts.context.messages import Message
 
 NAMES = st.sampled_from(["", "1", "2", "'", '" --', "%", "1\n", "é"])
