@@ -1,4 +1,4 @@
-"""Whole numbers and times that a database can hold, and folders of users."""
+"""Checks of numbers and times that a database can hold, and paths with `~`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import TypeGuard
 __all__ = ["MAX_BYTES", "expanded", "is_time", "is_whole"]
 
 MAX_BYTES = 2600
-"""Bytes of names, in UTF-8, that may stand in one row of an index. PostgreSQL takes 2,704 with its own beside them."""
+"""Bytes of names, in UTF-8, in one row of a database index. PostgreSQL takes 2,704 with its own beside them."""
 
-_MOST = 2**63 - 1
+_MAX_INTEGER = 2**63 - 1
 
 
-def is_whole(number: object, least: int = -_MOST - 1, most: int = _MOST) -> TypeGuard[int]:
-    """Return whether this is a whole number between these, which are the least and the greatest a database can hold."""
+def is_whole(number: object, least: int = -_MAX_INTEGER - 1, most: int = _MAX_INTEGER) -> TypeGuard[int]:
+    """Return whether this is a whole number within the bounds; by default those of a database."""
     return isinstance(number, int) and not isinstance(number, bool) and least <= number <= most
 
 
 def is_time(at: object, *, finite: bool = True) -> TypeGuard[float]:
-    """Return whether these are seconds since 1970; unless they are to be finite, infinity is never or for ever."""
+    """Return whether these are seconds since 1970; if not `finite`, infinity (never, for ever) is one too."""
     if isinstance(at, bool) or not isinstance(at, int | float):
         return False
     try:
@@ -31,7 +31,7 @@ def is_time(at: object, *, finite: bool = True) -> TypeGuard[float]:
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
-    """Return a path with the folder of a user for `~`; if there is no such user, it is a name like any other."""
+    """Return a path with `~` expanded; with an unknown user it stays as it is."""
     try:
         return Path(path).expanduser()
     except RuntimeError:

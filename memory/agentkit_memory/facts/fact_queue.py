@@ -17,7 +17,7 @@ from agentkit_memory.facts.drafts import Turn
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import TURN, wanted
-from agentkit_memory.store.leases import DONE, FAILED, HELD, LONGEST, RELEASE
+from agentkit_memory.store.leases import DONE, FAILED, HELD, MAX_LEASE, RELEASE
 from agentkit_memory.store.outbox import hold_spaces
 from agentkit_memory.store.scopes import hold_scope
 from agentkit_memory.store.spaces import FACTS
@@ -31,7 +31,7 @@ _CHARACTERS = 20_000
 _state = vector_state.c
 _pending = (_state.space == FACTS, _state.want != _state.have)
 _now: BindParameter[float] = bindparam("now")
-_waits = (_state.leased_until > _now) & (_state.leased_until <= _now + LONGEST)
+_waits = (_state.leased_until > _now) & (_state.leased_until <= _now + MAX_LEASE)
 _readable = (
     _state.want > 0,
     items.c.kind == TURN,
@@ -213,7 +213,7 @@ class Queue:
     def done(self, connection: Connection, tasks: Sequence[Task], problem: str | None = None) -> None:
         """Write down that the turns were read, or given up; and free what else this worker holds."""
         if tasks:
-            rows = [{"item": task.turn.id, "this": FACTS, "done": task.want, "said": problem} for task in tasks]
+            rows = [{"item": task.turn.id, "this": FACTS, "done": task.want, "error": problem} for task in tasks]
             connection.execute(DONE, rows)
         connection.execute(RELEASE, self._who)
 
@@ -223,7 +223,7 @@ class Queue:
         if tasks:
             rows = [
                 {"item": task.turn.id, "this": FACTS, "again": until}
-                | {"times": task.attempts + 1, "said": problem[:1000]}
+                | {"times": task.attempts + 1, "error": problem[:1000]}
                 for task in tasks
             ]
             connection.execute(FAILED, rows)

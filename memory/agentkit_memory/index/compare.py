@@ -1,4 +1,4 @@
-"""Compares an index with SQL, point by point, and mends it.
+"""Compares an index with SQL, point by point, and repairs it.
 
 Both sides are read in order of the id, a page at a time, so that memory does not grow with them.
 """
@@ -11,11 +11,10 @@ from itertools import islice
 from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection, bindparam, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from agentkit_memory.index.vector_index import VectorIndex
 from agentkit_memory.process.failpoints import failpoint
-from agentkit_memory.store.engine import Database
+from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.outbox import MISSING, backfill, hold_spaces
 from agentkit_memory.store.records import Verification
 from agentkit_memory.store.tables import items, vector_state
@@ -58,10 +57,7 @@ _REQUEUE = update(vector_state).where(*_one, _state.want == bindparam("seen"))
 _MISSING_POINT = _REQUEUE.values(have=0)
 _STALE_POINT = _REQUEUE.values(have=0, want=bindparam("next"))
 _LEFT_OVER = _REQUEUE.values(want=bindparam("next"))
-_TOMBSTONE = {
-    "sqlite": sqlite.insert(vector_state).on_conflict_do_nothing(),
-    "postgresql": postgresql.insert(vector_state).on_conflict_do_nothing(),
-}
+_TOMBSTONE = upserts(vector_state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,34 +73,34 @@ class _Difference:
     kind: _Kind
     id: str
     version: int
-    """Of the point; 0 where there is none."""
+    """Of the point; 0 where it is missing."""
     row: _Row | None
 
 
 def verify(database: Database, index: VectorIndex, space: str, now: float) -> Verification:
     """Compare the index of a space with SQL, changing nothing."""
-    return _verification(database, index, space, now, mend=False)
+    return _verification(database, index, space, now, repairing=False)
 
 
 def repair(database: Database, index: VectorIndex, space: str, now: float) -> Verification:
-    """Ask through the outbox for what is missing, stale or left over to be put right; return what was found."""
-    return _verification(database, index, space, now, mend=True)
+    """Queue what is missing, stale or left over in the outbox; return what was found."""
+    return _verification(database, index, space, now, repairing=True)
 
 
-def _verification(database: Database, index: VectorIndex, space: str, now: float, *, mend: bool) -> Verification:
+def _verification(database: Database, index: VectorIndex, space: str, now: float, *, repairing: bool) -> Verification:
     counts = {"missing": 0, "stale": 0, "orphan": 0}
     examples: dict[str, tuple[str, ...]] = {}
     with database.read() as connection:
         rows, waiting, failing = connection.execute(_COUNTS, {"this": space}).one()
-        unheard = list(connection.scalars(MISSING, {"this": space, "now": now}))
+        unqueued = list(connection.scalars(MISSING, {"this": space, "now": now}))
         problems = {row.item_id: row.problem for row in connection.execute(_PROBLEMS, {"this": space})}
-    counts["missing"] = len(unheard)
-    examples["missing"] = tuple(unheard[:_EXAMPLES])
-    if mend and unheard:
+    counts["missing"] = len(unqueued)
+    examples["missing"] = tuple(unqueued[:_EXAMPLES])
+    if repairing and unqueued:
         with database.write() as connection:
             hold_spaces(connection)
             backfill(connection, space, now)
-    differences = _differences(database, index, space, set(unheard))
+    differences = _differences(database, index, space, set(unqueued))
     while some := list(islice(differences, _PAGE)):
         certain = _certain(database, space, some)
         for each in certain:
@@ -112,14 +108,14 @@ def _verification(database: Database, index: VectorIndex, space: str, now: float
             known = examples.get(each.kind, ())
             if len(known) < _EXAMPLES:
                 examples[each.kind] = (*known, each.id)
-        if mend and certain:
+        if repairing and certain:
             with database.write() as connection:
-                _mend(connection, space, certain)
-    if mend:
+                _queue(connection, space, certain)
+    if repairing:
         failpoint("repair.queued")
     return Verification(
         space,
-        items=rows + len(unheard),
+        items=rows + len(unqueued),
         points=index.count(),
         pending=waiting,
         failing=failing,
@@ -143,18 +139,19 @@ def _rows(database: Database, space: str) -> Iterator[_Row]:
         after = page[-1].item_id
 
 
-def _differences(database: Database, index: VectorIndex, space: str, unheard: Container[str]) -> Iterator[_Difference]:
-    """Walk along both sides at once; `unheard` items are counted already."""
+def _differences(database: Database, index: VectorIndex, space: str, unqueued: Container[str]) -> Iterator[_Difference]:
+    """Walk along both sides at once; `unqueued` items are counted already."""
     points = index.versions()
     rows = _rows(database, space)
     point, row = next(points, None), next(rows, None)
     while point is not None or row is not None:
-        if row is None or (point is not None and point[0] < row.id):
-            assert point is not None
-            if point[0] not in unheard:
+        if point is not None and (row is None or point[0] < row.id):
+            if point[0] not in unqueued:
                 yield _Difference("orphan", *point, None)
             point = next(points, None)
             continue
+        if row is None:
+            break
         version = point[1] if point is not None and point[0] == row.id else 0
         kind = _kind(row, version)
         if kind is not None:
@@ -166,9 +163,9 @@ def _differences(database: Database, index: VectorIndex, space: str, unheard: Co
 
 def _kind(row: _Row, version: int) -> _Kind | None:
     if version > row.want > 0:
-        return "stale"  # and no worker will replace it by something older
+        return "stale"  # newer than what a worker would write
     if row.want != row.have:
-        return None  # a worker will see to it
+        return None  # pending: a worker does it
     if row.want < 0 or not row.exists:
         return "orphan"
     if not version:
@@ -177,14 +174,14 @@ def _kind(row: _Row, version: int) -> _Kind | None:
 
 
 def _certain(database: Database, space: str, differences: Sequence[_Difference]) -> list[_Difference]:
-    """Leave out what somebody changed while we looked."""
+    """Leave out what changed during the comparison."""
     with database.read() as connection:
         found = connection.execute(_LOOK_AGAIN, {"this": space, "ids": [each.id for each in differences]})
         now = {row.item_id: _Row(*row) for row in found}
     return [each for each in differences if now.get(each.id) == each.row]
 
 
-def _mend(connection: Connection, space: str, differences: Sequence[_Difference]) -> None:
+def _queue(connection: Connection, space: str, differences: Sequence[_Difference]) -> None:
     missing, stale, left_over, orphans = [], [], [], []
     for each in differences:
         row: dict[str, object] = {"item": each.id, "this": space}

@@ -1,4 +1,4 @@
-"""What opens the index of a space: Qdrant Edge in a folder, or a Qdrant server. Their packages are imported then."""
+"""Openers of the index of a space: Qdrant Edge in a folder, or a Qdrant server. Their packages are imported then."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["edge_indexes", "index_opener", "qdrant_indexes"]
 
 
 def index_opener(index: str | os.PathLike[str] | IndexOpener) -> IndexOpener:
-    """Return what opens the indexes in a folder, on a server if it is an address, or `index` itself.
+    """Return the opener of the indexes in a folder, on a server if it is an address, or `index` itself.
 
     Raises:
-        StoreUnavailable: It is none of these.
+        StoreUnavailable: It is something else, or no folder can have that name.
     """
     if isinstance(index, str) and index.startswith(("http://", "https://")):
         return qdrant_indexes(index)
@@ -33,7 +33,7 @@ def index_opener(index: str | os.PathLike[str] | IndexOpener) -> IndexOpener:
 def edge_indexes(folder: str | os.PathLike[str]) -> IndexOpener:
     """Keep every space in a folder of its own below `folder`, in this process (Qdrant Edge).
 
-    What it returns raises StoreUnavailable where the extra `vector` is not installed.
+    The opener raises StoreUnavailable where the extra `vector` is not installed.
 
     Raises:
         StoreUnavailable: No folder can have that name.
@@ -61,7 +61,7 @@ def qdrant_indexes(
 ) -> IndexOpener:
     """Keep every space in a collection of its own on a Qdrant server, which any number of processes may share.
 
-    What it returns raises StoreUnavailable where the extra `vector` is not installed.
+    The opener raises StoreUnavailable where the extra `vector` is not installed.
 
     Args:
         location: Address of the server. `:memory:` or a path opens the client's local mode, which is for tests.

@@ -1,4 +1,4 @@
-"""From threads to embedders that are async: one event loop in a thread of its own, since clients keep to one loop."""
+"""`LoopThread`: one event loop in a thread, for async embedders, whose clients keep to one loop."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["LoopThread"]
 
 T = TypeVar("T")
 
-_LAST = 5.0
-"""Seconds that an embedder has to end what it was doing; nobody waits for it meanwhile."""
+_MAX_CLEANUP = 5.0
+"""Seconds for cancelled tasks to clean up, in the background."""
 
 
 class LoopThread:
-    """An event loop that begins when it is first needed. Threads may share it."""
+    """An event loop that starts at its first use. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -38,7 +38,7 @@ class LoopThread:
         with self._lock:
             if self._closed:
                 if isinstance(awaitable, Coroutine):
-                    awaitable.close()  # it is never awaited, and need not say so
+                    awaitable.close()  # so that Python does not warn that it was never awaited
                 raise _closed()
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -56,7 +56,7 @@ class LoopThread:
                 self._waiting.discard(future)
 
     def close(self) -> None:
-        """End the loop. Who waits for something in it is told so at once, whatever that is doing."""
+        """End the loop. Whoever waits for a result gets `StoreClosed` at once."""
         with self._lock:
             self._closed = True
             loop, self._loop = self._loop, None
@@ -66,7 +66,7 @@ class LoopThread:
             loop.call_soon_threadsafe(loop.stop)
 
     def disown(self, why: str) -> None:
-        """Leave the loop to the parent of this process: what it waits for is the parent's."""
+        """Forget the loop, which runs in the parent of this process only."""
         keep(self._loop, self._waiting)
         self._lock, self._loop, self._waiting, self._closed = Lock(), None, set(), True
 
@@ -80,12 +80,12 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 
 async def _end() -> None:
-    """Cancel what goes on in the loop, and let it put its things away."""
+    """Cancel the tasks of the loop and wait for their cleanup."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
     if tasks:
-        await asyncio.wait(tasks, timeout=_LAST)
+        await asyncio.wait(tasks, timeout=_MAX_CLEANUP)
     await asyncio.get_running_loop().shutdown_asyncgens()
 
 

@@ -1,4 +1,4 @@
-"""Places between two writes where a test may have the process killed, as a power cut or `kill -9` would.
+"""Places between two writes where a test can kill the process, as a power cut or `kill -9` would.
 
 Off, and free, unless the environment variable AGENTKIT_FAILPOINT names one: `worker.flushed:3` kills at its third pass.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping
-from difflib import get_close_matches
 from threading import Lock
+
+from agentkit_prompts.errors import nearest
 
 __all__ = ["FAILPOINTS", "VARIABLE", "Failpoint", "armed", "failpoint"]
 
@@ -27,12 +28,12 @@ FAILPOINTS: Mapping[str, str] = {
     "erasure.begun": "an erasure is written down",
     "erasure.step": "some rows of the subject are removed, with the tombstones of their points",
     "erasure.sealed": "nothing of the subject is left, and its names are digests",
-    "facts.leased": "a worker has taken turns to read",
-    "facts.asked": "the model has said which facts are in them, nothing is written",
+    "facts.leased": "a worker has leased turns",
+    "facts.asked": "the model has returned drafts of facts, nothing is written",
     "facts.written": "facts are written and the turns are read, not committed",
     "facts.committed": "the facts of some turns are stored",
-    "index.cleared": "an index that spoke of something else is empty, SQL does not know",
-    "index.attached": "SQL speaks of this index",
+    "index.cleared": "an index of another database is empty, SQL does not know",
+    "index.attached": "SQL refers to this index",
     "items.removed": "old chunks of a document are removed, not committed",
     "items.enqueued": "chunks and their outbox rows are written, not committed",
     "items.committed": "a document is stored",
@@ -45,7 +46,7 @@ FAILPOINTS: Mapping[str, str] = {
     "reembed.queued": "every item is in the outbox of the new space",
     "repair.queued": "what is missing or left over is in the outbox, the index is as it was",
     "spaces.dropped": "the index of a space that is no longer read is empty, SQL does not know",
-    "worker.leased": "a worker has taken rows",
+    "worker.leased": "a worker has leased rows",
     "worker.embedded": "the vectors are computed",
     "worker.upserted": "points are written, not flushed",
     "worker.deleted": "points are removed, not flushed",
@@ -60,17 +61,17 @@ class Failpoint:
     """One armed failpoint.
 
     Args:
-        spec: Its name and, after a colon, at which pass to kill; the first, when it does not say.
+        spec: Its name and, after a colon, at which pass to kill; the first by default.
 
     Raises:
-        ValueError: There is no such failpoint, or the number is none.
+        ValueError: The name is unknown, or the number is invalid.
     """
 
     def __init__(self, spec: str) -> None:
         self.name, _, count = spec.partition(":")
         if self.name not in FAILPOINTS:
-            near = get_close_matches(self.name, FAILPOINTS, 3) or sorted(FAILPOINTS)
-            raise ValueError(f"{VARIABLE}={spec}: there is no failpoint {self.name!r}; there is {', '.join(near)}")
+            hint = nearest(self.name, FAILPOINTS) or f"; expected one of {', '.join(sorted(FAILPOINTS))}"
+            raise ValueError(f"{VARIABLE}={spec}: unknown failpoint {self.name!r}{hint}")
         if count and not (count.isascii() and count.isdigit() and int(count)):
             raise ValueError(f"{VARIABLE}={spec}: expected NAME or NAME:COUNT, the count being 1 or more")
         self._left = int(count or 1)
@@ -89,6 +90,6 @@ armed: Failpoint | None = Failpoint(os.environ[VARIABLE]) if os.environ.get(VARI
 
 
 def failpoint(name: str) -> None:
-    """Say that the program is at the failpoint `name`."""
+    """Mark that the program is at the failpoint `name`."""
     if armed is not None:
         armed.passed(name)

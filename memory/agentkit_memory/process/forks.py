@@ -1,7 +1,7 @@
-"""What a fork leaves in the child: memories of its parent, whose locks, files and connections are the parent's alone.
+"""Memories in a forked process: their locks, files and connections belong to the parent alone.
 
-Everything that is open is told in the child before any other code runs there. It refuses from then on, and nothing
-that it holds is closed or collected: what SQLite, Edge or a client do then would reach what the parent is using.
+Every open object is disowned in the child before other code runs there. It refuses every use from then on, and nothing
+that it holds is closed or collected, since SQLite, Edge or a client would then change what the parent is using.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["keep", "track"]
 
 class _Opened(Protocol):
     def disown(self, why: str) -> None:
-        """Refuse every use from now on. Called in a child; threads that held locks are no more, the locks are."""
+        """Refuse every use from now on. Called in a child, where locks may be held by threads that do not exist."""
         ...
 
 
@@ -25,12 +25,12 @@ _process = os.getpid()
 
 
 def track(opened: _Opened) -> None:
-    """Have something told, in every process that is forked while it lives, that it belongs to the parent."""
+    """Call `disown` of an object in every process that is forked while it lives."""
     _open.add(opened)
 
 
 def keep(*held: object) -> None:
-    """Never collect some objects, not even as the process ends."""
+    """Keep some objects from being collected, even at the end of the process."""
     for each in held:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
 

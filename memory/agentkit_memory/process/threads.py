@@ -1,4 +1,4 @@
-"""From async code to the store: its functions are run in threads, so that the event loop never waits for a disk."""
+"""`Threads`: runs functions of a store for async code, so that the event loop never waits for a disk."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ __all__ = ["Threads"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_MOST = 8
-"""Calls at a time; SQLite has one writer, and a server need not be flooded."""
+_MAX_THREADS = 8
 
 
 class Threads:
-    """A few threads of the store's own, so that a locked database does not use up those of the event loop."""
+    """A few threads of a store, so that a locked database does not use up those of the event loop."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -32,12 +31,12 @@ class Threads:
     async def run(self, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function in a thread and return what it returns, or raise what it raises.
 
-        What has begun is never abandoned: who is cancelled meanwhile is told after it has ended, so that no write
-        goes on behind the back of what comes next. What has not begun yet never begins.
+        A call that has begun is never abandoned: a caller that is cancelled gets the cancellation after it has ended,
+        so that no write goes on during what comes next. A call that has not begun is dropped.
         """
         with self._lock:
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(_MOST, thread_name_prefix="agentkit-memory")
+                self._pool = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="agentkit-memory")
             begun = self._pool.submit(contextvars.copy_context().run, partial(act, *args, **kwargs))
         future = asyncio.wrap_future(begun)
         try:
@@ -45,17 +44,17 @@ class Threads:
         except asyncio.CancelledError:
             if not begun.cancel() and not future.cancelled():
                 await asyncio.wait([future])
-                future.exception()  # seen: nobody is left to be told
+                future.exception()  # so that asyncio does not log it as never retrieved
             raise
 
     def close(self) -> None:
-        """Let the threads end once they have done what they were given. A later `run` starts new ones."""
+        """Let the threads end after their calls. A later `run` starts new ones."""
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(wait=False)
 
     def disown(self, why: str) -> None:
-        """Leave the threads to the parent of this process: here are none."""
+        """Forget the threads, which exist in the parent of this process only."""
         self._lock = Lock()
         self._pool = None

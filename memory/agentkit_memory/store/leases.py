@@ -1,9 +1,9 @@
-"""What workers do with the rows of the outbox that they hold: the same for points and for facts.
+"""Leases on rows of the outbox, for workers of the index and of facts alike.
 
-A row is held by the worker whose name is in `leased_by` until `leased_until`. With no name, that is when what failed
-may be tried again.
+A row is held by the worker named in `leased_by` until `leased_until`. Without a name, a failed row may be tried again
+from then on.
 
-Every statement is of one space (`this`), and of one worker (`me`) or one `item`.
+Every statement is about one space (`this`), and one worker (`me`) or one `item`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from sqlalchemy import bindparam, select, update
 
 from agentkit_memory.store.tables import vector_state
 
-__all__ = ["DONE", "FAILED", "HELD", "LONGEST", "RELEASE", "RENEW"]
+__all__ = ["DONE", "FAILED", "HELD", "MAX_LEASE", "RELEASE", "RENEW", "retry_pause"]
 
-LONGEST = 86_400.0
-"""Seconds. Nobody holds a row longer: a lease that says so was made before the clock was set back."""
+MAX_LEASE = 86_400.0
+"""Seconds. A longer lease was made before the clock was set back, and is void."""
+
+_MAX_PAUSE = 300.0
+"""Seconds between two tries of what failed."""
 
 _state = vector_state.c
 _this = _state.space == bindparam("this")
@@ -23,18 +26,23 @@ _mine = (_this, _state.want != _state.have, _state.leased_by == bindparam("me"))
 _one = (_this, _state.item_id == bindparam("item"))
 
 HELD = select(_state.item_id, _state.want).where(*_mine).order_by(_state.item_id).with_for_update()
-"""What a worker still holds, and keeps until the transaction ends."""
+"""The rows that a worker still holds, locked until the transaction ends."""
 RENEW = update(vector_state).where(*_mine).values(leased_until=bindparam("until"))
 RELEASE = update(vector_state).where(*_mine).values(leased_by=None, leased_until=None)
 DONE = (
     update(vector_state)
     .where(*_one)
-    .values(have=bindparam("done"), attempts=0, problem=bindparam("said"), leased_by=None, leased_until=None)
+    .values(have=bindparam("done"), attempts=0, problem=bindparam("error"), leased_by=None, leased_until=None)
 )
-"""What was wanted is there; or, with a problem, it was given up."""
+"""The wanted version is indexed; with an error, it was given up."""
 FAILED = (
     update(vector_state)
     .where(*_one)
-    .values(leased_by=None, leased_until=bindparam("again"), attempts=bindparam("times"), problem=bindparam("said"))
+    .values(leased_by=None, leased_until=bindparam("again"), attempts=bindparam("times"), problem=bindparam("error"))
 )
-"""To be tried again, not before some time."""
+"""To be tried again, not before `again`."""
+
+
+def retry_pause(attempts: int) -> float:
+    """Return the seconds until the next try after so many failed ones: 1, 2, 4, ... up to five minutes."""
+    return min(2.0 ** min(attempts, 20), _MAX_PAUSE)

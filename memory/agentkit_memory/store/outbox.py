@@ -1,7 +1,7 @@
 """The outbox: what SQL wants of the index, written in the transaction that writes the items.
 
-Whoever writes items calls `enqueue` or `withdraw`; nobody else adds rows to `vector_state`. Workers bring the index to
-what is wanted (`worker.py`).
+Code that writes items calls `enqueue` or `withdraw`; only these add rows to `vector_state`. Workers then bring the
+index to the wanted state (`index/index_worker.py`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
-from agentkit_memory.store.engine import Database
+from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.spaces import FACTS, active_space
 from agentkit_memory.store.tables import documents, items, vector_spaces, vector_state
 from agentkit_memory.terms.sparse import SPACE
@@ -43,9 +42,9 @@ __all__ = [
 ]
 
 WORTH_INDEXING = 2048
-"""Items to index at once, where it is only their words: flushing takes as long for few as for many."""
+"""Items to index at once, where only BM25 is computed: flushing takes as long for few as for many."""
 
-_SPACES_LOCK = 0x61676E7370  # any number all of us agree on
+_SPACES_LOCK = 0x61676E7370  # any number, the same in every process
 
 _state = vector_state.c
 _WRITTEN = (
@@ -54,20 +53,15 @@ _WRITTEN = (
     .order_by(vector_spaces.c.space)
 )
 _READ_FOR_FACTS = select(vector_spaces.c.space).where(vector_spaces.c.state == FACTS)
-_ANEW = {"attempts": 0, "problem": None}  # why it failed was said of another text, and may quote it
+_ANEW = {"attempts": 0, "problem": None}  # the last error may quote the text before
 _NEXT = {"want": func.abs(_state.want) + 1, **_ANEW}
-_ADD = {
-    "sqlite": sqlite.insert(vector_state).on_conflict_do_update(index_elements=["item_id", "space"], set_=_NEXT),
-    "postgresql": postgresql.insert(vector_state).on_conflict_do_update(
-        index_elements=["item_id", "space"], set_=_NEXT
-    ),
-}
+_ADD = upserts(vector_state, _NEXT)
 _WITHDRAW = update(vector_state).where(_state.want > 0).values(want=-(_state.want + 1), **_ANEW)
 _WITHDRAW_ONE = _WITHDRAW.where(_state.item_id == bindparam("item"))
 _this_space = _state.space == bindparam("this")
 _PENDING = select(func.count()).select_from(vector_state).where(_this_space, _state.want != _state.have)
 _any_state = vector_state.alias("any_state")
-# An item of a document's next generation is asked for when that is complete, so nothing is missing before.
+# Items of a document's next generation are enqueued once that is complete; until then they are not missing.
 _DUE = or_(
     items.c.first_generation == 0,
     ~select(documents.c.id)
@@ -89,10 +83,10 @@ _NOTHING_HELD = (
 
 
 def hold_spaces(connection: Connection, *, change: bool = False) -> None:
-    """Keep the set of spaces as it is until the transaction ends or, with `change`, be the only one to change it.
+    """Lock the set of spaces until the transaction ends; with `change`, exclusively.
 
-    Without it, an item could be written beside a space that is being added, and never reach it. SQLite has one writer
-    at a time anyway.
+    Otherwise an item could be written while a space is being added, and never reach it. SQLite has one writer at a
+    time anyway.
     """
     if connection.dialect.name != "sqlite":
         lock = "pg_advisory_xact_lock" if change else "pg_advisory_xact_lock_shared"
@@ -100,26 +94,26 @@ def hold_spaces(connection: Connection, *, change: bool = False) -> None:
 
 
 def written_spaces(connection: Connection) -> list[str]:
-    """Return the spaces that every item belongs to: the active one and those being built."""
+    """Return the names of the spaces that items are written to: the active one and those being built."""
     return list(connection.scalars(_WRITTEN)) or [SPACE]
 
 
 def enqueue(connection: Connection, item_ids: Sequence[str], *, turns: bool = False) -> None:
-    """Ask for the items to be indexed as they are now: they are new, or what is indexed of them has changed.
+    """Queue new or changed items for every index.
 
-    An item whose removal is still waiting gets the next version. From turns, facts are to be taken too, if somebody
-    ever asked for that.
+    An item whose removal is still pending gets the next version. Turns are queued for extraction of facts too, once a
+    worker has asked for that.
     """
     if item_ids:
         hold_spaces(connection)
         spaces = written_spaces(connection) + (list(connection.scalars(_READ_FOR_FACTS)) if turns else [])
-        ordered = sorted(item_ids)  # everybody takes rows in this order, so that nobody waits in a circle
+        ordered = sorted(item_ids)  # every writer locks rows in this order, so that there is no deadlock
         rows = [{"item_id": item, "space": space, "want": 1, "have": 0} for space in spaces for item in ordered]
         connection.execute(_ADD[connection.dialect.name], rows)
 
 
 def withdraw(connection: Connection, item_ids: Sequence[str] | Select[tuple[str]]) -> None:
-    """Ask for the items to be forgotten by every index: they are deleted, superseded or no longer to be found.
+    """Queue items for removal from every index: they are deleted, superseded or no longer to be found.
 
     Args:
         connection: Where the items are written; call it before they are deleted if `item_ids` selects from them.
@@ -132,20 +126,20 @@ def withdraw(connection: Connection, item_ids: Sequence[str] | Select[tuple[str]
 
 
 def pending(database: Database, space: str | None = None) -> int:
-    """Return how many items the index of a space (the one that is read) does not yet hold as it should."""
+    """Return how many items wait for the index of a space (the active one)."""
     with database.read() as connection:
         name = active_space(connection).name if space is None else space
         return int(connection.scalar(_PENDING, {"this": name}) or 0)
 
 
 def backfill(connection: Connection, space: str, now: float | None = None) -> int:
-    """Ask for every item that may be recalled and that a space never heard of; return how many there were."""
+    """Queue every recallable item that a space has no row for; return how many there were."""
     added = connection.execute(_BACKFILL, {"this": space, "now": time.time() if now is None else now})
     return int(added.rowcount)
 
 
 def reset(connection: Connection, space: str) -> None:
-    """Start a space anew: its index holds nothing."""
+    """Queue everything again for a space whose index is empty."""
     connection.execute(_DROP_TOMBSTONES, {"this": space})
     connection.execute(_NOTHING_HELD, {"this": space})
     backfill(connection, space)

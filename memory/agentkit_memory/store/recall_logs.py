@@ -1,4 +1,4 @@
-"""Recall logs in SQL: what was asked, every item that was looked at, what became of it, and why."""
+"""Recall logs in SQL: each question with every candidate, its score, and why it was used or not."""
 
 from __future__ import annotations
 
@@ -21,20 +21,11 @@ from agentkit_memory.store.tables import recall_logs
 __all__ = ["RecallLogs"]
 
 _END = 2**62
-_SLACK = 64
-"""Logs that are written until the oldest are looked for."""
+_TRIM_EVERY = 64
+"""Logs that are written until the oldest are deleted again."""
 
 _BETWEEN = (
-    select(
-        recall_logs.c.query,
-        recall_logs.c.policy,
-        recall_logs.c.candidates,
-        recall_logs.c.took_us,
-        recall_logs.c.conversation,
-        recall_logs.c.degraded,
-        recall_logs.c.id,
-        recall_logs.c.at,
-    )
+    select(*recall_logs.c["query", "policy", "candidates", "took_us", "conversation", "degraded", "id", "at"])
     .where(
         recall_logs.c.scope_id.in_(bindparam("scopes", expanding=True)),
         recall_logs.c.id > bindparam("after"),
@@ -61,8 +52,8 @@ class RecallLogs:
     """The recall logs of a store.
 
     Args:
-        database: Where they are.
-        keep: About how many to keep of a scope, the newest; None for all, 0 for none.
+        database: Where they are stored.
+        keep: About how many of the newest to keep of a scope; None for all, 0 for none.
     """
 
     def __init__(self, database: Database, keep: int | None = None) -> None:
@@ -99,7 +90,7 @@ class RecallLogs:
         with self.database.write() as connection:
             number = int(connection.scalars(_ADD, row).one())
             written = self._written.get(scope_id, 0)
-            if self.keep is not None and written % _SLACK == 0:
+            if self.keep is not None and written % _TRIM_EVERY == 0:
                 connection.execute(_TOO_OLD, {"scope": scope_id, "keep": self.keep})
         self._written[scope_id] = written + 1
         return replace(log, id=number, at=now)
@@ -107,7 +98,7 @@ class RecallLogs:
     def of(
         self, scope: Scope, *, after: int | None = None, before: int | None = None, limit: int = 50
     ) -> tuple[RecallLog, ...]:
-        """Return logs of exactly this scope, as `page` does; none of a scope that nobody wrote to."""
+        """Return logs of exactly this scope, as `page` does; none of an unknown scope."""
         return self.page(known_ids(self.database, scope), after=after, before=before, limit=limit)
 
     def page(
@@ -121,9 +112,9 @@ class RecallLogs:
         """Return logs in order: the first after a number, the last before one, or with neither the newest.
 
         Raises:
-            StoreCorrupt: What is stored of one is none.
+            StoreCorrupt: A stored log is damaged.
             ScopeError: No scope was given.
-            RecallError: The limit is less than 1, or a number is none.
+            RecallError: The limit is less than 1, or a number is invalid.
         """
         if not is_whole(limit, 1):
             raise RecallError(f"recall logs: expected a limit of 1 or more, got {limit!r}")

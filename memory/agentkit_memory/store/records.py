@@ -1,4 +1,4 @@
-"""What the store hands out: plain data about messages, branches, tool calls, facts, recalls, erasures and checks."""
+"""Plain data that the store returns: messages, branches, tool calls, facts, recalls, erasures and comparisons."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ CHUNK, TURN, FACT = "chunk", "turn", "fact"
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """A message with what the store knows about it. Times are seconds since 1970."""
+    """A stored message. Times are seconds since 1970."""
 
     seq: int
     """Its number in the conversation, from 1."""
     message: Message
     stored_at: float
     said_at: float
-    """When it was said, where that is known to be another time than it was stored."""
+    """`stored_at` unless another time was given."""
     redacted: bool
 
 
 @dataclass(frozen=True, slots=True)
 class BranchInfo:
-    """A branch of a conversation: what it is called, and where it left which other one."""
+    """A branch of a conversation: its name, and where it was forked from which other one."""
 
     name: str
     parent: str | None
     fork_seq: int
     """Messages it shares with its parent."""
     messages: int
-    """Messages it shows, shared ones included."""
+    """How many it has, shared ones included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +58,17 @@ class StoredCall:
     position: int
     """Its place among the calls of that message, from 0."""
     id: str
-    """The model's own; of one of more than 2,600 bytes, the beginning and a hash. The message has it as it was."""
+    """From the model; above 2,600 bytes, its beginning and a hash (the message keeps it whole)."""
     name: str
     arguments: str
     """JSON, as the model wrote it; `{}` once the message was redacted."""
     result_seq: int | None
-    """Number of the message that answers it; None while there is none."""
+    """Number of the message with its result, if any."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFact:
-    """Something that is held to be true. Times are seconds since 1970."""
+    """A fact. Times are seconds since 1970."""
 
     id: str
     text: str
@@ -81,29 +81,29 @@ class StoredFact:
     superseded_by: str | None = None
     """Id of the fact that took its place."""
     sources: tuple[str, ...] = ()
-    """Ids of the items it was taken from; it goes when one of them goes."""
+    """Ids of the items it was taken from; it is deleted with any of them."""
     metadata: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An item that a recall looked at, without its text: the log of a recall says nothing that was erased elsewhere."""
+    """An item that a recall considered, without its text: what is erased elsewhere is not left in a log."""
 
     item: str
     kind: str
     score: float
     used: bool
     why: str
-    """Why it was used or dropped."""
+    """Why it was used or not."""
     slot: str = ""
-    """Where it went: `documents`, `knowledge` or `conversation`; empty if it was dropped."""
+    """Where in a context it was used: `documents`, `knowledge` or `conversation`; empty if it was not."""
     scores: Mapping[str, float] = field(default_factory=dict)
-    """What the score was made of."""
+    """The parts of the score, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecallLog:
-    """One recall: what was asked, what was looked at, and what became of it."""
+    """One recall: its question, its candidates, and why each was used or not."""
 
     query: str
     policy: Mapping[str, object]
@@ -115,14 +115,14 @@ class RecallLog:
     degraded: tuple[str, ...] = ()
     """What did not work."""
     id: int = 0
-    """Its number in the store: later recalls have greater ones. 0 until it is written."""
+    """Grows from recall to recall; 0 until it is written."""
     at: float = 0.0
     """When it was written, in seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """The proof that a subject was erased: what went, and what scanning for it again finds."""
+    """The proof that a subject was erased: what was removed, and what a new scan finds."""
 
     id: str
     removed: Mapping[str, int]
@@ -132,10 +132,9 @@ class Erasure:
     points: int | None
     """Points of the subject that the index holds now; None if the index could not be asked."""
     waiting: int
-    """Points whose removal waits for whoever owns the index."""
+    """Points whose removal waits for the owner of the index."""
     compacted: bool
-    """Whether the files of SQLite and of the index were rewritten, so that deleted bytes are gone from them and from
-    the log. Never so on a server."""
+    """Whether the files of SQLite and of the index were rewritten without deleted bytes. False on a server."""
     note: str = ""
     """What is still to be done, and how."""
 
@@ -149,28 +148,28 @@ class Erasure:
 class Verification:
     """How an index compares with what SQL holds.
 
-    While others write, what they are about to do counts as pending.
+    Writes of others during the comparison count as pending.
     """
 
     space: str
     items: int = 0
-    """Items that the space should hold or is about to forget."""
+    """Items that the space should hold or is about to remove."""
     points: int = 0
     """Points in the index."""
     pending: int = 0
-    """Items that wait for a worker: nothing is wrong with them."""
+    """Items that wait for a worker; this is not an error."""
     failing: int = 0
-    """Of these, how many failed when they were tried."""
+    """Those of the pending ones that failed when they were tried."""
     missing: int = 0
-    """Items that SQL says are indexed, or ought to be, and that no worker will ever index."""
+    """Items that should be in the index, are not, and wait for no worker."""
     stale: int = 0
-    """Points of another version than SQL says."""
+    """Points of another version than in SQL."""
     orphans: int = 0
-    """Points and outbox rows of what is no longer there."""
+    """Points and outbox rows of deleted items."""
     examples: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Some ids of each kind, by its name."""
     problems: dict[str, str] = field(default_factory=dict)
-    """What was said when some of the failing ones were tried, by id."""
+    """Errors of some of the failing ones, by id."""
 
     @property
     def ok(self) -> bool:
@@ -180,7 +179,7 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What a repair found, and what is left."""
+    """The comparison before a repair and the one after."""
 
     before: Verification
     after: Verification

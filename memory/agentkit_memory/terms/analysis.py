@@ -19,12 +19,12 @@ _UNSPACED = (
 )
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0966-\u0dff"
 _ASCII = bytes(ord(chr(byte).lower()) if byte < 128 and chr(byte).isalnum() else ord(" ") for byte in range(256))
-"""What each byte of a text in ASCII is read as."""
+"""Maps each byte of an ASCII text to its lower case, or to a space."""
 _WORD = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])(?:[^\W_]|[{_MARKS}]))+")
 _RUN = re.compile(rf"[{_UNSPACED}]")
 _ACCENTS = re.compile("[\u0300-\u036f]")
-_KEPT = 1 << 17  # words
-_LONGEST = 64  # characters: longer ones are hashes and base64, and hashing their head is enough
+_MAX_CACHED = 1 << 17  # words
+_MAX_WORD = 64  # characters: longer ones are hashes and base64, and their head is enough
 
 _STOP_LIST = """a about above after again all also am an and any are as at be because been before being below between
     both but by can could did do does doing down during each few for from further had has have having he her here hers
@@ -61,13 +61,13 @@ def _words(text: str) -> list[str]:
 
 
 class _Numbers(dict[str, "int | None"]):
-    """The numbers of words, None for stop words; those that were met lately are kept."""
+    """A cache of the numbers of words, None for stop words."""
 
     def __missing__(self, word: str) -> int | None:
         number = _number(word)
-        if len(self) >= _KEPT:
+        if len(self) >= _MAX_CACHED:
             self.clear()
-        if len(word) <= _LONGEST:
+        if len(word) <= _MAX_WORD:
             self[word] = number
         return number
 
@@ -77,7 +77,7 @@ def _number(word: str) -> int | None:
         return None
     if not word.isascii():
         word = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", word)))
-    return zlib.crc32(stem(word[:_LONGEST]).encode("utf-8", "surrogatepass"))
+    return zlib.crc32(stem(word[:_MAX_WORD]).encode("utf-8", "surrogatepass"))
 
 
-_known = _Numbers().__getitem__  # a third of the time of a cache that forgets what was met longest ago
+_known = _Numbers().__getitem__  # a third of the time of an LRU cache

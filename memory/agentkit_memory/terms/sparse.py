@@ -13,12 +13,12 @@ from agentkit_memory.terms.analysis import count_terms, list_terms
 __all__ = ["SPACE", "SparseVector", "document_vector", "held_terms", "indexed_text", "query_vector"]
 
 SPACE = "bm25-1"
-"""Name of what these vectors mean. Another analysis or other constants make another space."""
+"""Name of the vectors made here. Another analysis or other constants need another name."""
 
 _K1 = 1.2
 _B = 0.75
 _MEAN_LENGTH = 120
-"""Terms of a typical chunk. A constant: a real mean would tell one scope about the others."""
+"""Terms of a typical chunk. A constant: a real mean would reveal the other scopes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,12 @@ class SparseVector:
 
 
 def indexed_text(title: str, text: str) -> str:
-    """Return the text of an item that can be found: a passage is about its headings too."""
+    """Return the text of an item that is indexed: a chunk is found by its headings too."""
     return f"{title}\n{text}" if title else text
 
 
 def document_vector(text: str) -> SparseVector:
-    """Return the weights of a text that is stored."""
+    """Return the weights of a stored text."""
     counts = count_terms(text)
     ordered = sorted(counts)
     weights = _weights(counts.values(), sum(counts.values()))
@@ -43,7 +43,7 @@ def document_vector(text: str) -> SparseVector:
 
 
 def held_terms(text: str, wanted: Mapping[int, float]) -> dict[int, float]:
-    """Return the weights that a text is stored with, of the wanted terms only, each times how much it is wanted."""
+    """Return the stored weights of the wanted terms in a text, each times how often it is wanted."""
     terms = list_terms(text)
     held = wanted.keys() & terms
     counts = {term: terms.count(term) for term in wanted if term in held}  # few are wanted of many
@@ -59,6 +59,6 @@ def query_vector(text: str) -> SparseVector:
 
 
 def _weights(counts: Iterable[int], length: int) -> dict[int, float]:
-    """Return what a term weighs in a text of that many terms, by how often it occurs there."""
+    """Return the weight of a term in a text of that many terms, by how often it occurs."""
     norm = _K1 * (1 - _B + _B * length / _MEAN_LENGTH)
     return {count: count * (_K1 + 1) / (count + norm) for count in set(counts)}

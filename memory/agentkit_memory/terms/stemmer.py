@@ -1,6 +1,6 @@
 """A light English stemmer: inflections and the commonest endings.
 
-Words that mean the same should meet; it does not matter what the stem looks like.
+Words of the same meaning should have one stem, whatever it looks like.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["stem"]
 _VOWEL = re.compile(r"[aeiouy]")
 _DOUBLE = re.compile(r"([^aeiou])\1$")
 
-# Longest first, as they look without their last e; the root must keep a vowel and as many letters as the number says.
+# Longest first, without a last e: ending, replacement, and the fewest letters of the root, one of them a vowel.
 _ENDINGS: tuple[tuple[str, str, int], ...] = (
     ("ization", "iz", 3),
     ("isation", "iz", 3),

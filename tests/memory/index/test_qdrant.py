@@ -20,6 +20,7 @@ from agentkit_memory.index.opening import edge_indexes, qdrant_indexes
 from agentkit_memory.index.qdrant import QdrantIndex, connect
 from agentkit_memory.index.vector_index import IndexOpener, Point
 from agentkit_memory.terms.sparse import document_vector, query_vector
+from tests.memory.index.work_until import work_until
 
 ONE = "00000000-0000-4000-8000-000000000001"
 
@@ -311,7 +312,7 @@ def test_a_worker_outlives_a_server_that_is_away(home: Path, docs: Path, server:
         memory.recall("zebra")
         server.status = 500
         memory.ingest(docs)
-        thread = threading.Thread(target=memory._store.indexes.worker().run, args=(stop, 0.01))
+        thread = threading.Thread(target=work_until, args=(stop, memory._store.indexes.worker()))
         thread.start()
         time.sleep(0.1)
         server.status = 200
