@@ -20,7 +20,7 @@ from agentkit.cli.chat import Chat
 from agentkit.cli.default_agent import choose_model, default_agent
 from agentkit.cli.errors import LIBRARY_ERRORS
 from agentkit.cli.memory_commands import memory_app, recall
-from agentkit.cli.options import HOME, Home, SessionName, open_memory, utf8
+from agentkit.cli.options import HOME, Home, SessionName, holds_memory, open_memory, utf8
 from agentkit.cli.screen import complain, layer_table, note, plain, prepare, progress_bar, put
 from agentkit.models.offline import OfflineModel
 from agentkit_memory import IngestOptions, IngestProgress, IngestReport, RecordFields
@@ -139,7 +139,7 @@ def _tell(report: IngestReport, home: Path) -> None:
         put(f"{files}; {report.chunks} passages written to {home}")
     if report.pending:
         note(f"{report.pending} passages wait for the process that has the index open")
-    for error in (*report.mended, *report.errors):
+    for error in (*report.repaired, *report.errors):
         complain(str(error))
     if not files and not report.errors:
         complain("there is no text, Markdown, HTML, PDF or JSON lines file in what was given")
@@ -190,7 +190,7 @@ def compose(
     """Show what would be sent for TEXT, layer by layer. Nothing is sent."""
     if as_json and as_text:
         raise typer.BadParameter("choose one of --json and --text")
-    if not (home / "memory.db").exists():
+    if not holds_memory(home):
         note(f"nothing was ingested into {home} yet")
         composition = default_agent(OfflineModel()).compose(utf8(text))
     else:

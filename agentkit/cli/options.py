@@ -11,7 +11,18 @@ import typer
 from agentkit.cli.screen import note
 from agentkit_memory import EmbedderError, Memory, Scope
 
-__all__ = ["HOME", "TENANT", "AsJson", "Home", "SessionName", "TenantName", "UserName", "open_memory", "utf8"]
+__all__ = [
+    "HOME",
+    "TENANT",
+    "AsJson",
+    "Home",
+    "SessionName",
+    "TenantName",
+    "UserName",
+    "holds_memory",
+    "open_memory",
+    "utf8",
+]
 
 HOME = Path(".agentkit")
 TENANT = "local"
@@ -37,8 +48,21 @@ def utf8(argument: str) -> str:
     return os.fsencode(argument).decode("utf-8", "replace")
 
 
+def holds_memory(home: Path) -> bool:
+    """Return whether a folder holds a memory.
+
+    Raises:
+        PermissionError: The folder may not be entered. `Path.exists` returns False then, from Python 3.14 on.
+    """
+    try:
+        (home / "memory.db").stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def open_memory(home: Path, scope: Scope | None = None) -> Memory:
-    """Open a memory, with the model that it is read by if that is one that can be had by its name."""
+    """Open a memory with its dense model, where the name of that tells how to make an embedder."""
     scope = scope or Scope(TENANT)
     memory = Memory.open(home, scope=scope)
     model = memory.model
@@ -48,5 +72,5 @@ def open_memory(home: Path, scope: Scope | None = None) -> Memory:
     try:
         return Memory.open(home, scope=scope, embedder=model)
     except EmbedderError as error:
-        note(f"only words are found by: {error}")
+        note(f"searched with BM25 only: {error}")
         return Memory.open(home, scope=scope)

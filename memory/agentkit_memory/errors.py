@@ -102,7 +102,7 @@ class FactError(StoreError, ValueError):
 
 
 class ExtractionError(StoreError):
-    """An extractor that is not callable, or an answer that is no valid list of drafts: the turns are read again then."""
+    """An extractor that is not callable, or an answer without valid drafts: the turns are read again then."""
 
 
 class MessageUnreadable(StoreError):

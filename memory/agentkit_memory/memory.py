@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
@@ -120,7 +121,7 @@ class Memory:
         store = DocumentStore(self._store.database, self._own_scope(), self.scope.key)
         report = ingest_files(store, given, how, on_progress, self._store.index_if_free)
         self._store.index_if_free()
-        return report.with_pending(pending(self._store.database))
+        return replace(report, pending=pending(self._store.database))
 
     def recall(
         self,
@@ -241,7 +242,10 @@ class Memory:
             before: Return the last logs before this one.
             limit: Most logs to return.
         """
-        return self._store.logs.of(self.scope, after=after, before=before, limit=limit)
+        from agentkit_memory.store.scopes import known_ids
+
+        scopes = known_ids(self._store.database, self.scope)
+        return self._store.logs.page(scopes, after=after, before=before, limit=limit)
 
     def erase(self, subject: Scope | str) -> Erasure:
         """Remove everything that belongs to a subject, from SQL and from the index, and return the proof.

@@ -1,4 +1,4 @@
-"""Conversations in SQL: append-only messages behind a head that is compared and swapped, and forks of one row."""
+"""`Branch`: a conversation or a fork of it in SQL, append-only messages behind a head that is compared and swapped."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ __all__ = ["MAIN", "Branch", "dump", "load", "shared"]
 MAIN = "main"
 """Name of the branch that every conversation begins with."""
 
-_END = 2**31 - 1
-"""More messages than any conversation holds."""
+_MAX_SEQ = 2**31 - 1
 
 _STATE = select(branches.c.head_seq, branches.c.edits).where(branches.c.id == bindparam("branch"))
 _SWAP = (
@@ -42,14 +41,7 @@ _TAIL = (
     .order_by(messages.c.seq)
 )
 _BETWEEN = (
-    select(
-        messages.c.seq,
-        messages.c.format,
-        messages.c.body,
-        messages.c.created_at,
-        messages.c.said_at,
-        messages.c.redacted_at,
-    )
+    select(*messages.c["seq", "format", "body", "created_at", "said_at", "redacted_at"])
     .where(
         messages.c.branch_id == bindparam("branch"),
         messages.c.seq > bindparam("after"),
@@ -64,14 +56,7 @@ _KEY = select(messages.c.seq).where(
     messages.c.seq <= bindparam("until"),
 )
 _FIND = (
-    select(
-        branches.c.id,
-        branches.c.conversation_id,
-        branches.c.edits,
-        branches.c.parent_id,
-        branches.c.fork_seq,
-        conversations.c.expires_at,
-    )
+    select(*branches.c["id", "conversation_id", "edits", "parent_id", "fork_seq"], conversations.c.expires_at)
     .join(conversations, conversations.c.id == branches.c.conversation_id)
     .where(
         conversations.c.scope_id == bindparam("scope"),
@@ -80,14 +65,14 @@ _FIND = (
     )
 )
 _ALL = (
-    select(branches.c.id, branches.c.name, branches.c.parent_id, branches.c.fork_seq, branches.c.head_seq)
+    select(*branches.c["id", "name", "parent_id", "fork_seq", "head_seq"])
     .where(branches.c.conversation_id == bindparam("conversation"))
     .order_by(branches.c.id)
 )
 
 
 class Branch:
-    """The stored side of one conversation, or of one fork of it: messages numbered 1, 2, 3 without gaps."""
+    """The stored messages of one conversation, or of one fork of it, numbered 1, 2, 3 without gaps."""
 
     def __init__(self, database: Database, scope_id: int, name: str, branch: str, row: Sequence[Any]) -> None:
         self.database = database
@@ -97,11 +82,11 @@ class Branch:
         self.id: int
         self.conversation_id: int
         self.edits: int
-        """How often messages of the conversation had been redacted."""
+        """How often messages of the conversation were redacted before it was read."""
         self.expires_at: float | None
         self.id, self.conversation_id, self.edits, parent, fork_seq, self.expires_at = row
         self.shared: tuple[tuple[int, int, int], ...] = ()
-        """Which messages of which other branches it begins with: id, after, up to; oldest first."""
+        """Messages of other branches that it begins with: branch id, the message before the first, the last one."""
         if parent is not None:
             with database.read() as connection:
                 self.shared = shared(connection, self.conversation_id, parent, fork_seq)
@@ -134,7 +119,7 @@ class Branch:
         return found
 
     def fork(self, name: str, at: int) -> Branch:
-        """Begin and return a branch that shows the first `at` messages of this one, and goes on by itself.
+        """Create and return a branch that begins with the first `at` messages of this one.
 
         Raises:
             NotFound: There are not that many messages.
@@ -172,7 +157,7 @@ class Branch:
         )
 
     def state(self) -> tuple[int, int]:
-        """Return how many messages the branch shows, and how often messages of the conversation were redacted."""
+        """Return how many messages the branch has, and how often messages of the conversation were redacted."""
         with self.database.read() as connection:
             return self._state(connection)
 
@@ -190,10 +175,10 @@ class Branch:
         return [*(each.message for each in shared), *(load(self.name, *row) for row in rows)]
 
     def page(
-        self, after: int = 0, before: int = _END, most: int = _END, *, newest: bool = False
+        self, after: int = 0, before: int = _MAX_SEQ, most: int = _MAX_SEQ, *, newest: bool = False
     ) -> list[StoredMessage]:
         """Return messages between two numbers in order: at most so many, the first of them or the newest."""
-        parts = [*self.shared, (self.id, self.shared[-1][2] if self.shared else 0, _END - 1)]
+        parts = [*self.shared, (self.id, self.shared[-1][2] if self.shared else 0, _MAX_SEQ - 1)]
         found: list[StoredMessage] = []
         with self.database.read() as connection:
             for branch, begin, end in reversed(parts) if newest else parts:
@@ -202,10 +187,12 @@ class Branch:
                     break
                 bound = {"branch": branch, "after": max(after, begin), "before": min(before, end + 1), "most": left}
                 rows = connection.execute(_NEWEST_FIRST if newest else _OLDEST_FIRST, bound)
-                for seq, version, body, stored, said, redacted in rows:
+                for seq, version, body, stored, said_at, redacted in rows:
                     message = load(self.name, seq, version, body)
                     found.append(
-                        StoredMessage(seq, message, stored, stored if said is None else said, redacted is not None)
+                        StoredMessage(
+                            seq, message, stored, stored if said_at is None else said_at, redacted is not None
+                        )
                     )
         return found[::-1] if newest else found
 
@@ -217,7 +204,7 @@ class Branch:
     def seq_of(self, key: str) -> int | None:
         """Return the number of the first message that was appended under `key`, here or before the fork."""
         with self.database.read() as connection:
-            return self._seq_of(connection, key, [*self.shared, (self.id, 0, _END)])
+            return self._seq_of(connection, key, [*self.shared, (self.id, 0, _MAX_SEQ)])
 
     @staticmethod
     def _seq_of(connection: Connection, key: str, parts: Sequence[tuple[int, int, int]]) -> int | None:
@@ -228,7 +215,7 @@ class Branch:
         return None
 
     def _check_alive(self, now: float) -> None:
-        """Refuse what has expired, unless somebody gave it more time; what is gone altogether is noticed later."""
+        """Refuse an expired conversation, unless its time was extended; a deleted one is noticed later."""
         ends = select(conversations.c.expires_at).where(conversations.c.id == self.conversation_id)
         with self.database.read() as connection:
             self.expires_at = connection.scalar(ends)
@@ -245,19 +232,19 @@ class Branch:
         *,
         wait: bool = True,
     ) -> bool:
-        """Add messages if the conversation is still as it was seen and `key` is new; say whether it was so.
+        """Add messages if the conversation is unchanged and `key` is new; return whether it was.
 
         Args:
             expected: How many messages there were.
             edits: How often messages had been redacted.
             added: The messages.
             key: Idempotency key.
-            said_at: When they were said, where that is not now.
+            said_at: The time of the messages, if not now.
             wait: Whether to wait for locks and disks.
 
         Raises:
-            WouldWait: It was not to wait.
-            NotFound: The conversation has expired: what is added now would be deleted with it.
+            WouldWait: It would have to wait, and must not.
+            NotFound: The conversation has expired: new messages would be deleted with it.
         """
         now = self.database.clock()
         if self.expires_at is not None and self.expires_at <= now:
@@ -312,7 +299,7 @@ def dump(name: str, message: Message) -> str:
     """Return the stored form of a message.
 
     Raises:
-        MessageUnreadable: It holds what JSON cannot.
+        MessageUnreadable: JSON cannot hold it.
     """
     try:
         return MESSAGES.dump_json(message).decode()

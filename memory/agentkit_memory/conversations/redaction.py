@@ -1,4 +1,4 @@
-"""Redaction: what a message said is replaced wherever it was kept, in one transaction."""
+"""Redaction: the text of a message is replaced wherever it is kept, in one transaction."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from agentkit_prompts.context.messages import MESSAGE_FORMAT, Message
 
 __all__ = ["redact", "scrub_logs"]
 
-_SHORT = 8
-"""Characters of a text that may stand in somebody's question by chance."""
+_MIN_QUOTE = 8
+"""Characters of a text that a question does not hold by chance."""
 
-_NOT_TOLD = '["what did not work is not told any more: the question was redacted"]'
+_SCRUBBED = '["the errors of this recall were removed: the question was redacted"]'
 
 _EDIT = (
     update(branches).where(branches.c.conversation_id == bindparam("conversation")).values(edits=branches.c.edits + 1)
@@ -33,7 +33,7 @@ _FIND = select(messages.c.format, messages.c.body).where(*_this)
 _REPLACE = (
     update(messages)
     .where(*_this)
-    .values(format=MESSAGE_FORMAT, body=bindparam("now_says"), redacted_at=bindparam("now"))
+    .values(format=MESSAGE_FORMAT, body=bindparam("new_body"), redacted_at=bindparam("now"))
 )
 _TURN = select(items.c.id).where(
     items.c.branch_id == bindparam("branch"), items.c.position == bindparam("number"), items.c.kind == TURN
@@ -51,10 +51,10 @@ _TENANT = (
 
 
 def redact(branch: Branch, seq: int, replacement: str) -> None:
-    """Replace what a message of a branch says, with the arguments of its tool calls, its item and its vectors.
+    """Replace the text of a message of a branch, with the arguments of its tool calls, its item and its vectors.
 
-    A message that a fork shares with its parent is the parent's: both show the replacement. Facts that were taken
-    from it go; questions in the recall logs of the tenant that quote it are changed.
+    A message that a fork shares with its parent is the parent's: it is replaced in both. Facts that were taken from it
+    are deleted; questions in the recall logs of the tenant that quote it are changed.
 
     Raises:
         NotFound: The branch has no such message.
@@ -63,15 +63,15 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
     owner = next((part for part, begin, end in branch.shared if begin < seq <= end), branch.id)
     place = {"branch": owner, "number": seq}
     with database.write() as connection:
-        # First of all: views become outdated, and no message of the conversation becomes an item meanwhile.
+        # First: views become outdated, and no message of the conversation becomes an item meanwhile.
         connection.execute(_EDIT, {"conversation": branch.conversation_id})
         row = connection.execute(_FIND, place).one_or_none()
         if row is None:
-            raise NotFound(f"conversation {branch.name!r} has no message {seq}: there is nothing to redact")
+            raise NotFound(f"conversation {branch.name!r} has no message {seq}")
         old = load(branch.name, seq, *row)
         new = _redacted(old, replacement)
-        says = dump(branch.name, new)
-        connection.execute(_REPLACE, {**place, "now_says": says, "now": database.clock()})
+        replaced = {"new_body": dump(branch.name, new), "now": database.clock()}
+        connection.execute(_REPLACE, {**place, **replaced})
         if old.tool_calls:
             lineage = connection.execute(_LINEAGE, {"conversation": branch.conversation_id}).all()
             family = [each.id for each in lineage if _owns(connection, branch.conversation_id, each.id, owner, seq)]
@@ -79,8 +79,7 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
         item = connection.scalar(_TURN, place)
         if item is not None:
             _redact_item(connection, item, new)
-        tenant = connection.scalar(_TENANT, {"conversation": branch.conversation_id})
-        assert tenant is not None
+        tenant = connection.scalars(_TENANT, {"conversation": branch.conversation_id}).one()
         scrub_logs(connection, tenant, [old.text, *(call.arguments for call in old.tool_calls)], replacement)
 
 
@@ -93,7 +92,7 @@ def _redacted(message: Message, replacement: str) -> Message:
 
 
 def _owns(connection: Connection, conversation: int, branch: int, owner: int, seq: int) -> bool:
-    """Whether message `seq` of a branch is the one of `owner`: its own, or one that the fork shares."""
+    """Return whether message `seq` of a branch is the one of `owner`: its own, or one that the fork shares."""
     if branch == owner:
         return True
     row = connection.execute(select(branches.c.parent_id, branches.c.fork_seq).where(branches.c.id == branch)).one()
@@ -106,27 +105,26 @@ def _redact_item(connection: Connection, item: str, new: Message) -> None:
     if fields is None:
         forget_items(connection, [item])
         return
-    withdraw(connection, [item])  # first: a worker may be about to keep the vector of what it said
+    withdraw(connection, [item])  # first: a worker may be about to keep the vector of the old text
     forget_embeddings(connection, [item])
     connection.execute(update(items).where(items.c.id == item).values(**fields, version=items.c.version + 1))
-    # After that: by now, whoever was taking a fact from it has written it.
+    # After that: by now, a worker that was taking a fact from it has written it.
     derived = connection.scalars(select(item_sources.c.item_id).where(item_sources.c.source_id == item)).all()
     forget_items(connection, derived)
     enqueue(connection, [item], turns=True)
 
 
 def scrub_logs(connection: Connection, tenant: str, texts: list[str], replacement: str) -> None:
-    """Take texts out of the questions in a tenant's recall logs: all of a question, or a longer quote in it.
+    """Remove texts from the questions in a tenant's recall logs: a whole question, or a longer quote in it.
 
-    What did not work in these recalls is not told any more either.
+    The errors of these recalls, which may quote the question, are removed too.
     """
     find = func.instr if connection.dialect.name == "sqlite" else func.strpos
     theirs = recall_logs.c.scope_id.in_(select(scopes.c.id).where(scopes.c.tenant == tenant))
     for text in {storable(each).strip() for each in texts} - {"", "{}"}:
         quoted: ColumnElement[bool] = func.trim(recall_logs.c.query, " \n\r\t") == text
-        if len(text) >= _SHORT:
+        if len(text) >= _MIN_QUOTE:
             quoted = find(recall_logs.c.query, text) > 0
-        said = func.replace(recall_logs.c.query, text, storable(replacement))
-        # What failed may have quoted the question, too.
-        failed = case((recall_logs.c.degraded == "[]", "[]"), else_=_NOT_TOLD)
-        connection.execute(update(recall_logs).where(theirs, quoted).values(query=said, degraded=failed))
+        scrubbed = func.replace(recall_logs.c.query, text, storable(replacement))
+        failed = case((recall_logs.c.degraded == "[]", "[]"), else_=_SCRUBBED)
+        connection.execute(update(recall_logs).where(theirs, quoted).values(query=scrubbed, degraded=failed))

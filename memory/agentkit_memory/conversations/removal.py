@@ -1,4 +1,4 @@
-"""Conversations that are over: deleted on request, or once they have expired, with all that was made of them."""
+"""Opening, deleting and expiring conversations, with all that was made of them."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def delete_conversation(connection: Connection, conversation: int) -> dict[str, 
     """Delete a conversation with its forks, tool calls, items, the facts taken from them, and recall logs.
 
     Returns:
-        How many rows went, per table.
+        How many rows were deleted, per table.
     """
     this = {"conversation": conversation}
-    connection.execute(_HOLD, this)  # no message becomes an item meanwhile
+    connection.execute(_HOLD, this)  # first: no message becomes an item meanwhile
     counts = {
         "messages": int(connection.scalar(_MESSAGES, this) or 0),
         "tool_calls": int(connection.scalar(_CALLS, this) or 0),
@@ -71,17 +71,17 @@ def delete_conversation(connection: Connection, conversation: int) -> dict[str, 
 
 
 def set_expiry(database: Database, conversation: int, at: float | None) -> None:
-    """Say when a conversation expires; from then on nothing that was said in it is recalled."""
+    """Set when a conversation expires; from then on its turns are not recalled."""
     with database.write() as connection:
         connection.execute(_EXPIRES, {"conversation": conversation, "at": at})
         connection.execute(_VALID_TO, {"conversation": conversation, "at": at})
 
 
 def expire(database: Database, now: float) -> dict[str, int]:
-    """Delete the conversations that expired, each in a transaction of its own; return how many rows went, per table.
+    """Delete expired conversations, each in a transaction of its own; return how many rows were deleted, per table.
 
     Raises:
-        ScopeError: The time is none.
+        ScopeError: The time is invalid.
     """
     _check_time("expire: now", now)
     with database.read() as connection:
@@ -90,7 +90,7 @@ def expire(database: Database, now: float) -> dict[str, int]:
     for conversation in past:
         with database.write() as connection:
             if connection.scalar(_STILL_PAST, {"now": now, "conversation": conversation}) is None:
-                continue  # somebody gave it more time, or deleted it
+                continue  # its time was extended, or it was deleted
             for table, count in delete_conversation(connection, conversation).items():
                 totals[table] = totals.get(table, 0) + count
     return totals
@@ -102,7 +102,7 @@ def _check_time(what: str, at: object) -> None:
 
 
 def delete_named(database: Database, scope: Scope, name: str) -> bool:
-    """Delete the conversation of that name, if there is one, and say whether there was."""
+    """Delete the conversation of that name; return whether there was one."""
     return any(_delete_named(database, known, name) for known in known_ids(database, scope))
 
 
@@ -117,10 +117,10 @@ def _delete_named(database: Database, scope_id: int, name: str) -> bool:
 def open_branch(
     database: Database, scope_id: int, name: str, branch: str = MAIN, expires_at: float | None = None
 ) -> Branch:
-    """Return a branch of a conversation. A conversation that does not exist is made, one that has expired made anew.
+    """Return a branch of a conversation, creating the conversation if it does not exist or has expired.
 
     Raises:
-        ScopeError: The time is none.
+        ScopeError: The time is invalid.
         NotFound: The conversation has no such branch.
     """
     if expires_at is not None:

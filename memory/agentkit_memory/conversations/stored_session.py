@@ -1,4 +1,4 @@
-"""`StoredSession`: one conversation, kept as a view in memory and as rows in SQL."""
+"""`StoredSession`: one conversation, as rows in SQL and as a view in memory."""
 
 from __future__ import annotations
 
@@ -21,26 +21,25 @@ if TYPE_CHECKING:
 
 __all__ = ["StoredSession", "shown"]
 
-_SHORT = 65_536
-"""Characters that are written as JSON and stored within a fraction of a millisecond."""
-
-_LAST = 2**31 - 1
-"""Greatest number of a message that a database can hold."""
+_MAX_SHORT = 65_536
+"""Characters that are stored within a fraction of a millisecond."""
+_MAX_SEQ = 2**31 - 1
+"""Greatest number of a message in a database."""
 
 
 class StoredSession:
     """One conversation, or one fork of it.
 
     The messages are read once; after that a turn costs what it adds. Several sessions may be open on one
-    conversation, in any number of processes: whoever appends to a view that is no longer the whole conversation gets
-    `HeadMoved` and an up-to-date view, and nothing is lost or interleaved.
+    conversation, in any number of processes: an append to an outdated view raises `HeadMoved` and brings the view up to
+    date, so that nothing is lost or interleaved.
     """
 
     def __init__(self, branch: Branch, *, load: bool = True) -> None:
         self._branch = branch
         self._lock = RLock()
         self.memo = Memo()
-        """Fragments rendered for earlier turns; they belong to this session alone."""
+        """Fragments rendered for earlier turns of this session."""
         self._edits = branch.edits
         self._view: Conversation | None = None
         track(self)
@@ -59,22 +58,22 @@ class StoredSession:
 
     @property
     def conversation(self) -> Conversation:
-        """The messages, as of the last `append`, `redact` or `refresh`; read now if they were not yet."""
+        """The messages, as of the last `append`, `redact` or `refresh`; read at the first use."""
         return self._view if self._view is not None else self._load()
 
     def disown(self, why: str) -> None:
-        """Free what threads of the parent of this process held; the memory says the rest."""
+        """Replace the lock, which a thread of the parent may hold; the memory refuses everything else."""
         self._lock = RLock()
 
     def is_of(self, database: Database) -> bool:
-        """Whether its messages are stored in that database."""
+        """Return whether its messages are stored in that database."""
         return self._branch.database is database
 
     def places(self, last: int | None = None) -> tuple[tuple[int, int, int], ...]:
-        """Return where its messages are stored: numbers of branches, each with the messages after which to which.
+        """Return where its messages are stored: branch ids, each with a message before the first and the last one.
 
         Args:
-            last: How many of the latest messages are meant; None for all.
+            last: How many of the latest messages; None for all.
         """
         first = 0 if last is None else max(0, len(self.conversation) - last)
         parts = (*self._branch.shared, (self._branch.id, 0, len(self.conversation)))
@@ -97,13 +96,13 @@ class StoredSession:
             messages: What to add, in order.
             key: Idempotency key: the second append under the same key and with the same messages adds nothing. A
                 fork knows the keys of the messages that it shares.
-            said_at: When it was said, in seconds since 1970, if that is not now.
+            said_at: The time of the messages, in seconds since 1970, if not now.
 
         Raises:
-            HeadMoved: Another writer was first. Nothing was added; `conversation` now holds what they wrote.
+            HeadMoved: Another writer was first. Nothing was added; `conversation` now holds its messages.
             KeyReused: The key was used for other messages.
-            ScopeError: The key is too long or holds NUL, or the time is none.
-            MessageUnreadable: What was given are no messages, or none that can be stored.
+            ScopeError: The key is too long or holds NUL, or the time is invalid.
+            MessageUnreadable: A value is not a message, or cannot be stored.
             NotFound: The conversation was deleted, or has expired.
             StoreError: The database is locked, read-only, full or gone. Nothing was added.
         """
@@ -127,10 +126,10 @@ class StoredSession:
                     raise HeadMoved(self.id, known, actual)
 
     def append_now(self, *messages: Message, key: str | None = None, said_at: float | None = None) -> bool:
-        """Do what `append` does if that takes no waiting: a few short messages, and nobody else is writing.
+        """Append without waiting, if possible: a few short messages, while no one else is writing.
 
         Returns:
-            Whether it was done. If not, nothing was: call `append` in a thread, which also says what is wrong.
+            Whether it was done. If not, nothing was: call `append` in a thread, which also raises the right error.
 
         Raises:
             ScopeError, StoreError: As `append` does.
@@ -151,9 +150,9 @@ class StoredSession:
     def page(
         self, *, after: int | None = None, before: int | None = None, limit: int = 50
     ) -> tuple[StoredMessage, ...]:
-        """Return some messages in order, read from the store without the others.
+        """Return some messages in order, without reading the others.
 
-        The number of the first or last of them is where the next page begins: `page(before=found[0].seq)`.
+        The next page begins at the number of the first or last of them: `page(before=found[0].seq)`.
 
         Args:
             after: Return the first messages after this number.
@@ -161,7 +160,7 @@ class StoredSession:
             limit: Most messages to return.
 
         Raises:
-            ScopeError: The limit is less than 1, or a number is none.
+            ScopeError: The limit is less than 1, or a number is invalid.
             StoreError: The database cannot be read, or the conversation is gone.
         """
         if not is_whole(limit, 1):
@@ -169,18 +168,18 @@ class StoredSession:
         bounds = {name: number for name, number in (("after", after), ("before", before)) if number is not None}
         for name, number in bounds.items():
             _check_number(f"page: {name}", number)
-        self._branch.state()  # a conversation that is gone has no empty pages
+        self._branch.state()  # raises for a deleted conversation, which would have empty pages
         return tuple(self._branch.page(**bounds, most=limit, newest=after is None))
 
     def fork(self, name: str, at: int | None = None) -> StoredSession:
-        """Begin a branch that shows the first `at` messages and goes on by itself; it takes one row.
+        """Create a branch that begins with the first `at` messages; it takes one row.
 
         Args:
-            name: What to call it. `memory.session(id, branch=name)` opens it again.
-            at: How many messages to share; all of `conversation`, when it does not say.
+            name: Its name: `memory.session(id, branch=name)` opens it again.
+            at: How many messages to share; all of `conversation` by default.
 
         Raises:
-            ScopeError: The name cannot be stored, or `at` is no number.
+            ScopeError: The name cannot be stored, or `at` is not a number.
             NameTaken: The conversation has a branch of that name.
             NotFound: There are fewer messages.
         """
@@ -196,26 +195,26 @@ class StoredSession:
         return tuple(self._branch.all())
 
     def tool_calls(self, *, after: int = 0) -> tuple[StoredCall, ...]:
-        """Return the tool calls in messages after number `after`, in order, each with the message that answers it.
+        """Return the tool calls in messages after number `after`, in order, each with the number of its result.
 
         Raises:
-            ScopeError: `after` is no number.
+            ScopeError: `after` is not a number.
             StoreError: The database cannot be read.
         """
         _check_number("tool_calls: after", after)
         return tuple(self._branch.tool_calls(after))
 
     def redact(self, seq: int, replacement: str = "[redacted]") -> Conversation:
-        """Replace what message number `seq` says, everywhere it is kept, and return the conversation.
+        """Replace the text of message number `seq` wherever it is kept, and return the conversation.
 
         Its place, role, name and the ids of its tool calls stay, so that the conversation stays valid; the arguments
-        of its tool calls become `{}`. Its item and its vectors follow; facts that were taken from it go, and recall
-        logs no longer quote it. Other sessions see it when they next append or refresh.
+        of its tool calls become `{}`. Its item and vectors are replaced, facts that were taken from it are deleted, and
+        recall logs no longer quote it. Other sessions see the change when they next append or refresh.
 
         Raises:
-            ScopeError: `seq` is no number.
+            ScopeError: `seq` is not a number.
             NotFound: There is no such message.
-            MessageUnreadable: The replacement is no text, or cannot be stored.
+            MessageUnreadable: The replacement is not text, or cannot be stored.
         """
         from agentkit_memory.conversations.redaction import redact
 
@@ -234,11 +233,11 @@ class StoredSession:
             return self._view
 
     def _catch_up(self) -> bool:
-        """Read what is new, or everything again if messages were redacted; say which."""
-        head, edits = self._branch.state()  # first: what changes after it is noticed the next time
+        """Read new messages, or all again if messages were redacted; return whether they were."""
+        head, edits = self._branch.state()  # first: later changes are noticed the next time
         redacted = edits != self._edits
         if redacted:
-            self._view, self.memo = None, Memo()  # which show what was redacted
+            self._view, self.memo = None, Memo()  # both hold the redacted text
             self._edits = edits
         elif self._view is not None and head != len(self._view):
             self._view = self._view.append(*self._branch.tail(len(self._view)))
@@ -256,20 +255,20 @@ class StoredSession:
 
 
 def shown(session: object, database: Database, last: int | None) -> tuple[str, tuple[tuple[int, int, int], ...]]:
-    """Return the name of the conversation that goes on, and where in a database is stored what a model sees of it.
+    """Return the name of the current conversation, and where the messages that a model sees of it are stored.
 
     Args:
-        session: The conversation; None where there is none.
-        database: What is read.
+        session: The conversation, if any.
+        database: The database that is read.
         last: How many of the latest messages the model sees; None for all.
 
     Raises:
-        RecallError: It is no session.
+        RecallError: It is not a session.
     """
     if session is None:
         return "", ()
     if not isinstance(session, StoredSession):
-        if hasattr(session, "conversation"):  # kept elsewhere, as an agent's own: nothing of it is stored here
+        if hasattr(session, "conversation"):  # a session of another kind: none of its messages is stored here
             return "", ()
         raise RecallError(f"recall: expected a session, as `memory.session(...)` returns it, got {session!r}")
     return session.id, session.places(last) if session.is_of(database) else ()
@@ -286,15 +285,15 @@ def _check(messages: Sequence[object], key: str | None, said_at: float | None) -
 
 
 def _check_number(what: str, number: object) -> None:
-    if not is_whole(number, -_LAST, _LAST):
+    if not is_whole(number, -_MAX_SEQ, _MAX_SEQ):
         raise ScopeError(f"{what}: expected the number of a message, got {number!r}")
 
 
 def _short(messages: Sequence[Message]) -> bool:
-    """Whether messages are text, and not much of it."""
+    """Return whether messages are text only, and not long."""
     size = 0
     for message in messages:
         if type(message.content) is not str:
             return False
         size += len(message.content) + sum([len(call.arguments) for call in message.tool_calls])
-    return size <= _SHORT
+    return size <= _MAX_SHORT

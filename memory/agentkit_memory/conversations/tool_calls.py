@@ -1,9 +1,10 @@
-"""Tool calls as rows: what was asked for in which message, and which message answers it."""
+"""Tool calls as rows: the message with the call, and the message with its result."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
@@ -15,7 +16,7 @@ from agentkit_prompts.context.messages import Message
 
 __all__ = ["has_calls", "read_calls", "record_calls"]
 
-_END = 2**31 - 1
+_MAX_SEQ = 2**31 - 1
 
 _EARLIER = tool_calls.alias()
 _LATEST = (
@@ -39,7 +40,7 @@ _ANSWER = (
 )
 _ADD = insert(tool_calls)
 _OPEN = (
-    select(tool_calls.c.seq, tool_calls.c.position, tool_calls.c.call_id, tool_calls.c.name, tool_calls.c.arguments)
+    select(*tool_calls.c["seq", "position", "call_id", "name", "arguments"])
     .where(
         tool_calls.c.branch_id == bindparam("branch"),
         tool_calls.c.call_id == bindparam("answered"),
@@ -56,14 +57,7 @@ _KNOWN = select(tool_calls.c.seq).where(
     tool_calls.c.position == bindparam("place"),
 )
 _READ = (
-    select(
-        tool_calls.c.seq,
-        tool_calls.c.position,
-        tool_calls.c.call_id,
-        tool_calls.c.name,
-        tool_calls.c.arguments,
-        tool_calls.c.result_seq,
-    )
+    select(*tool_calls.c["seq", "position", "call_id", "name", "arguments", "result_seq"])
     .where(
         tool_calls.c.branch_id == bindparam("branch"),
         tool_calls.c.seq > bindparam("after"),
@@ -74,9 +68,9 @@ _READ = (
 
 
 def _id(given: str) -> str:
-    """Return the id of a call as it is kept here: one that no index takes is known by its beginning and its hash.
+    """Return the id of a call as a database index can hold it: of a very long one, its beginning and a hash.
 
-    Some servers put kilobytes of what a model thought into an id. The message has it as it was.
+    Some servers put kilobytes of thinking into an id. The message keeps it whole.
     """
     text = storable(given)
     if len(text.encode()) <= MAX_BYTES:
@@ -85,7 +79,7 @@ def _id(given: str) -> str:
 
 
 def has_calls(added: Sequence[Message]) -> bool:
-    """Whether messages ask for tools or answer."""
+    """Return whether messages hold tool calls or results."""
     return any(message.tool_calls or message.role == "tool" for message in added)
 
 
@@ -94,14 +88,14 @@ def record_calls(
 ) -> None:
     """Write the calls and results of messages that are added after message number `expected`.
 
-    A call that a fork shares with its parent, and answers by itself, gets a row of the fork's own.
+    A call that a fork shares with its parent, with a result in the fork, gets a row of the fork's own.
     """
     asked: list[dict[str, object]] = []
     answers: list[tuple[str, int]] = []
     for seq, message in enumerate(added, expected + 1):
         for position, call in enumerate(message.tool_calls):
-            said = {"call_id": _id(call.id), "name": storable(call.name), "arguments": storable(call.arguments)}
-            asked.append({"branch_id": branch, "seq": seq, "position": position, "result_seq": None, **said})
+            fields = {"call_id": _id(call.id), "name": storable(call.name), "arguments": storable(call.arguments)}
+            asked.append({"branch_id": branch, "seq": seq, "position": position, "result_seq": None, **fields})
         if message.role == "tool":
             answered = _id(message.tool_call_id or "")
             mine = next((row for row in reversed(asked) if row["call_id"] == answered), None)
@@ -135,14 +129,14 @@ def _answer_shared(
 def read_calls(
     connection: Connection, branch: int, shared: Sequence[tuple[int, int, int]], after: int = 0
 ) -> list[StoredCall]:
-    """Return the calls of the messages after a number, in order, those that a fork shares with its parent included."""
+    """Return the calls of the messages after a number, in order, with those that a fork shares with its parent."""
     forked = shared[-1][2] if shared else 0
     found: dict[tuple[int, int], StoredCall] = {}
-    for other, begin, until in (*shared, (branch, 0, _END)):
+    for other, begin, until in (*shared, (branch, 0, _MAX_SEQ)):
         bound = {"branch": other, "after": max(after, begin), "until": until}
         for row in connection.execute(_READ, bound):
             call = StoredCall(*row)
             if other != branch and call.result_seq is not None and call.result_seq > forked:
-                call = StoredCall(*row[:5], None)  # answered after the fork, where this branch does not see it
+                call = replace(call, result_seq=None)  # answered after the fork, where this branch does not see it
             found[call.seq, call.position] = call
     return [found[place] for place in sorted(found)]

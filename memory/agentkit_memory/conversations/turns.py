@@ -1,4 +1,4 @@
-"""Turns as items: what was said in conversations becomes recallable behind a watermark, apart from the append."""
+"""Turns: messages become recallable items behind a watermark, apart from the append."""
 
 from __future__ import annotations
 
@@ -20,23 +20,17 @@ from agentkit_prompts.context.messages import Message
 __all__ = ["REDACTED", "itemise", "turn_fields", "turn_id"]
 
 REDACTED = "[redacted]"
-"""What a redacted message says, unless it is told otherwise. It is nothing to recall."""
+"""Default text of a redacted message, which is not recalled."""
 
 _SPEAKERS = ("user", "assistant")
 
 _BEHIND = (
     select(
-        branches.c.id,
-        branches.c.name,
-        branches.c.head_seq,
-        branches.c.itemised_seq,
+        *branches.c["id", "name", "head_seq", "itemised_seq"],
         conversations.c.scope_id,
         conversations.c.name.label("conversation"),
         conversations.c.id.label("conversation_id"),
-        scopes.c.tenant,
-        scopes.c.user,
-        scopes.c.session,
-        scopes.c.agent,
+        *scopes.c["tenant", "user", "session", "agent"],
     )
     .join(conversations, conversations.c.id == branches.c.conversation_id)
     .join(scopes, scopes.c.id == conversations.c.scope_id)
@@ -50,12 +44,12 @@ _ADVANCE = (
     .where(branches.c.id == bindparam("branch"), branches.c.itemised_seq == bindparam("seen"))
     .values(itemised_seq=bindparam("done"))
 )
-# Shared, so that a new time comes before the items are there, and then is theirs, or after, and then is set.
+# A shared lock: a new expiry comes either before the items are written, or after and is then set on them.
 _EXPIRES = (
     select(conversations.c.expires_at).where(conversations.c.id == bindparam("conversation")).with_for_update(read=True)
 )
-_SAID = (
-    select(messages.c.seq, messages.c.format, messages.c.body, messages.c.created_at, messages.c.said_at)
+_MESSAGES = (
+    select(*messages.c["seq", "format", "body", "created_at", "said_at"])
     .where(
         messages.c.branch_id == bindparam("branch"),
         messages.c.seq > bindparam("after"),
@@ -67,26 +61,26 @@ _ADD = insert(items)
 
 
 def itemise(database: Database, scope_ids: Sequence[int] | None, limit: int) -> int:
-    """Make items of messages that are none yet, each branch in a transaction of its own; say how many were seen.
+    """Make items of new messages, each branch in a transaction of its own; return how many messages were read.
 
-    Call it until it returns 0. Several may call it at once: whoever moves the watermark of a branch makes its items.
-    Only what users and assistants say becomes items, not what tools ask and answer.
+    Call it until it returns 0. Several callers may run at once: the one that moves the watermark of a branch makes its
+    items. Only messages of users and assistants become items, not tool calls and results.
 
     Args:
         database: Where the conversations are.
-        scope_ids: Scopes whose conversations are meant; None for all, which is for workers and not for readers.
-        limit: Most messages to look at.
+        scope_ids: Scopes of the conversations; None for all, which is for workers and not for readers.
+        limit: Most messages to read.
     """
     query = _BEHIND if scope_ids is None else _BEHIND_IN
     bound = {"most": limit} if scope_ids is None else {"most": limit, "scopes": required(scope_ids)}
     with database.read() as connection:
         behind = connection.execute(query, bound).all()
-    looked = 0
+    read = 0
     for branch in behind:
-        looked += _itemise(database, branch, limit - looked)
-        if looked >= limit:
+        read += _itemise(database, branch, limit - read)
+        if read >= limit:
             break
-    return looked
+    return read
 
 
 def _itemise(database: Database, branch: Any, limit: int) -> int:
@@ -96,13 +90,13 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
     key = "\0".join((branch.tenant, branch.user, branch.session, branch.agent))
     rows: list[dict[str, object]] = []
     with database.write() as connection:
-        # First of all, so that a redaction comes either before the messages are read or after the items are there.
+        # First: a redaction comes either before the messages are read or after the items are written.
         if connection.execute(_ADVANCE, {"branch": branch.id, "seen": after, "done": until}).rowcount != 1:
-            return until - after  # somebody else makes them
+            return until - after  # another caller makes them
         now = database.clock()
         expires_at = connection.scalar(_EXPIRES, {"conversation": branch.conversation_id})
-        for seq, version, body, stored, said in connection.execute(
-            _SAID, {"branch": branch.id, "after": after, "until": until}
+        for seq, version, body, stored, said_at in connection.execute(
+            _MESSAGES, {"branch": branch.id, "after": after, "until": until}
         ).all():
             try:
                 fields = turn_fields(load(branch.conversation, seq, version, body))
@@ -110,7 +104,7 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
                 connection.execute(_ADVANCE, {"branch": branch.id, "seen": until, "done": seq - 1})
                 until = seq - 1
                 break
-            except MessageUnreadable:  # whoever opens the conversation is told
+            except MessageUnreadable:  # reported when the conversation is opened
                 continue
             if fields is not None:
                 rows.append(
@@ -121,7 +115,7 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
                         "branch_id": branch.id,
                         "position": seq,
                         "created_at": now,
-                        "said_at": stored if said is None else said,
+                        "said_at": stored if said_at is None else said_at,
                         "valid_to": expires_at,
                     }
                 )
@@ -137,7 +131,7 @@ def turn_id(scope_key: str, conversation: str, branch: str, seq: int) -> str:
 
 
 def turn_fields(message: Message) -> dict[str, object] | None:
-    """Return the columns that the item of a message takes from it; None if it is nothing to recall."""
+    """Return the columns of the item of a message; None if it is not recalled."""
     text = storable(message.text)
     if message.role not in _SPEAKERS or not text.strip() or text == REDACTED:
         return None

@@ -1,15 +1,15 @@
-"""Embedders by name, as a command line or a configuration file says them: `fastembed:BAAI/bge-small-en-v1.5`."""
+"""Embedders by name, as in a command line or a configuration file: `fastembed:BAAI/bge-small-en-v1.5`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 
 from agentkit_memory.embedders.contract import ModelEmbedder
 from agentkit_memory.embedders.fastembed import FastembedEmbedder
 from agentkit_memory.embedders.openai_embedder import OpenAIEmbedder
 from agentkit_memory.embedders.sentence_transformers import SentenceTransformersEmbedder
 from agentkit_memory.errors import EmbedderError
+from agentkit_prompts.errors import nearest
 
 __all__ = ["embedder_named"]
 
@@ -30,13 +30,11 @@ def embedder_named(name: str) -> ModelEmbedder:
     """Return the embedder whose `model` this is. Nothing is loaded or asked yet.
 
     Raises:
-        EmbedderError: It is not KIND:MODEL, or there is no such kind.
+        EmbedderError: It is not KIND:MODEL, or the kind is unknown.
     """
     kind, _, model = name.partition(":")
     make = _KINDS.get(kind)
     if make is None or not model:
-        near = get_close_matches(kind, _KINDS, 1) if make is None else [kind]
-        meant = f"; did you mean {near[0]}:{model or 'MODEL'}?" if near else ""
-        kinds = ", ".join(sorted(_KINDS))
-        raise EmbedderError(f"embedder {name!r}: expected KIND:MODEL, the kind being one of {kinds}{meant}")
+        hint = nearest(kind, _KINDS) if make is None else f", such as {kind}:MODEL"
+        raise EmbedderError(f"embedder {name!r}: expected KIND:MODEL{hint}")
     return make(model)

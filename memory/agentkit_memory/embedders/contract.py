@@ -1,4 +1,4 @@
-"""What memory asks of an embedder: the name of its model, and one finite vector per text."""
+"""Protocols of embedders: the name of a model, and one finite vector per text."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Embed: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 
 @runtime_checkable
 class ModelEmbedder(Embedder, Protocol):
-    """An embedder that memory can use: it names its model, so that vectors of two models are never mixed."""
+    """An embedder with the name of its model, so that vectors of two models are never mixed."""
 
     @property
     def model(self) -> str:
-        """Names the model, its size and whatever else changes the vectors: equal names mean equal vectors."""
+        """Name of the model, its size and whatever else changes the vectors: equal names mean equal vectors."""
         ...
 
 
@@ -55,7 +55,7 @@ def model_of(embedder: Embedder) -> str:
     """Return the name of an embedder's model.
 
     Raises:
-        EmbedderError: It is no embedder, or does not name its model.
+        EmbedderError: It is not an embedder, or has no `model` name.
     """
     name: object = getattr(embedder, "model", None)
     if not isinstance(embedder, Embedder):

@@ -1,4 +1,4 @@
-"""Erasing a subject from SQL and from every index, and the proof that nothing of it is left."""
+"""`erase`: removes a subject from SQL and from every index, and returns the proof that nothing is left."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 __all__ = ["erase", "resume"]
 
-_SERVER = "the server keeps old versions of rows until it has cleaned its tables up (VACUUM), and backups for longer"
-_INDEX = "the server of the index keeps removed points, without their texts, until it has cleaned its segments up"
+_SERVER = "the server keeps old versions of rows until it cleans its tables up (VACUUM), and backups for longer"
+_INDEX = "the server of the index keeps removed points, without their texts, until it cleans its segments up"
 
 
 def erase(database: Database, indexes: Indexes, subject: Scope) -> Erasure:
-    """Remove a subject everywhere and return the proof. What could not be done now is done when the store is opened."""
+    """Remove a subject everywhere and return the proof. What cannot be done now is done when the store is opened."""
     from agentkit_memory.erasure.subject_rows import begin
 
     return _carry_out(database, indexes, begin(database, subject))
 
 
 def resume(database: Database, indexes: Indexes) -> list[Erasure]:
-    """Take up the erasures that were interrupted."""
+    """Go on with interrupted erasures."""
     from agentkit_memory.erasure.subject_rows import open_requests
 
     return [_carry_out(database, indexes, request) for request in open_requests(database)]
@@ -48,14 +48,14 @@ def _carry_out(database: Database, indexes: Indexes, request: Request) -> Erasur
         if left:
             points = None
             notes.append(f"another process still has the index of a former model open ({', '.join(left)})")
-    except StoreError as error:  # busy, away or broken: its owner forgets the points, and is looked at again
+    except StoreError as error:  # busy, away or broken: its owner removes the points later
         points = None
         notes.append(str(error))
     with database.read() as connection:
         waiting = tombstones(connection, [space.name for space in spaces])
     compacted = False
     if any(found.values()):
-        notes.append("somebody still writes to the subject's scopes: erase it again once they have ended")
+        notes.append("another writer still adds to the subject's scopes: erase it again once that has ended")
     elif points == 0 and not waiting:
         seal(database, request)
         compacted = _compact(database, indexes, notes)
@@ -81,7 +81,7 @@ def _compact_database(database: Database, notes: list[str]) -> bool:
     try:
         if database.compact():
             return True
-        notes.append("somebody is reading, so the log of the database was not emptied: call compact() later")
+        notes.append("a reader kept the log of the database from being emptied: call compact() later")
     except StoreLocked as error:
         notes.append(f"{error}; deleted bytes may still be in the file: call compact() later")
     return False

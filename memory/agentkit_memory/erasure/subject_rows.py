@@ -1,4 +1,4 @@
-"""Erasure: a subject's rows are removed in small steps that a crash may interrupt, and scanned for again as a proof."""
+"""The rows of a subject: removed in small steps that a crash may interrupt, and counted again for the proof."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from agentkit_memory.store.tables import (
 __all__ = ["Request", "begin", "clear", "finish", "open_requests", "rescan", "seal", "tombstones"]
 
 _BATCH = 500
-_PASSES = 10
-"""How often to begin again because somebody still writes to the subject's scopes."""
+_MAX_PASSES = 10
+"""How often to begin again while another writer adds to the subject's scopes."""
 
 _row = erasures.c.id == bindparam("erasure")
 _FIELDS = ("tenant", "user", "session", "agent")
@@ -61,22 +61,22 @@ _EMBEDDED = select(func.count()).select_from(embeddings)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An erasure that was asked for and is not finished."""
+    """An erasure that was requested and is not finished."""
 
     id: str
     subject: Scope
     cleared: bool = False
-    """Whether its rows had gone before: what is there of these scopes now was stored since, and stays."""
+    """Whether its rows were removed before: rows that its scopes hold now were stored since, and stay."""
     sealed: bool = False
-    """Whether the names of the subject are digests already: nothing of it was left when they were made."""
+    """Whether the names of the subject are digests already, as nothing of it was left."""
 
 
 def begin(database: Database, subject: Scope) -> Request:
-    """Write down that a subject is to be erased, unless that is written down already."""
+    """Store the request to erase a subject, unless there is one."""
     known = next((each for each in open_requests(database) if each.subject == subject), None)
     request = Request(str(uuid.uuid4()) if known is None else known.id, subject)
     with database.write() as connection:
-        if known is not None:  # what was stored since is meant, too
+        if known is not None:  # rows that were stored since are included
             _note(connection, request, cleared=False)
             return request
         names = {name: getattr(subject, name) for name in _FIELDS}
@@ -103,14 +103,14 @@ def open_requests(database: Database) -> list[Request]:
 
 
 def clear(database: Database, request: Request) -> dict[str, int]:
-    """Remove the subject's rows, in transactions that each do a little; return how many went by now, per table.
+    """Remove the subject's rows in small transactions; return how many were removed so far, per table.
 
-    What the index holds is asked to be forgotten in the same transactions. If they had gone before, nothing is done.
+    The same transactions withdraw them from the index. If they were removed before, nothing is done.
 
     Raises:
-        StoreCorrupt: Rows that are found cannot be removed.
+        StoreCorrupt: Rows that are found cannot be deleted.
     """
-    for _ in range(0 if request.cleared else _PASSES):
+    for _ in range(0 if request.cleared else _MAX_PASSES):
         with database.write() as connection:
             numbers = covered_ids(connection, request.subject)
             if not numbers:
@@ -124,32 +124,32 @@ def clear(database: Database, request: Request) -> dict[str, int]:
 
 
 def _step(database: Database, request: Request, scope: int) -> bool:
-    """Remove some rows of a scope, and the scope once it has none; say whether there may be more."""
+    """Remove some rows of a scope, and the scope once it has none; return whether there may be more."""
     try:
         with database.write() as connection:
-            went: dict[str, int] = {}
+            removed: dict[str, int] = {}
             this = {"scope": scope}
             found = connection.scalars(_ITEMS, this).all()
             conversation = None if found else connection.scalar(_CONVERSATION, this)
             if found:
                 vectors = int(connection.scalar(_EMBEDDED) or 0)
-                went["items"] = forget_items(connection, found)
-                went["embeddings"] = vectors - int(connection.scalar(_EMBEDDED) or 0)
+                removed["items"] = forget_items(connection, found)
+                removed["embeddings"] = vectors - int(connection.scalar(_EMBEDDED) or 0)
             elif conversation is not None:
-                went = delete_conversation(connection, conversation)
+                removed = delete_conversation(connection, conversation)
             else:
                 for name, table in _BY_SCOPE.items():
-                    went[name] = connection.execute(delete(table).where(table.c.scope_id == scope)).rowcount
-                went["scopes"] = connection.execute(_SCOPE, this).rowcount
+                    removed[name] = connection.execute(delete(table).where(table.c.scope_id == scope)).rowcount
+                removed["scopes"] = connection.execute(_SCOPE, this).rowcount
             seen = bool(found) or conversation is not None
-            if seen and not any(went.values()) and database.is_sqlite:  # where nobody else can have removed them
+            if seen and not any(removed.values()) and database.is_sqlite:  # no other process can have removed them
                 raise StoreCorrupt(
-                    f"{database.where}: rows that are found cannot be removed, so an index of the file is damaged: "
-                    "restore a backup, or `sqlite3 FILE .recover`; what was erased by then stays erased"
+                    f"{database.where}: rows that are found cannot be deleted, so an index of the file is damaged: "
+                    "restore a backup, or `sqlite3 FILE .recover`; what was erased before stays erased"
                 )
-            _count(connection, request, scope, went)
+            _count(connection, request, scope, removed)
             return seen
-    except NotFound:  # somebody wrote to the scope as it went: look again
+    except NotFound:  # another writer added to the scope meanwhile: look again
         return False
 
 
@@ -158,9 +158,9 @@ def _counts(connection: Connection, request: Request) -> tuple[dict[str, int], l
     return stored.get("removed", {}), stored.get("scopes", [])
 
 
-def _count(connection: Connection, request: Request, scope: int, went: dict[str, int]) -> None:
+def _count(connection: Connection, request: Request, scope: int, added: dict[str, int]) -> None:
     removed, numbers = _counts(connection, request)
-    for table, count in went.items():
+    for table, count in added.items():
         if count:
             removed[table] = removed.get(table, 0) + count
     _note(connection, request, removed=removed, scopes=sorted({*numbers, scope}))
@@ -172,25 +172,25 @@ def _note(connection: Connection, request: Request, **noted: object) -> None:
 
 
 def rescan(connection: Connection, request: Request) -> tuple[dict[str, int], list[int]]:
-    """Count what every table holds of the subject now, and what belongs to nobody; return the scopes' numbers, too.
+    """Count what every table holds of the subject now, and rows without an owner; return the scopes' numbers, too.
 
-    A scope that was written to since its rows had gone has its number again, and is not meant.
+    A scope that was written to after its rows were removed is left out.
     """
     erased, now = set(_counts(connection, request)[1]), covered_ids(connection, request.subject)
     numbers = sorted(erased.difference(now) if request.cleared else erased.union(now))
     found = {"scopes": _number(connection, scopes, scopes.c.id.in_(numbers))}
     for table in (conversations, documents, items, recall_logs):
         found[table.name] = _number(connection, table, table.c.scope_id.in_(numbers))
-    nobody = (
+    orphans = (
         (branches, branches.c.conversation_id, conversations.c.id),
         (messages, messages.c.branch_id, branches.c.id),
         (tool_calls, tool_calls.c.branch_id, branches.c.id),
         (item_sources, item_sources.c.item_id, items.c.id),
     )
-    for table, reference, owner in nobody:
+    for table, reference, owner in orphans:
         found[table.name] = _number(connection, table, reference.not_in(select(owner)))
-    orphans = items.c.branch_id.is_not(None) & items.c.branch_id.not_in(select(branches.c.id))
-    found["items"] += _number(connection, items, orphans)
+    without_branch = items.c.branch_id.is_not(None) & items.c.branch_id.not_in(select(branches.c.id))
+    found["items"] += _number(connection, items, without_branch)
     return found, numbers
 
 
@@ -199,13 +199,13 @@ def _number(connection: Connection, table: object, where: object) -> int:
 
 
 def tombstones(connection: Connection, spaces: Sequence[str]) -> int:
-    """Return how many points, of anybody, wait to be forgotten by the indexes of these spaces."""
+    """Return how many points, of any scope, wait to be removed from the indexes of these spaces."""
     waiting = (vector_state.c.space.in_(spaces), vector_state.c.want < 0, vector_state.c.want != vector_state.c.have)
     return int(connection.scalar(select(func.count()).select_from(vector_state).where(*waiting)) or 0)
 
 
 def seal(database: Database, request: Request) -> None:
-    """Keep of the subject's names only digests, by which somebody who knows the names can tell that it was them."""
+    """Replace the subject's names by digests, which can be checked by those who know the names."""
     if request.sealed:
         return
     narrow = any(getattr(request.subject, name) for name in _FIELDS[1:])
@@ -221,12 +221,12 @@ def seal(database: Database, request: Request) -> None:
 
 
 def finish(database: Database, request: Request) -> None:
-    """Write down that the erasure is done."""
+    """Mark the erasure as finished."""
     with database.write() as connection:
         done = update(erasures).where(erasures.c.id == request.id).values(finished_at=database.clock())
         connection.execute(done)
 
 
 def _digest(subject: Scope, name: str) -> str:
-    said = f"{name}\0{subject.tenant}\0{getattr(subject, name)}"
-    return f"blake2b:{hashlib.blake2b(said.encode(), digest_size=24).hexdigest()}"[:MAX_NAME]
+    named = f"{name}\0{subject.tenant}\0{getattr(subject, name)}"
+    return f"blake2b:{hashlib.blake2b(named.encode(), digest_size=24).hexdigest()}"[:MAX_NAME]

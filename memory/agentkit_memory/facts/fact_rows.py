@@ -1,4 +1,4 @@
-"""Facts in SQL: short truths with a time of validity, each of which can take the place of others."""
+"""`Facts`: facts in SQL, each with a time of validity, sources, and perhaps facts that it supersedes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
 from agentkit_memory.checks import is_time, is_whole
 from agentkit_memory.errors import FactError, NotFound
+from agentkit_memory.facts.drafts import FactDraft
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import (
@@ -32,15 +33,9 @@ from agentkit_memory.store.tables import item_sources, items
 __all__ = ["Facts", "end_of", "ends_of", "newest_facts"]
 
 
-_ROW = select(
-    items.c.id,
-    items.c.text,
-    items.c.position,
-    items.c.valid_from,
-    items.c.valid_to,
-    items.c.superseded_by,
-    items.c.meta,
-).where(items.c.kind == FACT, items.c.scope_id.in_(bindparam("scopes", expanding=True)))
+_ROW = select(*items.c["id", "text", "position", "valid_from", "valid_to", "superseded_by", "meta"]).where(
+    items.c.kind == FACT, items.c.scope_id.in_(bindparam("scopes", expanding=True))
+)
 _FIND = _ROW.where(items.c.id.in_(bindparam("ids", expanding=True)))
 _ALL = _ROW.where(items.c.position > bindparam("after")).order_by(items.c.position).limit(bindparam("most"))
 _CURRENT = _ALL.where(items.c.superseded_by.is_(None))
@@ -61,7 +56,7 @@ _ENDS = (
     .group_by(item_sources.c.item_id)
 )
 _END = select(func.min(items.c.valid_to)).where(items.c.id.in_(bindparam("ids", expanding=True)))
-# Held until the fact is there: who removes or redacts a source meanwhile waits, and then finds the fact.
+# Locked until the fact is stored: a removal or redaction of a source waits, and then finds the fact.
 _KNOWN = (
     select(items.c.id)
     .where(items.c.id.in_(bindparam("ids", expanding=True)), items.c.scope_id.in_(bindparam("scopes", expanding=True)))
@@ -87,9 +82,9 @@ _RENEW = (
 
 
 def _with_successors(connection: Connection, facts: Iterable[str]) -> list[str]:
-    """Return facts and all that took their place since: who replaces one replaces what became of it, too.
+    """Return facts and their successors: a fact that replaces one of them replaces these, too.
 
-    Of two writers that replace the same fact the last one stands.
+    Of two writers that replace the same fact, the last one wins.
     """
     found = list(dict.fromkeys(facts))
     latest = found
@@ -100,7 +95,7 @@ def _with_successors(connection: Connection, facts: Iterable[str]) -> list[str]:
 
 
 def _with_their_sources(connection: Connection, sources: Iterable[str]) -> list[str]:
-    """Return sources and what these were taken from, all of which a fact had been told of when it was stored."""
+    """Return sources and the sources of those that are facts themselves."""
     found = set(sources)
     for batch in in_batches(sorted(found)):
         found.update(source for _, source in connection.execute(_SOURCES, {"ids": batch}))
@@ -126,54 +121,37 @@ class Facts:
     ) -> StoredFact:
         """Store a fact and return it.
 
-        The same text from the same sources is the same fact: adding it again adds nothing. Said again without
-        sources it is true again, with the times that are given now, even if another fact had taken its place.
+        The same text from the same sources is the same fact: adding it again adds nothing. Added again without
+        sources it is valid again, with the new times, even if it was superseded.
 
         Args:
-            text: What is true, in a sentence.
-            valid_from: When it begins to be recalled, in seconds since 1970; at once, when it does not say.
-            valid_to: When it is no longer recalled.
-            supersedes: Ids of facts of this scope that it replaces. They are kept, and are not recalled any more.
-            sources: Ids of items that it was taken from; those that a fact among them was taken from are its sources
-                too. When one of them goes or ends, so does the fact.
+            text: One sentence.
+            valid_from: From when it is recalled, in seconds since 1970; None for at once.
+            valid_to: Until when it is recalled; None for ever.
+            supersedes: Ids of facts of this scope that it replaces. They are kept, and no longer recalled.
+            sources: Ids of items that it was taken from; the sources of a fact among them are its sources too. It is
+                deleted with any of them, and ends when one of them ends.
             metadata: Anything JSON can hold.
 
         Raises:
-            FactError: The text is blank or cannot be stored, or the times are none.
+            FactError: The text is blank or cannot be stored, or a time is invalid.
             NotFound: A fact to replace, or a source, is not in this scope.
         """
+        taken_from, replaced = _ids("sources", sources), _ids("supersedes", supersedes)
+        draft = FactDraft(text, taken_from, replaced, valid_from, valid_to, {} if metadata is None else metadata)
         own = scope_id(self._database, self._scope)
         with self._database.write() as connection:
             hold_scope(connection, own)
-            return self.write(
-                connection,
-                own,
-                text,
-                valid_from=valid_from,
-                valid_to=valid_to,
-                supersedes=supersedes,
-                sources=sources,
-                metadata=metadata,
-            )
+            return self.write(connection, own, draft)
 
-    def write(
-        self,
-        connection: Connection,
-        own: int,
-        text: str,
-        *,
-        valid_from: float | None = None,
-        valid_to: float | None = None,
-        supersedes: str | Iterable[str] = (),
-        sources: str | Iterable[str] = (),
-        metadata: Mapping[str, object] | None = None,
-    ) -> StoredFact:
-        """Do what `add` does in a transaction that holds the scope, whose number is `own`, already.
+    def write(self, connection: Connection, own: int, draft: FactDraft) -> StoredFact:
+        """Store a draft in a transaction that has locked the scope, whose number is `own`.
 
-        What is wrong with the fact is said before anything is written.
+        All errors are raised before anything is written.
         """
-        replaced, taken_from = _ids("supersedes", supersedes), _ids("sources", sources)
-        meta = self._check(text, valid_from, valid_to, metadata)
+        text, valid_from, valid_to = draft.text, draft.valid_from, draft.valid_to
+        replaced, taken_from = _ids("supersedes", draft.supersedes), _ids("sources", draft.sources)
+        meta = self._check(text, valid_from, valid_to, draft.metadata)
         fact = str(uuid.uuid5(NAMESPACE, "\0".join((FACT, self._scope.key, text, *taken_from))))
         self._check_known(connection, own, replaced, taken_from)
         known = _read(connection, [fact], [own])
@@ -201,17 +179,17 @@ class Facts:
                 ]
                 connection.execute(insert(item_sources), rows)
             enqueue(connection, [fact])
-        elif not taken_from and _is_news(known[0], valid_from, valid_to):
+        elif not taken_from and _is_changed(known[0], valid_from, valid_to):
             connection.execute(_RENEW, {"item": fact, "since": valid_from, "until": valid_to})
             enqueue(connection, [fact])
         old = [each for each in _with_successors(connection, replaced) if each != fact]
-        if old and not (known and taken_from):  # told again by the same source, it decides nothing anew
+        if old and not (known and taken_from):  # the same source again changes nothing
             connection.execute(_SUPERSEDE, {"ids": old, "new": fact})
             withdraw(connection, old)
         return _read(connection, [fact], [own])[0]
 
     def get(self, fact: str) -> StoredFact | None:
-        """Return a fact that this scope may read, also one that is no longer valid or was superseded; None if none."""
+        """Return a fact that this scope may read, valid and current or not; None for an unknown id."""
         with self._database.read() as connection:
             found = _read(connection, [fact], readable_ids(connection, self._scope))
         return found[0] if found else None
@@ -222,7 +200,7 @@ class Facts:
         Args:
             after: Number of the last fact of the page before.
             limit: Most facts to return.
-            superseded: Whether to return those that others have taken the place of, too.
+            superseded: Whether to return superseded ones too.
         """
         if not is_whole(limit, 1):
             raise FactError(f"facts: expected a limit of 1 or more, got {limit!r}")
@@ -235,7 +213,7 @@ class Facts:
             return tuple(_with_sources(connection, rows))
 
     def remove(self, fact: str) -> bool:
-        """Delete a fact of this scope; say whether there was one. What it superseded does not become true again."""
+        """Delete a fact of this scope; return whether there was one. Facts that it superseded stay superseded."""
         own = scope_id(self._database, self._scope)
         with self._database.write() as connection:
             hold_scope(connection, own)
@@ -244,11 +222,9 @@ class Facts:
         return bool(known)
 
     @staticmethod
-    def _check(
-        text: str, valid_from: float | None, valid_to: float | None, metadata: Mapping[str, object] | None
-    ) -> str:
+    def _check(text: str, valid_from: float | None, valid_to: float | None, metadata: Mapping[str, object]) -> str:
         if not isinstance(text, str) or not text.strip():
-            raise FactError(f"a fact needs a text that says something, got {text!r}")
+            raise FactError(f"a fact needs a text, got {text!r}")
         problems = [] if storable(text) == text else ["the text holds NUL or an unpaired surrogate"]
         for name, value in (("valid_from", valid_from), ("valid_to", valid_to)):
             if value is not None and not is_time(value):
@@ -257,9 +233,9 @@ class Facts:
             problems.append(f"it ends ({valid_to}) before it begins ({valid_from})")
         meta = "{}"
         try:
-            meta = json.dumps(dict(metadata or {}), sort_keys=True, allow_nan=False)
+            meta = json.dumps(dict(metadata), sort_keys=True, allow_nan=False)
         except (TypeError, ValueError) as error:
-            problems.append(f"its metadata is no JSON ({error})")
+            problems.append(f"its metadata is not JSON ({error})")
         if problems:
             raise FactError(f"fact {text[:80]!r}: {'; '.join(problems)}")
         return meta
@@ -272,11 +248,11 @@ class Facts:
             there.update(connection.scalars(_KNOWN, {"ids": batch, "scopes": required(readable)}))
         unknown += [f"item {each}" for each in sources if each not in there]
         if unknown:
-            raise NotFound(f"this scope holds no {', no '.join(unknown)}: nothing was stored")
+            raise NotFound(f"not in this scope: {', '.join(unknown)}; nothing was stored")
 
 
 def newest_facts(connection: Connection, own: int, now: float, limit: int) -> list[StoredFact]:
-    """Return the facts of exactly one scope that are true, or will be, newest first."""
+    """Return the facts of exactly one scope that are valid now or later, newest first."""
     bound = {"scopes": required([own]), "now": now, "most": limit}
     return _with_sources(connection, connection.execute(_NEWEST, bound).all())
 
@@ -292,7 +268,7 @@ def _ids(name: str, given: object) -> list[str]:
 
 
 def ends_of(connection: Connection, facts: Sequence[StoredFact]) -> list[float]:
-    """Return until when each of the facts is recalled, as its own time and its sources now stand; infinity for ever."""
+    """Return until when each fact is recalled, by its own time and that of its sources; infinity for ever."""
     ends = dict.fromkeys([fact.id for fact in facts], inf)
     for batch in in_batches(ends):
         ends |= {fact: float(end) for fact, end in connection.execute(_ENDS, {"ids": batch})}
@@ -305,7 +281,7 @@ def end_of(connection: Connection, valid_to: float | None, sources: Sequence[str
     return min((end for end in ends if end is not None), default=inf)
 
 
-def _is_news(known: StoredFact, valid_from: float | None, valid_to: float | None) -> bool:
+def _is_changed(known: StoredFact, valid_from: float | None, valid_to: float | None) -> bool:
     return known.superseded_by is not None or (known.valid_from, known.valid_to) != (valid_from, valid_to)
 
 
@@ -319,17 +295,16 @@ def _with_sources(connection: Connection, rows: Sequence[Any]) -> list[StoredFac
     for batch in in_batches(sources):
         for fact, source in connection.execute(_SOURCES, {"ids": batch}).all():
             sources[fact].append(source)
-    return [_fact(tuple(sources[row.id]), *row) for row in rows]
-
-
-def _fact(
-    sources: tuple[str, ...],
-    id: str,
-    text: str,
-    number: int,
-    valid_from: float | None,
-    valid_to: float | None,
-    superseded_by: str | None,
-    meta: str,
-) -> StoredFact:
-    return StoredFact(id, text, number, valid_from, valid_to, superseded_by, sources, json.loads(meta))
+    return [
+        StoredFact(
+            row.id,
+            row.text,
+            row.position,
+            row.valid_from,
+            row.valid_to,
+            row.superseded_by,
+            tuple(sources[row.id]),
+            json.loads(row.meta),
+        )
+        for row in rows
+    ]

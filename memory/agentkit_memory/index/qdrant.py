@@ -198,8 +198,8 @@ class QdrantIndex:
         numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
         if numbers < _MIN_VERSION:
             raise IndexBroken(
-                f"the Qdrant server is version {version}; upgrade it to {'.'.join(map(str, _MIN_VERSION))} or newer: with "
-                "older ones, other scopes influence the term weights of the scope that is read"
+                f"the Qdrant server is version {version}; upgrade it to {'.'.join(map(str, _MIN_VERSION))} or newer: "
+                "with older ones, other scopes influence the term weights of the scope that is read"
             )
 
     def _ensure(self, server: QdrantClient) -> str:

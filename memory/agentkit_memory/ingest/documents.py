@@ -20,9 +20,9 @@ from agentkit_memory.store.outbox import enqueue
 from agentkit_memory.store.scopes import hold_scope
 from agentkit_memory.store.tables import documents, items
 
-__all__ = ["WHOLE", "DocumentStore", "StoredDocument"]
+__all__ = ["MAX_WHOLE", "DocumentStore", "StoredDocument"]
 
-WHOLE = 2000
+MAX_WHOLE = 2000
 """Chunks of a document that is held in memory and written in one transaction; a longer one is staged."""
 
 _PAGE = 1000
@@ -39,7 +39,7 @@ _MOVE = (
         start=bindparam("first"),
         end=bindparam("last"),
         line=bindparam("row"),
-        meta=bindparam("told"),
+        meta=bindparam("its_meta"),
         last_generation=None,
     )
 )
@@ -50,7 +50,7 @@ _STAMP = update(documents).where(documents.c.scope_id == bindparam("scope"), doc
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """What is known of a document that was stored."""
+    """The hash and the stamp of a stored document."""
 
     content_hash: str
     stamp: str
@@ -68,13 +68,13 @@ class DocumentStore:
         self._put = new.on_conflict_do_update(index_elements=["id"], set_={name: new.excluded[name] for name in names})
 
     def find(self, uri: str) -> StoredDocument | None:
-        """Return what is known of a document, or None if it was never stored as a whole."""
+        """Return the hash and the stamp of a document; None if it was never stored as a whole."""
         with self.database.read() as connection:
             row = connection.execute(_FIND, {"scope": self.scope_id, "uri": uri}).one_or_none()
         return None if row is None else StoredDocument(*row)
 
     def put_stamp(self, uri: str, stamp: str) -> None:
-        """Note what the file system says of a file that was found unchanged."""
+        """Store the stamp of a file that was found unchanged."""
         with self.database.write() as connection:
             connection.execute(_STAMP.values(stamp=stamp), {"scope": self.scope_id, "named": uri})
 
@@ -87,23 +87,23 @@ class DocumentStore:
         on_queued: Callable[[], None] | None = None,
         on_staged: Callable[[int], None] | None = None,
     ) -> tuple[bool, int]:
-        """Store a document in place of what was stored of it; say whether it is new, and how many chunks it has.
+        """Store a document, replacing its former content; return whether it is new, and how many chunks it has.
 
-        It is shown as it was until all of it is there. A long one takes several transactions; one that was interrupted
-        goes on where it stopped.
+        Its former content is recalled until all of it is stored. A long one takes several transactions; after an
+        interruption, the next call goes on.
 
         Args:
-            uri: Its own name.
-            source: What to call it.
-            chunks: Its chunks in order. What they raise leaves everything as it was.
+            uri: Its key in the store.
+            source: Its name as it was given.
+            chunks: Its chunks in order. If they raise, everything stays as it was.
             seal: Called after the last chunk; returns the hash and the stamp to store it under.
             on_queued: Called whenever enough of a long one was put into the outbox to be worth indexing.
-            on_staged: Called with the number of chunks whenever some of a long one were written.
+            on_staged: Called with the number of chunks after every batch of a long one.
         """
         document = DocumentRow(self._id(uri), self.scope_id, uri, source)
         rest = iter(chunks)
-        head = list(islice(rest, WHOLE + 1))
-        if len(head) <= WHOLE and not self._is_long(document.id):
+        head = list(islice(rest, MAX_WHOLE + 1))
+        if len(head) <= MAX_WHOLE and not self._is_long(document.id):
             digest, stamp = seal()
             return self._replace(document, digest, stamp, head), len(head)
         staging = Staging(self.database, document, on_queued)
@@ -116,7 +116,7 @@ class DocumentStore:
                     on_staged(count)
             digest, stamp = seal()
         except IngestError:
-            with suppress(IngestError):  # another ingestion of it began: what is written is that one's
+            with suppress(IngestError):  # another ingestion of it began and owns the written chunks
                 staging.discard()
             raise
         return staging.publish(digest, stamp), count
@@ -149,23 +149,23 @@ class DocumentStore:
             last = rows[-1].uri
 
     def finish_removals(self) -> None:
-        """Forget what an interrupted process left of what is not shown any more."""
+        """Delete what an interrupted process left of former content."""
         finish_removals(self.database, self.scope_id)
 
     def _id(self, uri: str) -> str:
         return str(uuid.uuid5(NAMESPACE, f"{self._scope_key}\0{uri}"))
 
     def _is_long(self, document: str) -> bool:
-        """Whether too much is stored of it to be replaced in one transaction."""
+        """Return whether too much is stored of it to be replaced in one transaction."""
         with self.database.read() as connection:
-            stored = connection.scalars(_OF_DOCUMENT.limit(WHOLE + 1), {"document": document}).all()
+            stored = connection.scalars(_OF_DOCUMENT.limit(MAX_WHOLE + 1), {"document": document}).all()
             row = connection.execute(_GENERATION, {"document": document}).one_or_none()
-        return len(stored) > WHOLE or (row is not None and row.generation < 0)
+        return len(stored) > MAX_WHOLE or (row is not None and row.generation < 0)
 
     def _replace(self, document: DocumentRow, digest: str, stamp: str, chunks: Sequence[Chunk]) -> bool:
-        """Store a document in one transaction; say whether it is new.
+        """Store a document in one transaction; return whether it is new.
 
-        A chunk whose heading path and text stay keeps its id, and the index does not hear of it.
+        A chunk whose heading path and text are unchanged keeps its id, and is not indexed again.
         """
         ids = _chunk_ids(document.id, chunks)
         now = self.database.clock()
@@ -187,7 +187,7 @@ class DocumentStore:
                             "first": chunk.start,
                             "last": chunk.end,
                             "row": chunk.line,
-                            "told": chunk.meta,
+                            "its_meta": chunk.meta,
                         }
                         for item, chunk in moved
                     ],
@@ -207,12 +207,12 @@ def _batches(chunks: Iterator[Chunk]) -> Iterator[list[Chunk]]:
 
 
 def _chunk_ids(document: str, chunks: Sequence[Chunk]) -> list[str]:
-    """Name each chunk by what it says, and by how often the document said it before."""
+    """Return the ids of chunks: hashes of the text, and of how often the document held it before."""
     space = uuid.UUID(document)
-    said: dict[tuple[str, str], int] = {}
+    seen: dict[tuple[str, str], int] = {}
     ids = []
     for chunk in chunks:
         key = (chunk.title, chunk.text)
-        said[key] = said.get(key, 0) + 1
-        ids.append(str(uuid.uuid5(space, f"{said[key]}\0{chunk.title}\0{chunk.text}")))
+        seen[key] = seen.get(key, 0) + 1
+        ids.append(str(uuid.uuid5(space, f"{seen[key]}\0{chunk.title}\0{chunk.text}")))
     return ids

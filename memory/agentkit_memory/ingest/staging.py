@@ -1,6 +1,6 @@
-"""Writes a document that takes several transactions, so that it is shown as it was until all of it is there.
+"""`Staging`: writes a long document in several transactions, beside its former content, which is shown meanwhile.
 
-What an earlier attempt wrote is compared and kept, so that one that was killed goes on where it stopped.
+Chunks that an interrupted attempt wrote are compared and kept.
 """
 
 from __future__ import annotations
@@ -29,18 +29,9 @@ _Row: TypeAlias = Any  # of the columns below, by their names
 
 _this_document = items.c.document_id == bindparam("document")
 _of_this = and_(_this_document, items.c.position > bindparam("after"))
-_COLUMNS = (
-    items.c.id,
-    items.c.position,
-    items.c.title,
-    items.c.content_hash,
-    items.c.start,
-    items.c.end,
-    items.c.line,
-    items.c.meta,
-    items.c.first_generation,
-    items.c.last_generation,
-)
+_COLUMNS = items.c[
+    "id", "position", "title", "content_hash", "start", "end", "line", "meta", "first_generation", "last_generation"
+]
 _UP_TO = select(*_COLUMNS).where(_of_this, items.c.position <= bindparam("last")).order_by(items.c.position)
 _AFTER = select(*_COLUMNS).where(_of_this).order_by(items.c.position).limit(BATCH)
 _UNQUEUED = (
@@ -77,7 +68,7 @@ _HOLD = (
 
 @dataclass(frozen=True, slots=True)
 class DocumentRow:
-    """What `documents` holds of a document besides its number of chunks."""
+    """The key columns of a row of `documents`."""
 
     id: str
     scope_id: int
@@ -99,7 +90,7 @@ class DocumentRow:
 
 
 class Staging:
-    """The next generation of one document. The last to begin one is the only one that can go on.
+    """The next generation of one document. Of several ingestions of it, only the one that began last can go on.
 
     Args:
         database: Where it is stored.
@@ -119,7 +110,7 @@ class Staging:
         self._begin()
 
     def add(self, chunks: Sequence[Chunk]) -> None:
-        """Write some chunks, in order, at most `BATCH`; nobody sees them yet.
+        """Write some chunks, in order, at most `BATCH`; they are not shown yet.
 
         Raises:
             IngestError: Another ingestion of the same document began after this one.
@@ -135,8 +126,8 @@ class Staging:
             kept: set[str] = set()
             back: list[str] = []
             for chunk in chunks:
-                told = content_hash(chunk.text)
-                same = [row for row in stored.get(chunk.position, ()) if _says(row, chunk, told)]
+                digest = content_hash(chunk.text)
+                same = [row for row in stored.get(chunk.position, ()) if _is_same(row, chunk, digest)]
                 shown = [row for row in same if row.first_generation <= self._generation]
                 if same:
                     row = (shown or same)[0]
@@ -158,9 +149,9 @@ class Staging:
         self._chunks += len(chunks)
 
     def publish(self, digest: str, stamp: str) -> bool:
-        """Show what was written instead of what was shown; say whether the document is new.
+        """Show the new generation instead of the former one; return whether the document is new.
 
-        The index is brought up to it before, so that there is no time in which neither is found.
+        The index is brought up to date before, so that one of them can be found at any time.
         """
         bound = {"document": self._document.id, "after": self._written}
         while True:
@@ -183,7 +174,7 @@ class Staging:
         return self._new
 
     def discard(self) -> None:
-        """Forget what was written, and show what was shown."""
+        """Delete the new generation, and keep the former one."""
         forget_in_batches(self._database, _AHEAD, self._document.id, self._generation, self._hold)
         with self._database.write() as connection:
             self._hold(connection)
@@ -209,10 +200,10 @@ class Staging:
         forget_in_batches(self._database, _LEFT, self._document.id, generation)
 
     def _name(self, chunk: Chunk) -> str:
-        """Name a chunk by all that `_says` compares, so that no two rows ever have the same name."""
+        """Return the id of a chunk, a hash of all that `_is_same` compares, so that it is unique."""
         place = f"{self._next}\0{chunk.position}\0{chunk.start}\0{chunk.end}\0{chunk.line}"
-        said = f"{place}\0{chunk.title}\0{chunk.meta}\0{chunk.text}"
-        return str(uuid.uuid5(uuid.UUID(self._document.id), said))
+        content = f"{place}\0{chunk.title}\0{chunk.meta}\0{chunk.text}"
+        return str(uuid.uuid5(uuid.UUID(self._document.id), content))
 
     def _hold(self, connection: Connection) -> None:
         if connection.scalar(_HOLD, {"this": self._document.id, "mine": self._mine}) is None:
@@ -221,7 +212,7 @@ class Staging:
             )
 
     def _take_out(self, connection: Connection, rows: Sequence[_Row]) -> None:
-        """Let rows that are shown leave with their generation, and delete those that never were."""
+        """Mark shown rows as ending with their generation, and delete those that were never shown."""
         leaving = [
             row.id
             for row in rows
@@ -258,7 +249,7 @@ def forget_in_batches(
     shown: int,
     hold: Callable[[Connection], object] = lambda connection: None,
 ) -> None:
-    """Delete the items that a SELECT gives, some at a time, until it gives none or `hold` raises."""
+    """Delete the items of a SELECT, a batch at a time, until there are none or `hold` raises."""
     while True:
         with database.write() as connection:
             hold(connection)
@@ -274,7 +265,7 @@ class _Back(Exception):
 
 
 def forget_document(database: Database, document: str) -> None:
-    """Stop showing a document at once, then forget its items some at a time, then itself."""
+    """Hide a document at once, then delete its items in batches, then itself."""
     this = documents.c.id == document
 
     def hold(connection: Connection) -> None:
@@ -294,7 +285,7 @@ def forget_document(database: Database, document: str) -> None:
 
 
 def finish_removals(database: Database, scope_id: int) -> None:
-    """Forget what an interrupted process left of a scope's documents: generations before, and documents removed."""
+    """Delete what an interrupted process left of a scope: former generations, and removed documents."""
     with database.read() as connection:
         left = connection.execute(_LEFT_OVER, {"scope": scope_id}).all()
         hidden = connection.scalars(_HIDDEN, {"scope": scope_id}).all()
@@ -324,9 +315,9 @@ def item_row(item: str, document: DocumentRow, chunk: Chunk, now: float, generat
     }
 
 
-def _says(row: _Row, chunk: Chunk, told: str) -> bool:
+def _is_same(row: _Row, chunk: Chunk, digest: str) -> bool:
     return bool(
-        row.content_hash == told
+        row.content_hash == digest
         and row.title == chunk.title
         and row.start == chunk.start
         and row.end == chunk.end

@@ -70,8 +70,7 @@ class Failpoint:
     def __init__(self, spec: str) -> None:
         self.name, _, count = spec.partition(":")
         if self.name not in FAILPOINTS:
-            hint = nearest(self.name, FAILPOINTS) or f"; expected one of {', '.join(sorted(FAILPOINTS))}"
-            raise ValueError(f"{VARIABLE}={spec}: unknown failpoint {self.name!r}{hint}")
+            raise ValueError(f"{VARIABLE}={spec}: unknown failpoint {self.name!r}{nearest(self.name, FAILPOINTS)}")
         if count and not (count.isascii() and count.isdigit() and int(count)):
             raise ValueError(f"{VARIABLE}={spec}: expected NAME or NAME:COUNT, the count being 1 or more")
         self._left = int(count or 1)

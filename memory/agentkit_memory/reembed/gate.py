@@ -1,4 +1,4 @@
-"""Changing the model that a store is read by: what is asked of the new one, how far it is, and what came of it."""
+"""`Gate`: the checks of a new model; `Reembedding`: the result of a change; `ReembedProgress`: how far it is."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ __all__ = ["Gate", "GateCheck", "ReembedProgress", "Reembedding"]
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What a new space has to show before it is read.
+    """The checks that a new space has to pass before it becomes the active one.
 
     Raises:
-        ReembedError: A share is not between 0 and 1, the sample holds nothing, or a question is no text.
+        ReembedError: A share is not between 0 and 1, the sample is below 1, or a question is not text.
     """
 
     sample: int = 100
-    """How many items, and how many questions of the recall log, are tried."""
+    """How many items, and how many questions of the recall logs, are tried."""
     self_retrieval: float = 0.9
-    """Share of these items that half of their own text has to find among the best 10."""
+    """Share of these items that must be among the best 10 for half of their own text."""
     overlap: float = 0.8
-    """Share of what was used of recent recalls, and of what is found for `questions` now, that has to be proposed."""
+    """Share of the items used by recent recalls, and of the hits for `questions` so far, that must be found again."""
     failing: float = 0.0
-    """Share of the items that may be left without a dense vector, found by their words only."""
+    """Share of the items that may be left without a dense vector, for BM25 only."""
     questions: Sequence[str] = ()
-    """Questions to compare the spaces by, asked in the scope of the memory, beside those of the recall log."""
+    """More questions to compare the spaces by, in the scope of the memory."""
 
     def __post_init__(self) -> None:
         for name in ("self_retrieval", "overlap", "failing"):
@@ -43,14 +43,14 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class GateCheck:
-    """One thing that a new space was asked."""
+    """The outcome of one check."""
 
     name: str
     """`self-retrieval`, `recent recalls` or `questions`."""
     tried: int
-    """How many items had to be found; with 0 there was nothing to try."""
+    """How many items had to be found; 0 where there was nothing to try."""
     found: int
-    least: float
+    minimum: float
     """Share that has to be found."""
     examples: tuple[str, ...] = ()
     """Ids of some items that were not found."""
@@ -62,8 +62,8 @@ class GateCheck:
 
     @property
     def passed(self) -> bool:
-        """Whether it was enough."""
-        return self.share >= self.least
+        """Whether the share is large enough."""
+        return self.share >= self.minimum
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +77,21 @@ class ReembedProgress:
 
 @dataclass(frozen=True, slots=True)
 class Reembedding:
-    """What came of a change of the model."""
+    """The result of a change of the model."""
 
     space: str
     """The new space."""
     model: str
     """Its model; empty for BM25 alone."""
     flipped: bool
-    """Whether the new space is read now."""
+    """Whether the new space is the active one now."""
     why: str = ""
-    """If it is not, why. It is kept and written beside the one that is read: go on, or abandon it."""
+    """Why not, if so. The new space is kept up to date meanwhile: go on, or abandon it."""
     items: int = 0
     """Items that the new space holds."""
     failing: int = 0
     """Items without a dense vector."""
     checks: tuple[GateCheck, ...] = field(default=())
-    """What the new space was asked, and what it found."""
+    """The checks of the gate."""
     left: tuple[str, ...] = ()
-    """Spaces that are no longer read and that another process still holds; they are dropped when it lets go."""
+    """Retired spaces that another process still holds; they are dropped once it closes them."""

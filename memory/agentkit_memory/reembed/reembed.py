@@ -1,6 +1,6 @@
-"""Changing the model: a new space is built beside the one that is read, checked, read instead, and the old one dropped.
+"""Changing the model: a new space is built beside the active one, checked, made active, and the old one dropped.
 
-Every step may be repeated: a crash anywhere leaves one space that is read and whole, and the next call goes on.
+Every step may be repeated: a crash anywhere leaves a complete active space, and the next call goes on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agentkit_memory.store.tables import vector_state
 
 __all__ = ["reembed"]
 
-_TRIES = 3
+_MAX_TRIES = 3
 """How often an item, or a model that is away, is tried before this gives up for now."""
 
 _state = vector_state.c
@@ -36,7 +36,7 @@ _COUNTS = select(
     func.count().filter(_state.want > 0),
     func.count().filter(_waits),
     func.count().filter(_waits, _state.attempts > 0),
-    func.count().filter(_waits, _state.attempts >= _TRIES),
+    func.count().filter(_waits, _state.attempts >= _MAX_TRIES),
     func.min(_state.problem).filter(_waits),
 ).where(_this_space)
 
@@ -46,7 +46,7 @@ class _Counts:
     items: int
     waiting: int
     failing: int
-    """Waiting, and failed when they were tried."""
+    """Waiting, and failed at their last try."""
     given_up: int
     problem: str | None
 
@@ -59,7 +59,7 @@ def reembed(
     scope: Scope,
     on_progress: Callable[[ReembedProgress], None] | None,
 ) -> Reembedding:
-    """Let a store be read by another model, or by words alone; see `Memory.reembed`."""
+    """Change the model of a store; see `Memory.reembed`."""
     if not isinstance(gate, Gate | None):
         raise ReembedError(f"reembed: expected a Gate, or None for no checks, got {gate!r}")
     if on_progress is not None and not callable(on_progress):
@@ -71,18 +71,21 @@ def reembed(
     indexes.sweep()  # of an earlier change
     space = begin(database, model, 0 if encoder is None else encoder.measure())
     failpoint("reembed.begun")
-    index = indexes.get(space)  # whose outbox rows of all items are written now, if they were not
+    index = indexes.get(space)  # queues all items for it, if they were not
     failpoint("reembed.queued")
     counts = _build(indexes, space, on_progress)
     failpoint("reembed.built")
     why = ""
     if counts.waiting > counts.items * (gate.failing if gate is not None else 1.0):
-        why = f"{counts.waiting} of {counts.items} items have no vector yet: {counts.problem or 'others work on them'}"
+        reason = counts.problem or "other workers hold them"
+        why = f"{counts.waiting} of {counts.items} items have no vector yet: {reason}"
     checks: tuple[GateCheck, ...] = ()
     if gate is not None and not why:
         checks = check(indexes, embedders, space, index, gate, scope)
         failed = [each for each in checks if not each.passed]
-        why = "; ".join(f"{each.name}: {each.found} of {each.tried} found, {each.least:.0%} needed" for each in failed)
+        why = "; ".join(
+            f"{each.name}: {each.found} of {each.tried} found, {each.minimum:.0%} needed" for each in failed
+        )
         failpoint("reembed.checked")
     if why:
         return _ended(indexes, space, False, why, checks)
@@ -92,7 +95,7 @@ def reembed(
 
 
 def _build(indexes: Indexes, space: Space, on_progress: Callable[[ReembedProgress], None] | None) -> _Counts:
-    """Work until every item is in the index of the space, or cannot be."""
+    """Work until every item is in the index of the space or has failed too often."""
     database = indexes.database
     try_again(database, space)
     worker = indexes.worker(space)
@@ -109,7 +112,7 @@ def _build(indexes: Indexes, space: Space, on_progress: Callable[[ReembedProgres
         done = counts.items - counts.waiting
         if not counts.waiting or counts.waiting == counts.given_up:
             return counts
-        time.sleep(0.05)  # others hold some, or some are to be tried again
+        time.sleep(0.05)  # other workers hold some, or some wait for their next try
 
 
 def _count(database: Database, space: Space) -> _Counts:

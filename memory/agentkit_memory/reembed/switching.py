@@ -1,4 +1,4 @@
-"""Which space is read: chosen for a new store, changed in one transaction, and what is no longer read is dropped."""
+"""Which space is the active one: chosen for a new store, and changed in one transaction."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _TRY_AGAIN = update(vector_state).where(*_failed).values(leased_until=None, atte
 
 
 def establish(database: Database, encoder: Encoder) -> None:
-    """Let a store that holds nothing be read by a model; of another one, see that it is read by this one.
+    """Choose the model of an empty store; of another store, check that its model is this one.
 
     Raises:
-        EmbedderMismatch: The store is read by another model, or by words alone.
-        EmbedderError: The model of a new store cannot be asked how long its vectors are.
+        EmbedderMismatch: The store is read by another model, or by BM25 alone.
+        EmbedderError: The model of an empty store does not return a first vector, whose length is needed.
     """
     with database.read() as connection:
         fits, active = _fits(connection, database, encoder.model), active_space(connection)
         failed = connection.scalar(_FAILED, {"this": active.name})
     if fits:
         if failed is not None:
-            try_again(database, active)  # whoever worked without the embedder could not do it
+            try_again(database, active)  # failed in a process without the embedder
         return
     new = Space(space_name(encoder.model), model=encoder.model, dimensions=encoder.measure())
     with database.write() as connection:
@@ -52,18 +52,18 @@ def establish(database: Database, encoder: Encoder) -> None:
         if not _fits(connection, database, encoder.model):
             for each in known_spaces(connection):
                 connection.execute(_TURN, {"its_name": each.name, "from": each.state, "to": "retired"})
-            connection.execute(delete(vector_state))  # at most removals that nobody waits for
+            connection.execute(delete(vector_state))  # at most removals from indexes that are dropped
             _write(connection, new, database.clock())
 
 
 def _fits(connection: Connection, database: Database, model: str) -> bool:
-    """Whether a store is read by the model; False if it holds nothing and can still be."""
+    """Return whether a store is read by the model; False if it is empty, so that its model can be chosen."""
     active = active_space(connection)
     if active.model == model:
         return True
     if connection.scalar(_ANY_ITEM) is None:
         return False
-    now = f"by model {active.model!r}" if active.model else "by words alone"
+    now = f"by model {active.model!r}" if active.model else "by BM25 alone"
     building = next((each for each in known_spaces(connection) if each.state == "building"), None)
     begun = f" (it was begun with {_called(building.model)!r})" if building is not None else ""
     raise EmbedderMismatch(
@@ -74,15 +74,15 @@ def _fits(connection: Connection, database: Database, model: str) -> bool:
 
 
 def try_again(database: Database, space: Space) -> None:
-    """Let what failed in a space be tried now, not later."""
+    """Clear the pauses of failed items of a space."""
     with database.write() as connection:
         connection.execute(_TRY_AGAIN, {"this": space.name})
 
 
 def begin(database: Database, model: str, dimensions: int) -> Space:
-    """Add the space of a model beside the one that is read, or take up the one that was added; return it.
+    """Add the space of a model beside the active one, if it was not added before; return it.
 
-    From this on, what is written is queued for both.
+    From then on, items are queued for both.
 
     Raises:
         ReembedError: Another change of the model was begun and is not finished.
@@ -100,14 +100,14 @@ def begin(database: Database, model: str, dimensions: int) -> Space:
                 f"abandon it with `memory.abandon_reembed()`, before {_called(model)!r} is built"
             )
         active = active_space(connection)
-        if find_space(connection, active.name) is None:  # never indexed: from now on it is not the only one
+        if find_space(connection, active.name) is None:  # never indexed, and no longer the only one
             _write(connection, active, database.clock())
         _write(connection, new, database.clock())
     return new
 
 
 def flip(database: Database, space: Space) -> bool:
-    """Let a space that was built be read instead of the one that is; say whether it is read now."""
+    """Make a built space the active one; return whether it is active now."""
     with database.write() as connection:
         hold_spaces(connection, change=True)
         active = active_space(connection)
@@ -130,7 +130,7 @@ def abandon(database: Database) -> list[Space]:
 
 
 def _write(connection: Connection, space: Space, now: float) -> None:
-    """Write a space down; one of that name that was retired begins anew, whatever its index still holds."""
+    """Insert a space; a retired one of that name begins anew, whatever its index still holds."""
     revived = {"its_name": space.name, "to": space.state, "size": space.dimensions}
     if not connection.execute(_REVIVE, revived).rowcount:
         row = {"space": space.name, "index_id": "", "model": space.model, "dimensions": space.dimensions}

@@ -1,4 +1,4 @@
-"""What a new space has to show before it is read: that it finds what it holds, and what was found until now."""
+"""The checks of a new space: that it finds its own items, and what the active space found until now."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from agentkit_memory.terms.sparse import indexed_text, query_vector
 __all__ = ["check"]
 
 _BEST = 10
-_PROPOSED = 50
+_HITS = 50
 _EXAMPLES = 10
-_LEAST_WORDS = 8
+_MIN_WORDS = 8
 
 _held = (
     vector_state.c.item_id == items.c.id,
@@ -33,7 +33,7 @@ _held = (
     vector_state.c.want == vector_state.c.have,
     wanted(),
 )
-# Ids are made from content, so that the first of them are a sample, and the same one each time.
+# Ids are hashes of content: the first of them are a sample, the same one each time.
 _SAMPLE = (
     select(items.c.id, items.c.scope_id, items.c.title, items.c.text)
     .join(vector_state, vector_state.c.item_id == items.c.id)
@@ -46,7 +46,7 @@ _HELD = (
     .join(vector_state, vector_state.c.item_id == items.c.id)
     .where(*_held, items.c.id.in_(bindparam("ids", expanding=True)))
 )
-_SAID = select(items.c.text).where(items.c.id.in_(bindparam("ids", expanding=True)))
+_TEXTS = select(items.c.text).where(items.c.id.in_(bindparam("ids", expanding=True)))
 _RECENT = (
     select(
         recall_logs.c.query, recall_logs.c.candidates, scopes.c.tenant, scopes.c.user, scopes.c.session, scopes.c.agent
@@ -60,24 +60,24 @@ _RECENT = (
 def check(
     indexes: Indexes, embedders: Embedders, space: Space, index: VectorIndex, gate: Gate, scope: Scope
 ) -> tuple[GateCheck, ...]:
-    """Try a space that was built. Its own questions are asked by meaning alone, if it has a model.
+    """Run the checks of a gate on a space that was built.
 
     Raises:
-        IndexBusy: There are questions to compare by, and another process owns the index that is read.
+        IndexBusy: The gate has questions, and another process owns the active index.
         EmbedderError: A question cannot be embedded.
     """
     database = indexes.database
-    asked = _Asked(embedders, space, index)
+    asked = _Queried(embedders, space, index)
     checks = [_self_retrieval(database, asked, gate), _recent_recalls(database, asked, gate)]
     if gate.questions:
         active = indexes.active()
-        before = _Asked(embedders, active, indexes.catch_up(active))
+        before = _Queried(embedders, active, indexes.catch_up(active))
         checks.append(_questions(database, before, asked, gate, scope))
     return tuple(checks)
 
 
-class _Asked:
-    """A space that questions are put to."""
+class _Queried:
+    """A space that is queried."""
 
     def __init__(self, embedders: Embedders, space: Space, index: VectorIndex) -> None:
         self.space = space
@@ -90,37 +90,37 @@ class _Asked:
             return [None] * len(questions)
         return [*self._embedders.get(self.space.model).questions(questions)]
 
-    def by_meaning(self, question: str, vector: Vector | None, scope_ids: Sequence[int], most: int) -> list[Hit]:
-        """Return the best by meaning or, without a model, by words."""
+    def best(self, question: str, vector: Vector | None, scope_ids: Sequence[int], most: int) -> list[Hit]:
+        """Return the best hits of dense retrieval or, without a model, of BM25."""
         if vector is None:
             return self._index.query_sparse(query_vector(question), scope_ids, most)
         return self._index.query_dense(vector, scope_ids, most)
 
-    def by_either(self, question: str, vector: Vector | None, scope_ids: Sequence[int], most: int) -> set[str]:
-        """Return the ids of the best by words and of the best by meaning."""
+    def found(self, question: str, vector: Vector | None, scope_ids: Sequence[int], most: int) -> set[str]:
+        """Return the ids of the best hits of BM25 and of dense retrieval."""
         hits = self._index.query_sparse(query_vector(question), scope_ids, most)
         if vector is not None:
             hits = [*hits, *self._index.query_dense(vector, scope_ids, most)]
         return {hit.id for hit in hits}
 
 
-def _self_retrieval(database: Database, asked: _Asked, gate: Gate) -> GateCheck:
-    """Ask for items with half of what they say."""
+def _self_retrieval(database: Database, asked: _Queried, gate: Gate) -> GateCheck:
+    """Query items with half of their text."""
     with database.read() as connection:
         rows = connection.execute(_SAMPLE, {"this": asked.space.name, "most": gate.sample}).all()
     questions = [_half(indexed_text(row.title, row.text)) for row in rows]
-    vectors = asked.vectors(questions)  # which may take long: nobody waits for a connection meanwhile
+    vectors = asked.vectors(questions)  # may take long: no connection is held meanwhile
     missed = []
     with database.read() as connection:
         for row, question, vector in zip(rows, questions, vectors, strict=True):
-            found = {hit.id for hit in asked.by_meaning(question, vector, [row.scope_id], _BEST)}
-            if row.id not in found and row.text not in set(connection.scalars(_SAID, {"ids": sorted(found)})):
+            found = {hit.id for hit in asked.best(question, vector, [row.scope_id], _BEST)}
+            if row.id not in found and row.text not in set(connection.scalars(_TEXTS, {"ids": sorted(found)})):
                 missed.append(row.id)
     return _result("self-retrieval", len(rows), missed, gate.self_retrieval)
 
 
-def _recent_recalls(database: Database, asked: _Asked, gate: Gate) -> GateCheck:
-    """Ask again what was asked lately, in the same scopes: what was used then should be proposed now."""
+def _recent_recalls(database: Database, asked: _Queried, gate: Gate) -> GateCheck:
+    """Repeat recent questions in their scopes: the items that were used then should be found now."""
     with database.read() as connection:
         recent = connection.execute(_RECENT, {"most": gate.sample}).all()
     vectors = asked.vectors([row.query for row in recent])
@@ -131,27 +131,27 @@ def _recent_recalls(database: Database, asked: _Asked, gate: Gate) -> GateCheck:
             held = set(connection.scalars(_HELD, {"this": asked.space.name, "ids": used}))
             scope_ids = readable_ids(connection, Scope(row.tenant, row.user, row.session, row.agent))
             tried += len(held)
-            missed += sorted(held - asked.by_either(row.query, vector, scope_ids, _PROPOSED))
+            missed += sorted(held - asked.found(row.query, vector, scope_ids, _HITS))
     return _result("recent recalls", tried, missed, gate.overlap)
 
 
-def _questions(database: Database, before: _Asked, asked: _Asked, gate: Gate, scope: Scope) -> GateCheck:
-    """Ask both spaces: what the one that is read finds, the new one should propose."""
+def _questions(database: Database, before: _Queried, asked: _Queried, gate: Gate, scope: Scope) -> GateCheck:
+    """Query both spaces: the hits of the active one should be found by the new one."""
     vectors = zip(before.vectors(gate.questions), asked.vectors(gate.questions), strict=True)
     tried, missed = 0, []
     with database.read() as connection:
         scope_ids = readable_ids(connection, scope)
     for question, (old, new) in zip(gate.questions, vectors, strict=True):
-        found = before.by_either(question, old, scope_ids, _BEST)
+        found = before.found(question, old, scope_ids, _BEST)
         tried += len(found)
-        missed += sorted(found - asked.by_either(question, new, scope_ids, _PROPOSED))
+        missed += sorted(found - asked.found(question, new, scope_ids, _HITS))
     return _result("questions", tried, missed, gate.overlap)
 
 
 def _half(text: str) -> str:
     words = text.split()
-    return " ".join(words[: max(_LEAST_WORDS, len(words) // 2)])
+    return " ".join(words[: max(_MIN_WORDS, len(words) // 2)])
 
 
-def _result(name: str, tried: int, missed: Sequence[str], least: float) -> GateCheck:
-    return GateCheck(name, tried, tried - len(missed), least, tuple(missed[:_EXAMPLES]))
+def _result(name: str, tried: int, missed: Sequence[str], minimum: float) -> GateCheck:
+    return GateCheck(name, tried, tried - len(missed), minimum, tuple(missed[:_EXAMPLES]))

@@ -11,11 +11,10 @@ from sqlalchemy import bindparam, delete, insert, select
 
 from agentkit_memory.checks import is_whole
 from agentkit_memory.errors import RecallError, StoreCorrupt
-from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.records import Candidate, RecallLog
-from agentkit_memory.store.scopes import known_ids, required
+from agentkit_memory.store.scopes import required
 from agentkit_memory.store.tables import recall_logs
 
 __all__ = ["RecallLogs"]
@@ -94,12 +93,6 @@ class RecallLogs:
                 connection.execute(_TOO_OLD, {"scope": scope_id, "keep": self.keep})
         self._written[scope_id] = written + 1
         return replace(log, id=number, at=now)
-
-    def of(
-        self, scope: Scope, *, after: int | None = None, before: int | None = None, limit: int = 50
-    ) -> tuple[RecallLog, ...]:
-        """Return logs of exactly this scope, as `page` does; none of an unknown scope."""
-        return self.page(known_ids(self.database, scope), after=after, before=before, limit=limit)
 
     def page(
         self,

@@ -366,7 +366,7 @@ def test_a_log_of_a_question_that_failed_does_not_quote_it_in_what_went_wrong(ei
         either._store.logs.write(either._own_scope(), each)
     session.redact(1)
     assert SECRET not in everything(either)
-    assert "is not told any more" in either.recall_logs()[0].degraded[0]
+    assert "errors of this recall were removed" in either.recall_logs()[0].degraded[0]
     assert either.recall_logs()[1].degraded == ("busy",)
 
 

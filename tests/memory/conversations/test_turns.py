@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 
 from agentkit_memory import Memory, Scope, ScopeError
 from agentkit_memory.conversations.turns import itemise
-from agentkit_memory.store.item_rows import find_item, read_around, read_items
+from agentkit_memory.store.item_rows import read_around, read_items
 from agentkit_memory.store.scopes import readable_ids
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Image, Text
@@ -138,10 +138,10 @@ def test_a_turn_knows_its_conversation_and_its_neighbours(either: Memory) -> Non
             ["one", "two", "four", "five"]
         )
         aside = connection.execute(text("SELECT id FROM items WHERE text = 'aside'")).scalar_one()
-        found = find_item(connection, aside, scopes)
-        assert found is not None and found.branch == "f"
+        (found,) = read_items(connection, [aside], scopes, 0.0)
+        assert found.branch == "f"
         assert read_around(connection, [], scopes, 0.0) == []
-        assert find_item(connection, aside, readable_ids(connection, Scope("other"))) is None
+        assert read_items(connection, [aside], readable_ids(connection, Scope("other")), 0.0) == []
 
 
 def test_the_same_message_has_the_same_item_in_every_store(

@@ -275,7 +275,7 @@ def test_an_answer_without_a_result_is_that_of_a_server_that_fails(home: Path, d
             memory.facts.add(f"zebra fact {opened_before}")
             assert memory.ingest(docs).pending == 2
             recall = memory.recall("zebra")
-            assert recall.knowledge and "what it answers is no answer of Qdrant" in recall.degraded[0]
+            assert recall.knowledge and "its answer is not one of Qdrant" in recall.degraded[0]
             for act in (memory.verify, memory.repair, memory.worker().drain):
                 with pytest.raises(IndexUnavailable, match="what is written is queued"):
                     act()

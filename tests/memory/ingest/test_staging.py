@@ -28,7 +28,7 @@ PARTS = 60
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is long and what is a batch, in numbers a test can write quickly."""
-    monkeypatch.setattr(documents, "WHOLE", 12)
+    monkeypatch.setattr(documents, "MAX_WHOLE", 12)
     monkeypatch.setattr(documents, "BATCH", 8)
 
 
@@ -166,7 +166,7 @@ def test_one_that_cannot_be_read_to_its_end_leaves_nothing(either: Memory, docs:
     assert either.ingest(docs).errors
     assert texts(either) == ["zebra"] * PARTS
     check(either, PARTS)
-    assert "became U+FFFD" in str(either.ingest(docs, options=IngestOptions(lenient=True)).mended[0])
+    assert "became U+FFFD" in str(either.ingest(docs, options=IngestOptions(lenient=True)).repaired[0])
     assert texts(either)[:-1] == ["violin"] * (PARTS - 1)
 
 
@@ -248,7 +248,7 @@ CHILD = """if True:
     import sys
     from agentkit_memory import Memory
     from agentkit_memory.store import documents, staging
-    documents.WHOLE, documents.BATCH, staging.WORTH_INDEXING = 12, 8, 1
+    documents.MAX_WHOLE, documents.BATCH, staging.WORTH_INDEXING = 12, 8, 1
     with Memory.open(sys.argv[1], **({"index": sys.argv[3]} if sys.argv[3] else {})) as memory:
         print("open", flush=True)
         memory.ingest(sys.argv[2])

@@ -29,8 +29,8 @@ from agentkit_memory import (
 from agentkit_memory.index.qdrant import QdrantIndex
 from agentkit_memory.process.failpoints import FAILPOINTS
 from agentkit_memory.reembed.gate import ReembedProgress
-from agentkit_memory.reembed.switching import abandon, forget_space
-from agentkit_memory.store.spaces import space_name
+from agentkit_memory.reembed.switching import abandon, establish
+from agentkit_memory.store.spaces import forget_space, space_name
 from agentkit_memory.store.tables import embeddings, items, vector_spaces, vector_state
 from agentkit_memory.terms.sparse import SPACE
 from agentkit_prompts.context.messages import Message
@@ -183,11 +183,11 @@ def test_another_embedder_than_the_store_is_read_by_is_refused(filled: Memory, b
     if before:
         filled.reembed(Words("one"))
     with pytest.raises(
-        EmbedderMismatch, match=rf"read by {'model .one.' if before else 'words alone'}, not by model 'x'"
+        EmbedderMismatch, match=rf"read by {'model .one.' if before else 'BM25 alone'}, not by model 'x'"
     ):
-        filled._store.read_by(Words("x"))
+        establish(filled._store.database, filled._store.embedders.add(Words("x")))
     with pytest.raises(EmbedderMismatch, match=r"call `memory.reembed\(embedder\)` to change the model"):
-        filled._store.read_by(Words("x"))
+        establish(filled._store.database, filled._store.embedders.add(Words("x")))
     whole(filled, before)
 
 
@@ -342,7 +342,7 @@ def test_items_that_cannot_be_embedded_keep_a_space_from_being_read(filled: Memo
     assert (done.flipped, done.failing) == (True, 1)
     assert best(filled, "puma") == "puma"  # by its words
     filled._store.embedders.add(Words())
-    filled._store.read_by(Words())
+    establish(filled._store.database, filled._store.embedders.add(Words()))
     filled.recall("x")
     whole(filled, "words-1")
 

@@ -1,4 +1,4 @@
-"""Blocks: the pieces a document falls into by its structure. Here are those of text and Markdown.
+"""Blocks: the structural pieces of a document; and the reader of text and Markdown.
 
 A text is read in pieces and never held as a whole; a block that is very long comes in parts.
 """
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Literal, TypeAlias
 
-__all__ = ["MOST_TITLE", "PART", "Block", "Part", "text_blocks"]
+__all__ = ["MAX_TITLE", "PART", "Block", "Part", "text_blocks"]
 
 PART = 8192
-"""Characters after which a block is handed on, though it goes on: more than what any block is kept whole for."""
+"""Characters after which a block is yielded in part: more than the size up to which blocks are kept whole."""
 
-MOST_TITLE = 200
-"""Characters of a heading that go into a title; all of it stays in the text."""
+MAX_TITLE = 200
+"""Characters of a heading in a title; all of it stays in the text."""
 
-_LINE = 4096  # characters: a longer line is cut
-_MARKED = 1000  # nothing that marks a line is longer
-_FRONT_MATTER = 10_000
+_MAX_LINE = 4096  # characters: a longer line is cut
+_MAX_MARK = 1000  # characters of a line that can make it a heading or the like
+_MAX_FRONT_MATTER = 10_000
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?![^\s])")
 _CLOSING = re.compile(r"(?:^|\s)#+$")
@@ -42,22 +42,22 @@ class Block:
     level: int = 0
     """Of a heading, 1 being the highest."""
     title: str = ""
-    """Of a heading: its words."""
+    """Of a heading: its text."""
     continues: bool = False
-    """Whether the block before was a part, and this is what comes next of it."""
+    """Whether it is the next part of the block before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Something new begins, which no passage runs into: a page, or a record."""
+    """The beginning of a page or a record, across which no chunk reaches."""
 
     meta: str = "{}"
-    """What is to be kept with its passages; JSON."""
+    """Metadata of its chunks, as JSON."""
     title: str = ""
     line: int | None = None
     """Line of the file that all of it stands on; None where its lines are counted from 1."""
     apart: bool = False
-    """Whether it has nothing to do with what was before: its passages are no neighbours then."""
+    """Whether it is unrelated to the part before: their chunks are not neighbours then."""
 
 
 class _Draft:
@@ -95,11 +95,11 @@ def _lines(pieces: Iterable[str]) -> Iterator[str]:
         rest += piece
         start = 0
         while True:
-            end = rest.find("\n", start, start + _LINE) + 1
+            end = rest.find("\n", start, start + _MAX_LINE) + 1
             if not end:
-                if len(rest) - start < _LINE:
+                if len(rest) - start < _MAX_LINE:
                     break
-                end = start + _LINE
+                end = start + _MAX_LINE
             yield rest[start:end]
             start = end
         rest = rest[start:]
@@ -133,7 +133,7 @@ def _markdown(lines: Iterator[str]) -> Iterator[Block]:
     starts = True  # whether this is the beginning of a line
     for line in lines:
         fresh, starts = starts, line.endswith("\n")
-        mark = line[:_MARKED] if fresh else ""
+        mark = line[:_MAX_MARK] if fresh else ""
         if fence:
             yield from draft.add(line)
             bare = mark.strip()
@@ -147,10 +147,10 @@ def _markdown(lines: Iterator[str]) -> Iterator[Block]:
             yield from draft.end("code")
             yield from draft.add(line)
             fence = opening[1]
-        elif len(line) < _MARKED and (heading := _HEADING.match(mark)):
+        elif len(line) < _MAX_MARK and (heading := _HEADING.match(mark)):
             yield from draft.end()
             words = _CLOSING.sub("", line[heading.end() :].strip()).strip()
-            yield Block(line, "heading", len(heading[1]), words[:MOST_TITLE])
+            yield Block(line, "heading", len(heading[1]), words[:MAX_TITLE])
             blank, alone = True, ""
         elif alone and (underline := _UNDERLINE.match(mark)):
             level = 1 if underline[1][0] == "=" else 2
@@ -161,7 +161,7 @@ def _markdown(lines: Iterator[str]) -> Iterator[Block]:
             alone = ""
             if blank and fresh:
                 yield from draft.end("list" if _ITEM.match(mark) else "table" if _ROW.match(mark) else "text")
-                alone = line if len(line) < MOST_TITLE else ""
+                alone = line if len(line) < MAX_TITLE else ""
             blank = False
             yield from draft.add(line)
     yield from draft.end()
@@ -174,12 +174,12 @@ def _split_front_matter(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
     for line in lines:
         held.append(line)
         size += len(line)
-        rule = len(line) < _MARKED and line.strip() == "---" and line.startswith("---")
+        rule = len(line) < _MAX_MARK and line.strip() == "---" and line.startswith("---")
         if len(held) == 1:
             if not rule:
                 break
         elif rule:
             return "".join(held), lines
-        elif size > _FRONT_MATTER:
+        elif size > _MAX_FRONT_MATTER:
             break
     return "", chain(held, lines)

@@ -1,4 +1,4 @@
-"""`Reading`: one pass over an open file, in pieces, hashed and counted as they go by, decoded if it is text."""
+"""`FileStream`: one pass over a file in pieces, hashed and counted on the way, and decoded if it is text."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.find_files import SourceFile, reason
 from agentkit_memory.ingest.ingest_options import IngestOptions
 
-__all__ = ["Reading"]
+__all__ = ["FileStream"]
 
 _PIECE = 256 * 1024
-_MOST_PROBLEMS = 10
+_MAX_PROBLEMS = 10
 _UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _BOM = codecs.BOM_UTF8
 
 
-class Reading:
+class FileStream:
     """One pass over a file.
 
     Raises:
-        IngestError: The file is gone, unreadable, or no regular file.
+        IngestError: The file is gone, unreadable, or not a regular file.
     """
 
     def __init__(self, file: SourceFile, options: IngestOptions, on_bytes: Callable[[int], None] | None = None) -> None:
@@ -44,7 +44,7 @@ class Reading:
             raise self._unreadable(error) from error
         status = os.fstat(self.stream.fileno())
         self.stamp = _stamp(status)
-        """What the file system said of the file when it was opened."""
+        """Size, times and inode of the file when it was opened."""
         self.changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
         """When the file was last changed."""
 
@@ -60,12 +60,12 @@ class Reading:
         return self._hash.hexdigest()
 
     def rewind(self) -> None:
-        """Begin again, as if nothing had been read."""
+        """Start again from the beginning."""
         self.stream.seek(0)
         self._hash = hashlib.blake2b(digest_size=24)
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield what is left of the file."""
+        """Yield the rest of the file."""
         while True:
             try:
                 piece = self.stream.read(_PIECE)
@@ -79,7 +79,7 @@ class Reading:
             yield piece
 
     def text(self, encoding: str | None = None) -> Iterator[str]:
-        """Yield the text of the file; a byte order mark says how it is encoded, else `encoding`, else it is UTF-8.
+        """Yield the text of the file, decoded by its byte order mark, else as `encoding`, else as UTF-8.
 
         Raises:
             IngestError: It is binary, or not in the encoding.
@@ -113,38 +113,38 @@ class Reading:
             self.problem(f"bytes that are not {name.upper()} text, the first at {first}, became U+FFFD")
 
     def problem(self, text: str) -> None:
-        """Note that a part of the file is damaged: it will be told at the end, with the others."""
-        if len(self._problems) < _MOST_PROBLEMS:
+        """Note that a part of the file is damaged; `finish` reports all of them."""
+        if len(self._problems) < _MAX_PROBLEMS:
             self._problems.append(text)
         else:
             self._more += 1
 
     @property
     def refused(self) -> bool:
-        """Whether the file is not going to be stored, as a part of it is damaged; reading on finds more problems."""
+        """Whether the file will not be stored, as a part of it is damaged; reading on finds more problems."""
         return bool(self._problems) and not self.options.lenient
 
     def finish(self) -> IngestError | None:
-        """Read to the end; return what was damaged, if the options let that pass.
+        """Read to the end; return the damage, if the options allow it.
 
         Raises:
             IngestError: A part of the file is damaged, or it was changed while it was read.
         """
         for _ in self.pieces():
             pass
-        told = None
+        damage = None
         if self._problems:
             more = f"; and {self._more} more" if self._more else ""
-            told = IngestError(self.file.source, "; ".join(self._problems) + more)
+            damage = IngestError(self.file.source, "; ".join(self._problems) + more)
             if not self.options.lenient:
-                raise told
+                raise damage
         try:
             now = _stamp(self.file.path.stat())
         except OSError as error:
             raise self._unreadable(error) from error
         if not now == self.stamp == _stamp(os.fstat(self.stream.fileno())):
             raise IngestError(self.file.source, "was changed while it was read; ingest it again")
-        return told
+        return damage
 
     def _decode(
         self, decoder: codecs.IncrementalDecoder, piece: bytes, offset: int, name: str, *, final: bool

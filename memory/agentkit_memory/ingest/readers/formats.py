@@ -1,4 +1,4 @@
-"""Which reader turns a file of which format into blocks."""
+"""The reader of each format."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TypeAlias
 
 from agentkit_memory.ingest.find_files import Format
 from agentkit_memory.ingest.readers.blocks import Block, Part, text_blocks
-from agentkit_memory.ingest.readers.file_stream import Reading
+from agentkit_memory.ingest.readers.file_stream import FileStream
 from agentkit_memory.ingest.readers.html import html_blocks
 from agentkit_memory.ingest.readers.json_lines import record_blocks
 from agentkit_memory.ingest.readers.pdf import pdf_blocks
 
 __all__ = ["READERS", "Reader"]
 
-Reader: TypeAlias = Callable[[Reading], Iterator[Block | Part]]
+Reader: TypeAlias = Callable[[FileStream], Iterator[Block | Part]]
 
 READERS: Mapping[Format, Reader] = {
     "text": lambda reading: text_blocks(reading.text(), markdown=False),
@@ -23,4 +23,4 @@ READERS: Mapping[Format, Reader] = {
     "pdf": pdf_blocks,
     "records": record_blocks,
 }
-"""Another format is a row here, and its endings in `files.FORMATS`."""
+"""A new format is a row here, and its endings in `find_files.FORMATS`."""

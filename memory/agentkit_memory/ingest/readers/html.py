@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterator, Mapping
 
 from agentkit_memory.errors import IngestError
-from agentkit_memory.ingest.readers.blocks import MOST_TITLE, PART, Block, Kind
-from agentkit_memory.ingest.readers.file_stream import Reading
+from agentkit_memory.ingest.readers.blocks import MAX_TITLE, PART, Block, Kind
+from agentkit_memory.ingest.readers.file_stream import FileStream
 
 __all__ = ["html_blocks"]
 
-_MOST_SILENT = 8 * 1024 * 1024
-"""Bytes in which nothing ends: the parser holds on to a tag or comment until it does."""
+_MAX_TAG = 8 * 1024 * 1024
+"""Bytes of one tag or comment, which the parser holds as a whole."""
 
 _SKIPPED = frozenset(
     {"script", "style", "template", "noscript", "nav", "svg", "math", "iframe", "object", "embed", "canvas", "audio"}
@@ -36,11 +36,11 @@ _ENCODING = re.compile(
 _AS_WESTERN = frozenset({"iso-8859-1", "latin1", "latin-1", "ascii", "us-ascii", "l1"})
 
 
-def html_blocks(reading: Reading) -> Iterator[Block]:
+def html_blocks(reading: FileStream) -> Iterator[Block]:
     """Yield the blocks of a page.
 
     Raises:
-        IngestError: lxml is not installed, or the page is made to be held as a whole.
+        IngestError: lxml is not installed, or a tag or comment is too long.
     """
     try:
         from lxml import etree  # pyright: ignore[reportAttributeAccessIssue] - it has no types
@@ -57,8 +57,8 @@ def html_blocks(reading: Reading) -> Iterator[Block]:
         if data:
             parser.feed(data)
         silent = 0 if page.events > before else silent + len(data)
-        if silent > _MOST_SILENT:
-            limit = _MOST_SILENT // 2**20
+        if silent > _MAX_TAG:
+            limit = _MAX_TAG // 2**20
             raise IngestError(
                 reading.file.source, f"has a tag or comment of more than {limit} MiB before byte {fed}; repair it"
             )
@@ -69,14 +69,14 @@ def html_blocks(reading: Reading) -> Iterator[Block]:
     yield from page.take()
 
 
-def _encoding(reading: Reading) -> str:
+def _encoding(reading: FileStream) -> str:
     """Return the encoding that the page declares at its beginning."""
     head = reading.stream.read(2048)
     reading.stream.seek(0)
     found = _DECLARED.search(head)
     name = found[1].decode("ascii").lower() if found else ""
     if name in _AS_WESTERN:
-        return "windows-1252"  # which is what browsers take it for
+        return "windows-1252"  # as browsers read it
     return name if _ENCODING.fullmatch(name) else "utf-8"
 
 
@@ -91,7 +91,7 @@ class _Page:
         self._kind: Kind = "text"
         self._level = 0
         self._continues = False
-        self._skipped = 0  # elements within one whose content does not count
+        self._skipped = 0  # depth within an element whose content is skipped
         self._lists = self._tables = self._code = 0  # how deep
 
     def take(self) -> list[Block]:
@@ -200,7 +200,7 @@ class _Page:
             text = _tidy(text, open_at_start=self._continues, open_at_end=not end)
         elif end:
             text = text.strip("\n")
-        title = " ".join(text.split())[:MOST_TITLE] if self._kind == "heading" else ""
+        title = " ".join(text.split())[:MAX_TITLE] if self._kind == "heading" else ""
         self._done.append(Block(text + end, self._kind, self._level, title, self._continues))
 
 

@@ -1,6 +1,6 @@
 """Reads one PDF from stdin and writes its pages to stdout, one JSON array a line. Run as a process of its own.
 
-A PDF can be made to take any time, any memory, or the whole process down; here it takes only this one.
+A hostile PDF can take any time or memory, or crash the process that reads it: this one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 __all__ = ["main"]
 
-_MOST_MEMORY = 1 << 30  # bytes of address space
+_MAX_MEMORY = 1 << 30  # bytes of address space
 _PIECE = 65536
 _NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
 
@@ -25,16 +25,16 @@ def main() -> None:
     try:
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
+        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    except (ImportError, OSError, ValueError):  # a system that has no such limits
+    except (ImportError, OSError, ValueError):  # a system without such limits
         pass
     try:
         _read(sys.stdin.buffer)
     except MemoryError:
         _write("no", "takes too much memory to read: it may be a zip bomb")
     except Exception as error:
-        _write("no", f"is damaged, or no PDF ({_said(error)})")
+        _write("no", f"is damaged, or not a PDF ({_described(error)})")
 
 
 def _read(stream: BinaryIO) -> None:
@@ -50,10 +50,10 @@ def _read(stream: BinaryIO) -> None:
             _write("no", "is encrypted; decrypt it first")
             return
     except DependencyError as error:
-        _write("no", f"is encrypted in a way that needs another library ({_said(error)})")
+        _write("no", f"is encrypted in a way that needs another library ({_described(error)})")
         return
     count = len(reader.pages)
-    # Of whatever length it was made: the other process holds a line as a whole.
+    # Cut, whatever its length: the other process holds a line as a whole.
     _write("title", _clean(str((reader.metadata and reader.metadata.title) or "")[:_PIECE]))
     for number in range(1, count + 1):
         try:
@@ -62,7 +62,7 @@ def _read(stream: BinaryIO) -> None:
             _write("bad", number, "takes too much memory: it may be a zip bomb")
             continue
         except Exception as error:
-            _write("bad", number, _said(error))
+            _write("bad", number, _described(error))
             continue
         for start in range(0, len(text) or 1, _PIECE):
             _write("page", number, text[start : start + _PIECE])
@@ -73,7 +73,7 @@ def _clean(text: str) -> str:
     return _NO_CHARACTER.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def _said(error: Exception) -> str:
+def _described(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 

@@ -125,18 +125,3 @@ def upgrade() -> None:
         sqlite_where=sa.text("want != have"),
         postgresql_where=sa.text("want != have"),
     )
-
-
-def downgrade() -> None:
-    """Drop everything: there is nothing older."""
-    for table in (
-        "vector_state",
-        "vector_spaces",
-        "items",
-        "documents",
-        "messages",
-        "branches",
-        "conversations",
-        "scopes",
-    ):
-        op.drop_table(table)

@@ -18,10 +18,6 @@ _PARTIAL = (
     ("branches", "ix_branches_behind", "conversation_id", "itemised_seq < head_seq"),
     ("items", "ix_items_leaving", "document_id", "last_generation IS NOT NULL"),
 )
-_NEW = (
-    "kind <> 'chunk' OR EXISTS (SELECT 1 FROM documents WHERE documents.id = items.document_id AND "
-    "(items.first_generation > documents.generation OR items.last_generation < documents.generation))"
-)
 
 
 def _added() -> dict[str, tuple[sa.Column[object], ...]]:
@@ -135,34 +131,3 @@ def upgrade() -> None:
         sa.Column("counts", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_erasures"),
     )
-
-
-def downgrade() -> None:
-    """Drop what `upgrade` added: a fork becomes a copy; turns, facts and what is not shown are no items any more."""
-    op.execute(
-        f"UPDATE vector_state SET want = -(want + 1) WHERE want > 0 AND item_id IN (SELECT id FROM items WHERE {_NEW})"
-    )
-    for table in ("erasures", "recall_logs", "embeddings", "tool_calls", "item_sources"):
-        op.drop_table(table)
-    op.execute(f"DELETE FROM items WHERE {_NEW}")
-    _copy_forks()
-    for table, name, _, _ in _PARTIAL:
-        op.drop_index(name, table)
-    op.create_index("ix_items_scope_id", "items", ["scope_id"])
-    op.drop_index("ix_items_scope_id_kind_position", "items")
-    op.drop_index("ix_items_branch_id_position", "items")
-    for table, columns in _added().items():
-        for column in reversed(columns):
-            op.drop_column(table, column.name)
-
-
-def _copy_forks() -> None:
-    """Give every fork the messages it showed of its parent. A parent is older than its forks, so it is done before."""
-    connection = op.get_bind()
-    forks = sa.text("SELECT id, parent_id, fork_seq FROM branches WHERE parent_id IS NOT NULL ORDER BY id")
-    copy = sa.text(
-        "INSERT INTO messages (branch_id, seq, key, format, body, created_at) "
-        "SELECT :id, seq, key, format, body, created_at FROM messages WHERE branch_id = :parent_id AND seq <= :fork_seq"
-    )
-    for fork in connection.execute(forks).mappings().all():
-        connection.execute(copy, dict(fork))
