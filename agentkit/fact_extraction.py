@@ -16,7 +16,7 @@ from agentkit.models.errors import ModelReplyError, ModelRequestError
 from agentkit.models.model import Model
 from agentkit_memory.errors import ExtractionError
 from agentkit_memory.facts.drafts import Extract, FactDraft, Turn
-from agentkit_memory.records import StoredFact
+from agentkit_memory.store.records import StoredFact
 from agentkit_prompts.context.prompt_context import Document, Fact, PromptContext
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, TextPrompt

@@ -22,7 +22,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,17 @@ def opened(order: dict[str, Any]) -> Any:
     return Memory.open(order["target"], index=qdrant_indexes(index) if order["qdrant"] else small_segments, timeout=30)
 
 
+def keep_indexing(stop: threading.Event, memory: Any) -> None:
+    from agentkit_memory import IndexUnavailable, StoreLocked
+
+    worker = memory._store.indexes.worker()
+    while not stop.is_set():
+        with suppress(StoreLocked, IndexUnavailable):
+            if worker.run_once():
+                continue
+        stop.wait(0.005)
+
+
 def work(order: dict[str, Any], say: Any) -> None:
     from sqlalchemy import text
 
@@ -58,7 +69,7 @@ def work(order: dict[str, Any], say: Any) -> None:
         session = memory.session("s")
         stop = threading.Event()
         for _ in range(order["workers"]):
-            threading.Thread(target=memory._store.indexes.worker().run, args=(stop, 0.005), daemon=True).start()
+            threading.Thread(target=keep_indexing, args=(stop, memory), daemon=True).start()
         for step in order["steps"]:
             path = docs / step.get("file", "")
             if step["do"] == "say":
@@ -122,9 +133,9 @@ def tell(line: str) -> None:
 
 def zygote() -> None:
     """Fork a process for every order that is read, and tell what became of it."""
-    for module in ("index.edge", "index.indexes", "index.qdrant", "ingest.pipeline", "memory", "store.conversations"):
+    for module in ("index.edge", "index.indexes", "index.qdrant", "ingest.pipeline", "memory", "conversations.branch"):
         importlib.import_module(f"agentkit_memory.{module}")
-    from agentkit_memory import failpoints
+    from agentkit_memory.process import failpoints
 
     tell("ready")
     for line in sys.stdin:
@@ -309,7 +320,7 @@ def main() -> None:
     if options.zygote:
         zygote()
         return
-    from agentkit_memory.failpoints import FAILPOINTS
+    from agentkit_memory.process.failpoints import FAILPOINTS
 
     shares = {"sqlite+edge": 0.35, "postgresql+edge": 0.35, "sqlite+qdrant": 0.15, "postgresql+qdrant": 0.15}
     stores = {name: share for name, share in shares.items() if not options.only or name in options.only}

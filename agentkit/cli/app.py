@@ -139,7 +139,7 @@ def _tell(report: IngestReport, home: Path) -> None:
         put(f"{files}; {report.chunks} passages written to {home}")
     if report.pending:
         note(f"{report.pending} passages wait for the process that has the index open")
-    for error in (*report.mended, *report.errors):
+    for error in (*report.repaired, *report.errors):
         complain(str(error))
     if not files and not report.errors:
         complain("there is no text, Markdown, HTML, PDF or JSON lines file in what was given")

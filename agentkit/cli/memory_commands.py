@@ -1,4 +1,4 @@
-"""`agentkit recall` and `agentkit memory ...`: look into a memory, check it, mend it, and take things out of it."""
+"""`agentkit recall` and `agentkit memory ...`: search, check, repair and erase a memory, or change its model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from rich.text import Text
 
 from agentkit.cli.options import HOME, TENANT, AsJson, Home, TenantName, UserName, has_memory, open_memory, utf8
 from agentkit.cli.screen import complain, note, plain, progress_bar, put
-from agentkit_memory import Erasure, Memory, Reembedding, ReembedProgress, Scope, Verification
+from agentkit_memory import Memory, Scope
+from agentkit_memory.reembed.gate import Reembedding, ReembedProgress
+from agentkit_memory.store.records import Erasure, Verification
 from agentkit_prompts.context.prompt_context import Document
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["memory_app", "recall"]
 
-memory_app = typer.Typer(no_args_is_help=True, help="Check a memory, mend it, and take things out of it.")
+memory_app = typer.Typer(no_args_is_help=True, help="Check and repair a memory, erase from it, change its model.")
 
 _KINDS = ("missing", "stale", "orphans")
 
@@ -38,7 +40,7 @@ def _open(home: Path, scope: Scope | None = None) -> Memory:
 
 def recall(
     query: Annotated[str, typer.Argument(metavar="QUESTION", help="In any words.")],
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Most passages to show.")] = 5,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Most chunks to show.")] = 5,
     why: Annotated[bool, typer.Option("--why", help="Every candidate, with what its score is made of.")] = False,
     policy: Annotated[str | None, typer.Option(metavar="NAME", help="How to find and to score.")] = None,
     as_json: AsJson = False,
@@ -101,7 +103,7 @@ def _show(score: float | None, place: str, title: str, text: str) -> None:
 def verify(as_json: AsJson = False, home: Home = HOME) -> None:
     """Compare the index with the database, point by point, changing nothing.
 
-    The exit code is 1 when something is missing, stale or left over; `agentkit memory repair` mends it.
+    The exit code is 1 when something is missing, stale or left over; `agentkit memory repair` repairs it.
     """
     with _open(home) as memory:
         found = memory.verify()
@@ -110,7 +112,7 @@ def verify(as_json: AsJson = False, home: Home = HOME) -> None:
     else:
         _compare({"now": found})
     if not found.ok:
-        note("`agentkit memory repair` mends it")
+        note("`agentkit memory repair` repairs it")
         raise typer.Exit(1)
 
 
@@ -149,14 +151,14 @@ def erase(
     as_json: AsJson = False,
     home: Home = HOME,
 ) -> None:
-    """Remove what belongs to somebody from the database and the index, and prove that nothing is left.
+    """Remove what belongs to a subject from the database and the index, and prove that nothing is left.
 
-    The exit code is 1 when something is left: it says what, and the next opening of the memory goes on.
+    The exit code is 1 when something is left: it is listed, and the next opening of the memory goes on.
     """
     names = {"user": user, "session": session, "agent": agent}
     scope = {name: utf8(value) for name, value in names.items() if value}
     if sum((bool(scope), conversation is not None, everything)) != 1:
-        raise typer.BadParameter("say whom: --user, --session or --agent; or --conversation; or --everything")
+        raise typer.BadParameter("name a subject: --user, --session or --agent; or --conversation; or --everything")
     whom = ", ".join(f"{name} {value}" for name, value in scope.items())
     owner = Scope(utf8(tenant))
     if conversation is not None:
@@ -194,15 +196,15 @@ def reembed(
     model: Annotated[
         str | None, typer.Argument(metavar="[MODEL]", help="Such as fastembed:BAAI/bge-small-en-v1.5.")
     ] = None,
-    words: Annotated[bool, typer.Option("--words", help="Find by words alone from now on.")] = False,
+    words: Annotated[bool, typer.Option("--words", help="Find with BM25 alone from now on.")] = False,
     abandon: Annotated[bool, typer.Option("--abandon", help="Drop a change that was begun.")] = False,
-    gate: Annotated[bool, typer.Option(help="Check what the new index finds before it is read.")] = True,
+    gate: Annotated[bool, typer.Option(help="Check the new index before it is used.")] = True,
     as_json: AsJson = False,
     home: Home = HOME,
 ) -> None:
-    """Find by another MODEL: build its index beside the one that is read, check it, and read it instead.
+    """Change to another MODEL: build its index beside the active one, check it, and make it the active one.
 
-    It may be stopped and started again. The exit code is 1 when the new index did not show enough to be read.
+    It may be stopped and started again. The exit code is 1 when the new index did not pass its checks.
     """
     if sum((model is not None, words, abandon)) != 1:
         raise typer.BadParameter("give a MODEL, --words or --abandon")
@@ -221,24 +223,24 @@ def reembed(
                 done = memory.reembed(name, on_progress=progress)
             else:
                 done = memory.reembed(name, gate=None, on_progress=progress)
-    _tell_reembedding(done, as_json)
+    _show_reembedding(done, as_json)
 
 
-def _tell_reembedding(done: Reembedding, as_json: bool) -> None:
+def _show_reembedding(done: Reembedding, as_json: bool) -> None:
     if as_json:
         put(json.dumps(asdict(done), indent=2))
     else:
         for check in done.checks:
-            put(f"{check.name}: {check.found} of {check.tried} found, {check.least:.0%} needed")
-        by = done.model or "words alone"
-        told = f"{done.items} items are found by {by}"
-        put(told if done.flipped else f"{by} is built and not read: {done.why}")
+            put(f"{check.name}: {check.found} of {check.tried} found, {check.minimum:.0%} needed")
+        by = done.model or "BM25 alone"
+        done_line = f"{done.items} items are found with {by}"
+        put(done_line if done.flipped else f"{by} is built and not active: {done.why}")
         if done.failing:
-            put(f"{done.failing} items have no vector yet and are found by their words")
+            put(f"{done.failing} items have no vector yet and are found with BM25")
     for space in done.left:
-        note(f"another process still holds {space}; it is dropped when that process lets go")
+        note(f"another process still holds {space}; it is dropped when that process ends")
     if not done.flipped:
-        note("run it again to go on, with --no-gate to read it nevertheless, or with --abandon to drop it")
+        note("run it again to go on, with --no-gate to use it nevertheless, or with --abandon to drop it")
         raise typer.Exit(1)
 
 
@@ -261,7 +263,7 @@ def _compare(found: Mapping[str, Verification]) -> None:
 
 
 def _removed(counts: Mapping[str, int], as_json: bool, nothing: str) -> None:
-    """Print how many rows went, per table."""
+    """Print how many rows were deleted, per table."""
     if as_json:
         put(json.dumps(dict(counts), indent=2))
     elif not any(counts.values()):

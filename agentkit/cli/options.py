@@ -64,7 +64,7 @@ def has_memory(home: Path) -> bool:
 
 
 def open_memory(home: Path, scope: Scope | None = None) -> Memory:
-    """Open a memory, with the model that it is read by if that is one that can be had by its name."""
+    """Open a memory with its dense model, where the name of that tells how to make an embedder."""
     scope = scope or Scope(TENANT)
     memory = Memory.open(home, scope=scope)
     model = memory.model
@@ -74,5 +74,5 @@ def open_memory(home: Path, scope: Scope | None = None) -> Memory:
     try:
         return Memory.open(home, scope=scope, embedder=model)
     except EmbedderError as error:
-        note(f"only words are found by: {error}")
+        note(f"searched with BM25 only: {error}")
         return Memory.open(home, scope=scope)

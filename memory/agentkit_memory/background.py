@@ -1,7 +1,6 @@
-"""`BackgroundWorker`: what memory does behind the back of its users, in threads that end when they are told to.
+"""`BackgroundWorker`: makes messages recallable, indexes what is written, and extracts facts, in threads.
 
-What was said becomes recallable, what is written is indexed, and facts are taken from what was said. Any number of
-workers, in any number of processes, may do it at once.
+Any number of workers, in any number of processes, may run at once.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from agentkit_memory.errors import ExtractionError, IndexBusy, StoreClosed
-from agentkit_memory.forks import track
+from agentkit_memory.process.forks import track
 
 if TYPE_CHECKING:
     from agentkit_memory.facts.drafts import Extract
@@ -25,17 +24,17 @@ __all__ = ["BackgroundWorker"]
 
 _LOG = logging.getLogger("agentkit.memory")
 
-_MESSAGES = 500
-"""Looked at in one go, to become items."""
-_PATIENCE = 5.0
-"""Seconds to wait after something went wrong."""
+_MAX_MESSAGES = 500
+"""Messages that are made items in one go."""
+_PAUSE = 5.0
+"""Seconds to wait after an error."""
 
 
 class BackgroundWorker:
     """Keeps a memory up to date: `with memory.worker():`, or `memory.worker().drain()` now and then.
 
     In a `with` statement it works in threads of its own: one for turns and the index, one for facts, since a model is
-    slow. They outlive every trouble of the store: it is logged, and what could not be done is tried again.
+    slow. An error is logged, and what failed is tried again.
     """
 
     def __init__(self, database: Database, indexes: Indexes, extract: Extract | None = None) -> None:
@@ -47,7 +46,7 @@ class BackgroundWorker:
         track(self)
         self._facts: Callable[[], int] | None = None
         self.problems: dict[str, str] = {}
-        """What each part of the work last failed with, if it was not done since: by `turns`, `index`, `facts`."""
+        """The last error of each part of the work (`turns`, `index`, `facts`), unless it succeeded since."""
         if extract is not None:
             if not callable(extract):
                 raise ExtractionError(
@@ -59,9 +58,9 @@ class BackgroundWorker:
             self._facts = FactWorker(database, extract).run_once
 
     def drain(self) -> int:
-        """Do in this thread what there is to do now; return how many messages and items were looked at.
+        """Do all pending work in this thread; return how many messages and items were processed.
 
-        What failed before and is to be tried later is left to later.
+        What failed before and waits for its next try is left out.
 
         Raises:
             IndexBusy: Another process owns the index, and will index it. Everything else was done.
@@ -74,11 +73,11 @@ class BackgroundWorker:
         return total
 
     def run(self, stop: Event, idle: float = 0.2) -> None:
-        """Work in this thread until `stop` is set, looking again every `idle` seconds when there is nothing to do."""
+        """Work in this thread until `stop` is set, looking every `idle` seconds when there is nothing to do."""
         self._run(stop, idle, ("turns", "index", "facts"))
 
     def start(self, idle: float = 0.2) -> None:
-        """Begin to work in threads. Starting what has started changes nothing."""
+        """Start the threads, if they do not run."""
         if self._threads:
             return
         self._stop = Event()
@@ -92,13 +91,13 @@ class BackgroundWorker:
             thread.start()
 
     def stop(self) -> None:
-        """End the threads, and wait for what they are doing: at most one batch, or one call of a model."""
+        """End the threads after their current batch or call of a model."""
         self._stop.set()
         while self._threads:
             self._threads.pop().join()
 
     def disown(self, why: str) -> None:
-        """Leave the threads to the parent of this process: here are none."""
+        """Forget the threads, which exist in the parent of this process only."""
         self._stop = Event()
         self._threads = []
 
@@ -123,39 +122,39 @@ class BackgroundWorker:
                 except StoreClosed:
                     return
                 except IndexBusy as error:
-                    self._told(name, error, logging.INFO)  # its owner does the work: that is nothing to mend
+                    self._report(name, error, logging.INFO)  # its owner does the work
                     failed = True
                 except Exception as error:
-                    self._told(name, error, logging.WARNING)
+                    self._report(name, error, logging.WARNING)
                     failed = True
             if failed:
-                stop.wait(max(idle, _PATIENCE))
+                stop.wait(max(idle, _PAUSE))
             elif not done:
                 stop.wait(idle)
 
-    def _told(self, name: str, error: Exception, level: int) -> None:
-        said = f"{type(error).__name__}: {error}"
-        if self.problems.get(name) != said:
-            self.problems[name] = said
-            _LOG.log(level, "memory worker, %s: %s", name, said)
+    def _report(self, name: str, error: Exception, level: int) -> None:
+        problem = f"{type(error).__name__}: {error}"
+        if self.problems.get(name) != problem:
+            self.problems[name] = problem
+            _LOG.log(level, "memory worker, %s: %s", name, problem)
 
     def _turns(self) -> int:
-        from agentkit_memory.store.turns import itemise
+        from agentkit_memory.conversations.turns import itemise
 
-        return itemise(self._database, None, _MESSAGES)
+        return itemise(self._database, None, _MAX_MESSAGES)
 
     def _point(self) -> int:
-        """Index some items, in the space that is read now."""
+        """Index some items, in the active space."""
         space = self._indexes.active()
         try:
             if self._index is None or self._index[0] != space.name:
                 self._index = space.name, self._indexes.worker(space)
             return self._index[1].run_once()
-        except IndexBusy:  # somebody built the index anew: it may be ours to open again
+        except IndexBusy:  # another process built the index anew: it may be free to open again
             self._index = None
             raise
         except StoreClosed:
             self._index = None
             if self._indexes.closed:
                 raise
-            return 0  # another model is read now, and the index of the old one was dropped
+            return 0  # the model was changed, and the index of the old one was dropped

@@ -1,7 +1,4 @@
-"""Everything that can go wrong while memory is opened, written, indexed or searched.
-
-Every error says what went wrong, where, what was expected and what to do about it.
-"""
+"""Errors of the memory layer. Each message names what failed, where, what was expected and what to do about it."""
 
 from __future__ import annotations
 
@@ -56,7 +53,7 @@ class StoreFull(StoreError):
 
 
 class StoreCorrupt(StoreError):
-    """The file is not a database, or a damaged one. It is left as it is."""
+    """The file is not a database, or is damaged. It is left as it is."""
 
 
 class StoreVersion(StoreError):
@@ -64,11 +61,11 @@ class StoreVersion(StoreError):
 
 
 class StoreClosed(StoreError):
-    """The memory was closed, or opened by a process that forked this one since."""
+    """The memory was closed, or was opened before this process was forked."""
 
 
 class ScopeError(StoreError, ValueError):
-    """A scope that names nobody, or names that no database can hold."""
+    """A scope without a tenant, or a name that no database can hold."""
 
 
 class HeadMoved(StoreError):
@@ -93,30 +90,27 @@ class KeyReused(StoreError):
 
 
 class NameTaken(StoreError):
-    """A fork has the name of another branch of the conversation."""
+    """The conversation has another branch of that name."""
 
 
 class NotFound(StoreError):
-    """What was named is not stored in this scope, or is no more."""
+    """It is not stored in this scope, or was deleted."""
 
 
 class FactError(StoreError, ValueError):
-    """A fact that says nothing, that cannot be stored, or that ends before it begins."""
+    """A fact without text, that cannot be stored, or that ends before it begins."""
 
 
 class ExtractionError(StoreError):
-    """An extractor is none, or said nothing about some turns that facts can be read from: it is asked again then.
-
-    Among the latter is an answer with drafts of wrong types: it says which fields those are, and what was expected.
-    """
+    """An extractor that is not callable, or an answer without valid drafts: the turns are read again then."""
 
 
 class MessageUnreadable(StoreError):
-    """What is no message or cannot be written as UTF-8 JSON, or a stored message that is damaged."""
+    """A value that is not a message or cannot be written as UTF-8 JSON, or a stored message that is damaged."""
 
 
 class IndexBusy(StoreError):
-    """Another process owns the index folder. What is written is queued in the database and indexed by the owner."""
+    """Another process owns the index folder. Writes are queued in the database and indexed by the owner."""
 
 
 class IndexBroken(StoreError):
@@ -124,30 +118,30 @@ class IndexBroken(StoreError):
 
 
 class IndexUnavailable(StoreError):
-    """The server of the vector index is away, slow or failing. What is written is queued in the database."""
+    """The server of the vector index is away, slow or failing. Writes are queued in the database."""
 
 
 class EmbedderError(StoreError):
-    """An embedder failed, or returned something that is not one finite vector of its model's size for each text."""
+    """An embedder failed, or did not return one finite vector of its model's size for each text."""
 
 
 class EmbedderUnavailable(EmbedderError):
-    """The model that embeds is not installed, not on this machine, away, slow or failing. Words still find."""
+    """The embedding model is not installed, not on this machine, away, slow or failing. BM25 still works."""
 
 
 class EmbedderMismatch(StoreError):
-    """The store is read by another model than the one that was given. Vectors of two models are never mixed."""
+    """The store is read by another model than the given one. Vectors of two models are never mixed."""
 
 
 class ReembedError(StoreError):
-    """A change of the model cannot begin, or what is asked of the new one makes no sense."""
+    """A change of the model cannot begin, or its gate is invalid."""
 
 
 class IngestError(StoreError):
-    """A file that cannot be ingested, while the others go on; or options that say nothing about how to.
+    """A file that cannot be ingested, while the others go on; or invalid paths or options.
 
     Attributes:
-        source: The file, as it was given, or the name of the option.
+        source: The file, as it was given, or the name of the argument.
     """
 
     def __init__(self, source: str, problem: str) -> None:
@@ -156,8 +150,8 @@ class IngestError(StoreError):
 
 
 class RecallError(StoreError):
-    """A question that cannot be asked."""
+    """An invalid argument of a recall, or a part of a policy that fails."""
 
 
 class WouldWait(Exception):
-    """Nothing was written: it would have taken waiting for a lock, a disk or a server."""
+    """Nothing was written: the write would have had to wait for a lock, a disk or a server."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from itertools import product
 
+from agentkit_memory.checks import MAX_BYTES
 from agentkit_memory.errors import ScopeError
-from agentkit_memory.values import MAX_BYTES
 
 __all__ = ["MAX_NAME", "Scope", "check_name"]
 
@@ -16,11 +16,11 @@ MAX_NAME = 255
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose memory is meant: a tenant, and within it a user, a session, an agent.
+    """An owner of memory: a tenant, and within it a user, a session, an agent.
 
-    What is stored belongs to exactly one scope. A reader sees an item when each name of the item's scope is either
-    empty (shared on that level) or the reader's own: a user reads the tenant's documents and their own, never
-    another user's; a reader without a user reads no user's.
+    Every item belongs to exactly one scope. A reader sees an item when each name of the item's scope is either empty
+    (shared on that level) or the reader's own: a user reads the tenant's documents and their own, never another
+    user's; a reader without a user reads no user's.
 
     Raises:
         ScopeError: The tenant is missing, or a name is too long or holds NUL or an unpaired surrogate; or the names are
@@ -34,7 +34,7 @@ class Scope:
 
     def __post_init__(self) -> None:
         if not self.tenant:
-            raise ScopeError("a scope needs a tenant: Scope('local') will do on one machine")
+            raise ScopeError("a scope needs a tenant, such as Scope('local')")
         for field in fields(self):
             check_name(f"Scope.{field.name}", getattr(self, field.name))
         size = sum(len(name.encode()) for name in (self.tenant, self.user, self.session, self.agent))
@@ -43,7 +43,7 @@ class Scope:
 
     @classmethod
     def of(cls, scope: Scope | str) -> Scope:
-        """Return `scope`, a plain string being the name of the tenant."""
+        """Return `scope`; a string is the name of a tenant."""
         if isinstance(scope, Scope):
             return scope
         if isinstance(scope, str):
@@ -56,7 +56,7 @@ class Scope:
 
     @property
     def key(self) -> str:
-        """One string per scope; the parts cannot run into each other because names hold no NUL."""
+        """The names, joined with NUL, which no name holds."""
         return "\0".join((self.tenant, self.user, self.session, self.agent))
 
     def readable(self) -> tuple[Scope, ...]:
@@ -69,7 +69,7 @@ def check_name(what: str, name: object) -> None:
     """Refuse a name that cannot be stored.
 
     Raises:
-        ScopeError: It is no text, too long, or holds NUL or an unpaired surrogate.
+        ScopeError: It is not text, too long, or holds NUL or an unpaired surrogate.
     """
     if not isinstance(name, str):
         raise ScopeError(f"{what}: expected text, got {type(name).__name__}")

@@ -68,7 +68,7 @@ def test_the_fields_of_records_can_be_named_and_damaged_files_be_taken(run: Run,
     arguments = ("--text", "q", "--title", "name", "--metadata", "n", "--lenient")
     done = run("ingest", "a.jsonl", *arguments)
     assert (done.exit_code, done.stdout) == (0, "1 new; 1 passages written to .agentkit\n")
-    assert done.stderr.startswith("agentkit: a.jsonl: line 2 is no JSON")
+    assert done.stderr.startswith("agentkit: a.jsonl: line 2 is not JSON")
     with Memory.open(folder / ".agentkit") as memory:
         assert [found.title for found in memory.recall("swim")] == ["Owls"]
 

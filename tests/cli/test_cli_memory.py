@@ -12,8 +12,8 @@ import pytest
 
 from agentkit.memory import Memory, Scope
 from agentkit.prompts import Message
-from agentkit_memory.index.sparse import document_vector
 from agentkit_memory.index.vector_index import Point
+from agentkit_memory.terms.sparse import document_vector
 from tests.cli.conftest import Run, Start
 
 
@@ -147,7 +147,7 @@ def test_what_is_missing_and_left_over_is_found_named_and_mended(run: Run, inges
     found = table(done.stdout)
     assert (found["missing"], found["orphans"]) == (["1"], ["1"])
     assert f"missing: {lost}\n" in done.stderr
-    assert "`agentkit memory repair` mends it\n" in done.stderr
+    assert "`agentkit memory repair` repairs it\n" in done.stderr
 
     done = run("memory", "repair")
     assert done.exit_code == 0
@@ -293,7 +293,7 @@ def test_a_store_read_by_a_model_that_has_no_name_here_is_searched_by_words(run:
         memory.ingest("docs")
     done = run("recall", "barn owl")
     assert done.exit_code == 0
-    assert "only words are found by: " in done.stderr
+    assert "searched with BM25 only: " in done.stderr
     assert "letters" in done.stderr
 
 
@@ -302,7 +302,7 @@ def test_reembedding_to_words_flips_and_says_what_it_checked(run: Run, folder: P
         memory.ingest("docs")
     done = run("memory", "reembed", "--words", "--no-gate")
     assert done.exit_code == 0
-    assert done.stdout == "3 items are found by words alone\n"
+    assert done.stdout == "3 items are found with BM25 alone\n"
     done = run("recall", "barn owl")
     assert (done.exit_code, done.stderr) == (0, "")
     told = json.loads(run("memory", "reembed", "--words", "--json").stdout)
@@ -327,7 +327,7 @@ def test_an_index_that_does_not_show_enough_is_not_read_and_says_why(run: Run, f
     done = run("memory", "reembed", "--words")
     assert done.exit_code == 1
     assert "self-retrieval: 0 of 3 found, 90% needed\n" in done.stdout
-    assert "words alone is built and not read: " in done.stdout
+    assert "BM25 alone is built and not active: " in done.stdout
     assert "--abandon" in done.stderr
     assert json.loads(run("memory", "reembed", "--words", "--json").stdout)["flipped"] is False
     assert run("memory", "reembed", "--abandon").stdout == "dropped\n"

@@ -222,9 +222,9 @@ def test_what_is_no_number_of_a_log(memory: Memory, number: Any) -> None:
 
 POLICIES: list[tuple[Callable[[], RecallPolicy], str]] = [
     (lambda: RecallPolicy(name=5), "name: expected text"),  # type: ignore[arg-type]
-    (lambda: RecallPolicy(arms="words"), "arms: expected a tuple"),  # type: ignore[arg-type]
-    (lambda: RecallPolicy(arms=("words",)), "arms: expected a tuple"),  # type: ignore[arg-type]
-    (lambda: RecallPolicy(evidence=None), "evidence: expected a tuple"),  # type: ignore[arg-type]
+    (lambda: RecallPolicy(retrievers="bm25"), "retrievers: expected a tuple"),  # type: ignore[arg-type]
+    (lambda: RecallPolicy(retrievers=("bm25",)), "retrievers: expected a tuple"),  # type: ignore[arg-type]
+    (lambda: RecallPolicy(scorers=None), "scorers: expected a tuple"),  # type: ignore[arg-type]
     (lambda: RecallPolicy(candidates="80", around=None, tokens="2"), "candidates: .*around: .*tokens: "),  # type: ignore[arg-type]
     (lambda: RecallPolicy(diversity="much", collapse=1), "diversity: .*collapse: "),  # type: ignore[arg-type]
     (lambda: RecallPolicy(diversity=math.nan, candidates=True), "candidates: .*diversity: "),
@@ -239,7 +239,7 @@ def test_what_is_no_policy(make: Callable[[], RecallPolicy], message: str) -> No
 
 def test_a_policy_that_is_none(memory: Memory) -> None:
     for policy in (5, ["default"], b"default"):
-        with pytest.raises(RecallError, match="there is no policy"):
+        with pytest.raises(RecallError, match="unknown policy"):
             memory.recall("zebra", policy=policy)  # type: ignore[arg-type]
 
 

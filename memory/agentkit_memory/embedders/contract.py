@@ -1,35 +1,50 @@
-"""What memory asks of an embedder: that it says which model it is, and one finite vector per text."""
+"""Protocols of embedders: the name of a model, and one finite vector per text."""
 
 from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Awaitable, Iterable, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from agentkit_memory.errors import EmbedderError, ScopeError
 from agentkit_memory.scope import check_name
 from agentkit_prompts.ranking.embedder import Embedder
 
-__all__ = ["ModelEmbedder", "QueryEmbedder", "Vector", "model_of", "unit_vectors"]
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+__all__ = ["Embed", "Keeper", "ModelEmbedder", "QueryEmbedder", "Vector", "model_of", "unit_vectors"]
 
 Vector: TypeAlias = "array[float]"
 """32-bit floats."""
 
+Embed: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
+"""Turns texts into dense vectors, one each, in order."""
+
 
 @runtime_checkable
 class ModelEmbedder(Embedder, Protocol):
-    """An embedder that memory can use: it names its model, so that vectors of two models are never mixed."""
+    """An embedder with the name of its model, so that vectors of two models are never mixed."""
 
     @property
     def model(self) -> str:
-        """Names the model, its size and whatever else changes the vectors: equal names mean equal vectors."""
+        """Name of the model, its size and whatever else changes the vectors: equal names mean equal vectors."""
+        ...
+
+
+@runtime_checkable
+class Keeper(Protocol):
+    """An `Embed` that keeps the vectors of indexed texts, and remembers for a while which texts it failed on."""
+
+    def keep(self, connection: Connection, texts: Iterable[str]) -> None:
+        """Store the vectors of these texts, in the transaction that marks them as indexed."""
         ...
 
 
 @runtime_checkable
 class QueryEmbedder(ModelEmbedder, Protocol):
-    """One whose model wants to be told a question from a passage."""
+    """One whose model embeds questions and texts differently."""
 
     def embed_query(self, texts: Sequence[str]) -> Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]:
         """Return one vector per question, in order, or an awaitable of them."""
@@ -40,7 +55,7 @@ def model_of(embedder: Embedder) -> str:
     """Return the name of an embedder's model.
 
     Raises:
-        EmbedderError: It is no embedder, or does not name its model.
+        EmbedderError: It is not an embedder, or has no `model` name.
     """
     name: object = getattr(embedder, "model", None)
     if not isinstance(embedder, Embedder):

@@ -1,4 +1,4 @@
-"""`Encoder`: the vectors of one model, asked for in bounded batches, checked, and kept by what was embedded."""
+"""`Encoder`: the vectors of one model, requested in bounded batches, checked, and kept by the hash of their text."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, select
 
-from agentkit_memory.embedders.async_bridge import LoopThread
 from agentkit_memory.embedders.contract import QueryEmbedder, Vector, model_of, unit_vectors
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable, StoreClosed
+from agentkit_memory.process.event_loop import LoopThread
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import content_hash, in_batches
 from agentkit_memory.store.tables import embeddings, vector_spaces
 from agentkit_prompts.ranking.embedder import Embedder
 
-__all__ = ["LONGEST", "Encoder"]
+__all__ = ["MAX_TEXT", "Encoder"]
 
-LONGEST = 8_000
-"""Characters of a text that a model is given. Longer than most models read; words find what stands behind."""
+MAX_TEXT = 8_000
+"""Characters of a text that are embedded: more than most models read. BM25 finds the rest."""
 
-_MOST_TEXTS = 256
-_MOST_CHARACTERS = 200_000
-_MOST_UNKEPT = 4096
-_MOST_REQUESTS = 512
-"""Into how many requests a batch that fails is cut at most: a text alone may still fail."""
+_MAX_TEXTS = 256
+_MAX_CHARACTERS = 200_000
+_MAX_UNKEPT = 4096
+_MAX_REQUESTS = 512
+"""Into how many requests a failing batch is cut at most."""
 
 _mine = embeddings.c.model == bindparam("its_model")
 _KNOWN = select(embeddings.c.content_hash, embeddings.c.vector).where(
@@ -40,15 +40,15 @@ _DIMENSIONS = select(func.max(vector_spaces.c.dimensions)).where(
 
 
 class Encoder:
-    """What asks one embedder for vectors.
+    """Requests vectors from one embedder.
 
-    A model that is away is not asked again for a moment: a recall that could do without it does not wait each time.
-    Nor is it asked about a text that it refused a moment ago.
+    A model that is away is not asked again for a moment, so that not every recall waits for it; nor is a text that it
+    refused a moment ago.
 
     Args:
         embedder: Returns vectors, or an awaitable of them.
-        database: Where vectors are kept, and where it stands how long they are.
-        loop: Where awaitables are waited for.
+        database: Keeps the vectors and their length.
+        loop: Runs awaitables.
         pause: Seconds until a model that was away, or refused a text, is asked again.
     """
 
@@ -60,17 +60,17 @@ class Encoder:
         self._pause = pause
         self._lock = Lock()
         self._dimensions = 0
-        self._unkept: dict[str, Vector] = {}  # asked for, and not yet in a transaction that keeps them
-        self._refused: dict[str, tuple[str, float]] = {}  # what is wrong with a text, and until when it is believed
+        self._unkept: dict[str, Vector] = {}  # returned, and not yet in a transaction that stores them
+        self._refused: dict[str, tuple[str, float]] = {}  # the problem of a text, and until when it is not asked again
         self._trouble = ""
         self._ask_again = 0.0
 
     def __call__(self, texts: Sequence[str]) -> list[Vector]:
-        """Return one vector per text, in order, asking the embedder only for what is not known.
+        """Return one vector per text, in order, requesting only those that are not kept.
 
         Raises:
-            EmbedderUnavailable: The model is away; what it returned before is known from now on.
-            EmbedderError: Some texts have no vector. The others' are known from now on.
+            EmbedderUnavailable: The model is away; vectors that it returned before are kept.
+            EmbedderError: Some texts have no vector; those of the others are kept.
         """
         names = [content_hash(text) for text in texts]
         found = self._known(names)
@@ -89,9 +89,9 @@ class Encoder:
         return [found[name] for name in names]
 
     def keep(self, connection: Connection, texts: Iterable[str]) -> None:
-        """Write down the vectors of texts that items say, in the transaction that says they are indexed.
+        """Store the vectors of the texts of items, in the transaction that marks these as indexed.
 
-        Not earlier: the item may have been erased while the model was busy, and then nothing of it is to stay.
+        Not earlier: an item may be erased while the model is busy, and then nothing of it may stay.
         """
         rows = []
         with self._lock:
@@ -121,15 +121,15 @@ class Encoder:
         return found
 
     def measure(self) -> int:
-        """Return how long the vectors are, asking the embedder for one where none was ever stored.
+        """Return the length of the vectors, requesting one where none was ever stored.
 
         Raises:
             EmbedderError: The embedder failed or returned something else.
         """
         return self._expected() or len(self.questions(["How long is a vector?"])[0])
 
-    def _ask_apart(self, batch: Sequence[tuple[str, str]], requests: int = _MOST_REQUESTS) -> list[Vector | str]:
-        """Return vectors or what is wrong; if all fail for the sake of one, halves are asked for, and so on."""
+    def _ask_apart(self, batch: Sequence[tuple[str, str]], requests: int = _MAX_REQUESTS) -> list[Vector | str]:
+        """Return vectors or problems; if a batch fails as a whole, its halves are requested, and so on."""
         try:
             return self._ask([text for _, text in batch], self._embedder.embed)
         except EmbedderUnavailable:
@@ -145,7 +145,7 @@ class Encoder:
         if self._trouble and time.monotonic() < self._ask_again:
             raise EmbedderUnavailable(self._trouble)
         try:
-            embedded = act([text[:LONGEST] for text in texts])
+            embedded = act([text[:MAX_TEXT] for text in texts])
             if isinstance(embedded, Awaitable):
                 embedded = self._loop.result(embedded)
         except EmbedderUnavailable as error:
@@ -154,8 +154,7 @@ class Encoder:
         except (EmbedderError, StoreClosed):
             raise
         except (ConnectionError, TimeoutError) as error:
-            said = self._away(f"model {self.model!r}: it is away ({type(error).__name__}: {error})")
-            raise EmbedderUnavailable(said) from error
+            raise self._away(f"model {self.model!r}: it is away ({type(error).__name__}: {error})") from error
         except Exception as error:
             raise EmbedderError(
                 f"model {self.model!r}: could not embed {len(texts)} texts ({type(error).__name__}: {error})"
@@ -163,10 +162,10 @@ class Encoder:
         self._trouble = ""
         return unit_vectors(self.model, embedded, texts, self._expected())
 
-    def _away(self, said: str) -> str:
-        self._trouble = said
+    def _away(self, problem: str) -> EmbedderUnavailable:
+        self._trouble = problem
         self._ask_again = time.monotonic() + self._pause
-        return said
+        return EmbedderUnavailable(problem)
 
     def _expected(self) -> int:
         if not self._dimensions:
@@ -189,7 +188,7 @@ class Encoder:
     def _refused_lately(self, names: Sequence[str]) -> dict[str, str]:
         now = time.monotonic()
         with self._lock:
-            self._refused = {name: (said, until) for name, (said, until) in self._refused.items() if until > now}
+            self._refused = {name: (problem, until) for name, (problem, until) in self._refused.items() if until > now}
             return {name: self._refused[name][0] for name in names if name in self._refused}
 
     def _remember(self, name: str, vector: Vector | str) -> None:
@@ -198,17 +197,17 @@ class Encoder:
                 self._refused[name] = vector, time.monotonic() + self._pause
                 return
             self._unkept[name] = vector
-            while len(self._unkept) > _MOST_UNKEPT:
+            while len(self._unkept) > _MAX_UNKEPT:
                 del self._unkept[next(iter(self._unkept))]
 
 
 def _batches(texts: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    """Give the texts, each after its name, in lists of bounded size."""
+    """Yield names and texts in lists of bounded size."""
     batch: list[tuple[str, str]] = []
     size = 0
     for name, text in texts:
-        length = min(len(text), LONGEST)
-        if batch and (len(batch) == _MOST_TEXTS or size + length > _MOST_CHARACTERS):
+        length = min(len(text), MAX_TEXT)
+        if batch and (len(batch) == _MAX_TEXTS or size + length > _MAX_CHARACTERS):
             yield batch
             batch, size = [], 0
         batch.append((name, text))

@@ -8,6 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
+from agentkit_prompts.errors import nearest
 
 if TYPE_CHECKING:
     from fastembed import TextEmbedding  # pyright: ignore[reportMissingImports]
@@ -16,13 +17,13 @@ __all__ = ["FastembedEmbedder"]
 
 
 class FastembedEmbedder:
-    """Loads a model when it is first asked, downloading it once if it is not on this machine.
+    """Loads a model at its first use, downloading it once if it is not on this machine.
 
     Args:
         name: The model, as `TextEmbedding.list_supported_models()` has it.
         cache_dir: Where models are kept. fastembed's own default is a temporary folder.
         threads: How many threads a call may use.
-        batch_size: Texts that are worked on at once.
+        batch_size: Texts that are embedded at once.
         offline: Never download.
     """
 
@@ -49,11 +50,11 @@ class FastembedEmbedder:
         return f"fastembed:{self._name}"
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector per passage, in order.
+        """Return one vector per chunk, in order.
 
         Raises:
             EmbedderUnavailable: fastembed is not installed, or the model cannot be loaded or fetched.
-            EmbedderError: There is no such model.
+            EmbedderError: The model is unknown.
         """
         found = self._model().passage_embed(list(texts), batch_size=self._batch_size)
         return [vector.tolist() for vector in found]
@@ -79,17 +80,14 @@ class FastembedEmbedder:
             raise EmbedderUnavailable(f"model {self.model!r}: needs fastembed: install the extra `dense`") from error
         known = {each["model"].lower(): each["model"] for each in TextEmbedding.list_supported_models()}
         if self._name.lower() not in known:
-            from difflib import get_close_matches
-
-            near = get_close_matches(self._name.lower(), known, 3, 0.4)
-            meant = f"; did you mean {', '.join(known[each] for each in near)}?" if near else ""
-            raise EmbedderError(f"model {self.model!r}: fastembed has no model of this name{meant}")
+            hint = nearest(self._name, known.values())
+            raise EmbedderError(f"model {self.model!r}: fastembed has no model of this name{hint}")
         try:
             return TextEmbedding(self._name, **self._settings)
         except Exception as error:  # of its downloader, of ONNX, of the disk
-            said = " ".join(str(error).split())[:200]
+            message = " ".join(str(error).split())[:200]
             raise EmbedderUnavailable(
                 f"model {self.model!r}: it is not on this machine and could not be fetched, or its files are damaged "
-                f"({type(error).__name__}: {said}); fetch it once with a connection, and name the folder "
+                f"({type(error).__name__}: {message}); fetch it once with a connection, and name the folder "
                 "with cache_dir="
             ) from error

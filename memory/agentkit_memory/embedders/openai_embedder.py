@@ -15,26 +15,25 @@ if TYPE_CHECKING:
 __all__ = ["OpenAIEmbedder"]
 
 _NO_KEY = "no-key"
-_LEAST_SECRET = 8
-"""Shorter keys are placeholders; taking them out of messages would only garble the words."""
+_MIN_SECRET = 8
+"""Shorter keys are placeholders; removing them from messages would garble the text."""
 
 
 class OpenAIEmbedder:
-    """Asks an `/embeddings` endpoint.
+    """Requests vectors from an `/embeddings` endpoint.
 
-    A request that meets 408, 409, 429, 5xx or no connection is tried again by the SDK, waiting longer each time, or as
-    long as the server says.
+    The SDK retries after 408, 409, 429, 5xx and connection errors, with growing pauses or as the server demands.
 
     Args:
         name: The model, as the endpoint calls it.
-        dimensions: How long the vectors are to be, for models that can shorten them.
+        dimensions: Length of the vectors, for models that can shorten them.
         api_key: Falls back to OPENAI_API_KEY. With a base URL and no key a placeholder is sent.
         base_url: Falls back to OPENAI_BASE_URL. Both are read at the first request.
         client: A ready client instead, which stays yours to close.
-        timeout: Seconds a request may take. A question is given at most `question_timeout`, so that recall goes on
-            without the model when it is slow.
-        question_timeout: Seconds a request for a question may take; it is tried only once.
-        max_retries: Further attempts for passages.
+        timeout: Seconds a request may take.
+        question_timeout: Seconds a request for a question may take, at most `timeout`; it is tried only once, so that
+            a recall goes on without a slow model.
+        max_retries: Further attempts for chunks.
     """
 
     def __init__(
@@ -69,12 +68,12 @@ class OpenAIEmbedder:
 
         Raises:
             EmbedderUnavailable: The endpoint is away, slow or failing, or the SDK is not installed.
-            EmbedderError: It refuses the request, or answers something else.
+            EmbedderError: It refuses the request, or the answer is invalid.
         """
         return self._request(texts, self._timeout, self._max_retries)
 
     def embed_query(self, texts: Sequence[str]) -> list[list[float]]:
-        """Do what `embed` does, for somebody who waits."""
+        """Embed questions: with `question_timeout`, and tried once."""
         return self._request(texts, self._question_timeout, 0)
 
     def _request(self, texts: Sequence[str], timeout: float, retries: int) -> list[list[float]]:
@@ -128,22 +127,22 @@ class OpenAIEmbedder:
 
     def _refused(self, error: APIStatusError) -> EmbedderError:
         client = self._connected()
-        said = " ".join(str(error.message).split())[:300]
-        if len(client.api_key) >= _LEAST_SECRET:
-            said = said.replace(client.api_key, "***")
+        message = " ".join(str(error.message).split())[:300]
+        if len(client.api_key) >= _MIN_SECRET:
+            message = message.replace(client.api_key, "***")
         status = error.status_code
         if status in (408, 409, 429) or status >= 500:
-            return self._away(f"failed ({said})")
+            return self._away(f"failed ({message})")
         if status in (401, 403):
-            return self._away(f"refused ({said}): set OPENAI_API_KEY or api_key= to a key that may use this model")
+            return self._away(f"refused ({message}): set OPENAI_API_KEY or api_key= to a key that may use this model")
         if status == 404:
-            return self._away(f"answered {said}: check the name of the model, and that the address ends with /v1")
-        return EmbedderError(f"model {self.model!r} at {self._host(client)}: {said}")
+            return self._away(f"answered {message}: check the name of the model, and that the address ends with /v1")
+        return EmbedderError(f"model {self.model!r} at {self._host(client)}: {message}")
 
-    def _away(self, said: str) -> EmbedderUnavailable:
+    def _away(self, what: str) -> EmbedderUnavailable:
         return EmbedderUnavailable(
-            f"model {self.model!r}: {self._host(self._connected())} {said}; what is stored is queued and found by its "
-            "words meanwhile"
+            f"model {self.model!r}: {self._host(self._connected())} {what}; stored items are queued, and found with "
+            "BM25 meanwhile"
         )
 
     @staticmethod

@@ -16,13 +16,13 @@ __all__ = ["SentenceTransformersEmbedder"]
 
 
 class SentenceTransformersEmbedder:
-    """Loads a model when it is first asked, downloading it once if it is not on this machine.
+    """Loads a model at its first use, downloading it once if it is not on this machine.
 
     Args:
         name: The model, as the hub has it, or its folder.
         label: Names the vectors, where the folder does not say which model it is.
         device: Where it runs: `cpu`, `cuda`, ... ; the library chooses if this does not say.
-        batch_size: Texts that are worked on at once.
+        batch_size: Texts that are embedded at once.
         offline: Never download.
     """
 
@@ -49,7 +49,7 @@ class SentenceTransformersEmbedder:
         return f"sentence-transformers:{self._label or self._name}"
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector per passage, in order.
+        """Return one vector per chunk, in order.
 
         Raises:
             EmbedderUnavailable: The library is not installed, or the model cannot be loaded or fetched.
@@ -85,9 +85,9 @@ class SentenceTransformersEmbedder:
         try:
             return SentenceTransformer(self._name, device=self._device, local_files_only=self._offline)
         except Exception as error:  # of its downloader, of torch, of the disk
-            said = " ".join(str(error).split())[:200]
+            message = " ".join(str(error).split())[:200]
             raise EmbedderUnavailable(
                 f"model {self.model!r}: it is not on this machine and could not be fetched, or its files are damaged "
-                f"({type(error).__name__}: {said}); check the name, fetch it once with a connection, or "
+                f"({type(error).__name__}: {message}); check the name, fetch it once with a connection, or "
                 "give the folder that holds it"
             ) from error

@@ -1,4 +1,4 @@
-"""`Embedders`: the models that a store may ask, each by its name."""
+"""`Embedders`: the embedders of a store, by the names of their models."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from agentkit_memory.embedders.async_bridge import LoopThread
-from agentkit_memory.embedders.contract import Vector
+from agentkit_memory.embedders.by_name import embedder_named
+from agentkit_memory.embedders.contract import Embed, Vector
 from agentkit_memory.embedders.encoder import Encoder
-from agentkit_memory.embedders.named import embedder_named
 from agentkit_memory.errors import EmbedderUnavailable
-from agentkit_memory.index.spaces import Embed, Space
+from agentkit_memory.process.event_loop import LoopThread
 from agentkit_memory.store.engine import Database
+from agentkit_memory.store.spaces import Space
 from agentkit_prompts.ranking.embedder import Embedder
 
 __all__ = ["Embedders"]
@@ -27,10 +27,10 @@ class Embedders:
         self._encoders: dict[str, Encoder] = {}
 
     def add(self, embedder: Embedder | str) -> Encoder:
-        """Ask this embedder, or the one of that name, for the vectors of its model from now on.
+        """Use this embedder, or the one of that name, for the vectors of its model from now on.
 
         Raises:
-            EmbedderError: It does not name its model, or there is none of that name.
+            EmbedderError: It has no `model` name, or the name is unknown.
         """
         if isinstance(embedder, str):
             embedder = embedder_named(embedder)
@@ -42,22 +42,22 @@ class Embedders:
         """Return the encoder of a model.
 
         Raises:
-            EmbedderUnavailable: Nobody gave one.
+            EmbedderUnavailable: None was given.
         """
         found = self._encoders.get(model)
         if found is None:
             raise EmbedderUnavailable(
                 f"{self._database.where}: this store is read by model {model!r}, and no embedder of it was given; "
-                "words still find: to find by meaning, open it with `embedder=`"
+                "BM25 still works: for dense retrieval, open it with `embedder=`"
             )
         return found
 
     def embed(self, model: str) -> Embed:
-        """Return what a worker asks for the vectors of a model, whether or not its embedder was given yet."""
+        """Return a function for the vectors of a model, whether or not its embedder was given yet."""
         return _Model(self, model)
 
     def question(self, space: Space, text: str) -> Vector | None:
-        """Return the vector of a question to the index of a space; None if the space has no model.
+        """Return the vector of a question in a space; None if the space has no model.
 
         Raises:
             EmbedderError: Its embedder was not given, failed, or returned something else.
@@ -65,7 +65,7 @@ class Embedders:
         return self.get(space.model).questions([text])[0] if space.model else None
 
     def close(self) -> None:
-        """Let go of what waits for async embedders."""
+        """End the event loop of async embedders."""
         self._loop.close()
 
 

@@ -1,1 +1,1 @@
-"""Facts taken from what was said, in the background, by a model that somebody else brings."""
+"""Facts, and their extraction from turns in the background."""

@@ -1,4 +1,4 @@
-"""What an extractor is given and what it returns: turns in, drafts of facts out. No model is known here."""
+"""The types of an extractor: turns in, drafts of facts out, and the checks of these drafts."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from agentkit_memory.errors import ExtractionError, FactError
-from agentkit_memory.records import StoredFact
+from agentkit_memory.store.records import StoredFact
 
 __all__ = ["Extract", "FactDraft", "Turn", "checked", "misshapen", "wrong_types"]
 
-LONGEST = 1000
-"""Characters of a fact. What is longer is no fact but a text."""
-_TOLD = 3
-"""Drafts of one answer of which it is told what is wrong with them."""
+MAX_TEXT = 1000
+"""Characters of a fact."""
+_MAX_REPORTED = 3
+"""Invalid drafts of one answer that an error lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Something that was said in a conversation."""
+    """A message of a conversation, as an extractor sees it."""
 
     id: str
     speaker: str
@@ -27,7 +27,7 @@ class Turn:
     said_at: float
     """Seconds since 1970."""
     new: bool = True
-    """False for a turn that was read before, and is shown again so that those after it can be understood."""
+    """False for a turn that was read before, and is given again as context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +37,30 @@ class FactDraft:
     text: str
     """One sentence that can be understood by itself."""
     sources: Sequence[str]
-    """Ids of the turns it was taken from, a new one among them. When one of them goes, so does the fact."""
+    """Ids of its turns, at least one of them new. The fact is deleted with any of them."""
     supersedes: Sequence[str] = ()
-    """Ids of known facts that are true no longer if this one is."""
+    """Ids of known facts that this one replaces."""
     valid_from: float | None = None
-    """When it begins to be recalled, in seconds since 1970; at once, when it does not say."""
+    """From when it is recalled, in seconds since 1970; None for at once."""
     valid_to: float | None = None
-    """When it is no longer recalled."""
+    """Until when it is recalled; None for ever."""
     metadata: Mapping[str, object] = field(default_factory=dict)
     """Anything JSON can hold."""
 
 
 Extract: TypeAlias = Callable[[Sequence[Turn], Sequence[StoredFact]], Iterable[FactDraft]]
-"""Reads turns of one conversation, in order, and returns what they say that is worth knowing later.
+"""Reads turns of one conversation, in order, and returns drafts of the facts in them.
 
-The second argument is what is known of the same scope that could be about the same. It is called from a thread of a
-worker; the same turns may be read again after a crash. `ExtractionError` says that the answer is of no use, as one is
-whose drafts have fields of other types than theirs; any other exception says that none can be had now.
+The second argument holds known facts of the scope that may be related. It is called from a thread of a worker; the same
+turns may be read again after a crash. It raises `ExtractionError` for an invalid answer; any other exception means that
+the model is not available now.
 """
 
 
 def misshapen(draft: object) -> str:
-    """Say what of a draft is of another type than it should be, and of which; nothing if all is as it should be.
+    """Return the fields of a draft that have a wrong type; an empty string if there are none.
 
-    The values are not told: this is kept and logged, also when what they were taken from has been erased.
+    Values are left out: the text is stored and logged, and may outlive an erasure of the turns.
     """
     if not isinstance(draft, FactDraft):
         return f"expected a FactDraft, got {type(draft).__name__}"
@@ -84,30 +84,28 @@ def misshapen(draft: object) -> str:
 
 
 def wrong_types(drafts: Sequence[object]) -> ExtractionError | None:
-    """Return an error that says what is misshapen of an answer, if anything is."""
+    """Return an error for the drafts of an answer that have fields of wrong types, if any."""
     problems = [f"draft {number}: {wrong}" for number, draft in enumerate(drafts, 1) if (wrong := misshapen(draft))]
     if not problems:
         return None
-    more = f"; and {len(problems) - _TOLD} more" if len(problems) > _TOLD else ""
-    return ExtractionError(f"the extractor returned what are no drafts of facts: {'; '.join(problems[:_TOLD])}{more}")
+    more = f"; and {len(problems) - _MAX_REPORTED} more" if len(problems) > _MAX_REPORTED else ""
+    return ExtractionError(f"the extractor returned invalid drafts: {'; '.join(problems[:_MAX_REPORTED])}{more}")
 
 
 def checked(draft: FactDraft, turns: Mapping[str, Turn], known: Collection[str]) -> None:
-    """Refuse a draft that speaks of what was not shown; what its words and times may be, the store checks.
-
-    Its fields have the types they should have.
+    """Refuse a draft that refers to turns or facts that were not given. The store checks its text and times.
 
     Raises:
-        FactError: Says everything that is wrong with it.
+        FactError: Lists every problem.
     """
     problems = _unknown("turn", draft.sources, turns) + _unknown("known fact", draft.supersedes, known)
     if not problems and not any(turns[source].new for source in draft.sources):
-        problems.append("none of its sources is a new turn")
-    if len(draft.text) > LONGEST:
-        problems.append(f"it has {len(draft.text)} characters, at most {LONGEST} make a fact")
+        problems.append("its sources hold no new turn")
+    if len(draft.text) > MAX_TEXT:
+        problems.append(f"it has {len(draft.text)} characters, at most {MAX_TEXT} are allowed")
     if problems:
-        raise FactError(f"a draft of a fact cannot be kept: {'; '.join(problems)}")
+        raise FactError(f"invalid draft of a fact: {'; '.join(problems)}")
 
 
-def _unknown(what: str, ids: Sequence[str], shown: Collection[str]) -> list[str]:
-    return [f"{each[:40]!r} is the id of no {what} that was shown" for each in ids if each not in shown]
+def _unknown(what: str, ids: Sequence[str], given: Collection[str]) -> list[str]:
+    return [f"unknown id of a {what}: {each[:40]!r}" for each in ids if each not in given]

@@ -1,7 +1,7 @@
-"""The queue of turns that facts are to be taken from: rows of the outbox in a space that holds no points.
+"""The queue of turns to extract facts from: rows of the outbox in a space without points.
 
-One worker at a time reads the turns of a scope, in the order of each conversation, so that a newer statement meets the
-facts of the older ones.
+One worker at a time reads the turns of a scope, in the order of each conversation, so that a newer statement can
+replace facts of older ones.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import Any
 from sqlalchemy import BindParameter, Connection, bindparam, delete, insert, literal, or_, select, update
 
 from agentkit_memory.facts.drafts import Turn
-from agentkit_memory.index.leases import DONE, FAILED, HELD, LONGEST, RELEASE
-from agentkit_memory.index.outbox import hold_spaces
-from agentkit_memory.index.spaces import FACTS
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import TURN, wanted
+from agentkit_memory.store.leases import DONE, FAILED, HELD, MAX_LEASE, RELEASE
+from agentkit_memory.store.outbox import hold_spaces
 from agentkit_memory.store.scopes import hold_scope
+from agentkit_memory.store.spaces import FACTS
 from agentkit_memory.store.tables import branches, items, scopes, vector_spaces, vector_state
 
 __all__ = ["Queue", "Task", "Window", "ask_for_facts"]
 
-_CHARACTERS = 20_000
-"""Of the turns of one window; a turn that is longer is read alone."""
+_MAX_CHARACTERS = 20_000
+"""Of the turns of one window; a longer turn is read alone."""
 
 _state = vector_state.c
 _pending = (_state.space == FACTS, _state.want != _state.have)
 _now: BindParameter[float] = bindparam("now")
-_waits = (_state.leased_until > _now) & (_state.leased_until <= _now + LONGEST)
+_waits = (_state.leased_until > _now) & (_state.leased_until <= _now + MAX_LEASE)
 _readable = (
     _state.want > 0,
     items.c.kind == TURN,
@@ -100,7 +100,7 @@ _KNOWN = select(vector_spaces.c.space).where(vector_spaces.c.space == FACTS)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A turn to be read, at the version it has now."""
+    """A turn to be read, at its current version."""
 
     turn: Turn
     want: int
@@ -125,7 +125,7 @@ class Window:
 
 
 def ask_for_facts(database: Database) -> None:
-    """Let every turn, those that are stored already too, wait for facts to be taken from it."""
+    """Queue every turn for extraction, those that were stored before too."""
     with database.read() as connection:
         known = connection.scalar(_KNOWN)
     if known is None:
@@ -141,9 +141,9 @@ class Queue:
     """One worker's view of the queue.
 
     Args:
-        database: Where it is.
+        database: Where it is stored.
         most: Turns to read together.
-        before: Turns before them to show.
+        before: Turns before them to give as context.
         lease: Seconds after which another worker may take what this one holds.
     """
 
@@ -156,7 +156,7 @@ class Queue:
         self._lease = lease
 
     def take(self) -> Window | None:
-        """Hold the next turns of some conversation; None when there are none that nobody else sees to."""
+        """Lease the next turns of some conversation; None when all are read or leased."""
         now = self._database.clock()
         with self._database.read() as connection:
             gone = connection.scalar(_GONE)
@@ -167,21 +167,21 @@ class Queue:
         if gone is None and found is None:
             return None
         with self._database.write() as connection:
-            if gone is not None:  # facts went with their sources; there is nothing else to forget
+            if gone is not None:  # their facts were deleted with them
                 connection.execute(_FORGET)
             return None if found is None else self._hold(connection, now, *found)
 
     def _hold(self, connection: Connection, now: float, scope: int, branch: int) -> Window | None:
         hold_scope(connection, scope)
         if connection.execute(_HELD_IN, {"now": now, "scope": scope}).first() is not None:
-            return None  # somebody was quicker
+            return None  # another worker was faster
         rows = connection.execute(_WINDOW, {"now": now, "branch": branch, "most": self._most}).all()
         size = 0
         taken: list[Any] = []
         for row in rows:
             size += len(row.text)
-            # What failed is read alone, so that nothing else fails with it, and everything after it waits.
-            if row.waits or (taken and (row.attempts or taken[0].attempts or size > _CHARACTERS)):
+            # A turn that failed is read alone, and those after it wait.
+            if row.waits or (taken and (row.attempts or taken[0].attempts or size > _MAX_CHARACTERS)):
                 break
             taken.append(row)
         if not taken:
@@ -195,10 +195,10 @@ class Queue:
         return Window(Scope(*names), scope, branch, tuple(before), tuple(tasks))
 
     def settle(self, connection: Connection, window: Window) -> tuple[list[Task], set[str]]:
-        """Hold the scope and the conversation until the transaction ends, and see what has changed since `take`.
+        """Lock the scope and the conversation until the transaction ends, and look what has changed since `take`.
 
         Returns:
-            The tasks that are still this worker's, and ids of the turns that are still what was read.
+            The tasks that this worker still holds, and ids of the turns that are unchanged.
         """
         hold_scope(connection, window.scope_id)
         connection.execute(_HOLD, {"branch": window.branch_id})  # a redaction or a deletion comes before or after
@@ -211,26 +211,26 @@ class Queue:
         return still, same - taken_over
 
     def done(self, connection: Connection, tasks: Sequence[Task], problem: str | None = None) -> None:
-        """Write down that the turns were read, or given up; and free what else this worker holds."""
+        """Mark the turns as read or, with a problem, as given up; and release what else this worker holds."""
         if tasks:
-            rows = [{"item": task.turn.id, "this": FACTS, "done": task.want, "said": problem} for task in tasks]
+            rows = [{"item": task.turn.id, "this": FACTS, "done": task.want, "error": problem} for task in tasks]
             connection.execute(DONE, rows)
         connection.execute(RELEASE, self._who)
 
     def again(self, connection: Connection, tasks: Sequence[Task], problem: str, seconds: float) -> None:
-        """Leave the turns to be read again, not before some seconds have passed."""
+        """Queue the turns again, with a pause in seconds."""
         until = self._database.clock() + seconds if seconds else None
         if tasks:
             rows = [
                 {"item": task.turn.id, "this": FACTS, "again": until}
-                | {"times": task.attempts + 1, "said": problem[:1000]}
+                | {"times": task.attempts + 1, "error": problem[:1000]}
                 for task in tasks
             ]
             connection.execute(FAILED, rows)
         connection.execute(RELEASE, self._who)
 
     def release(self) -> None:
-        """Let go of everything, to be taken at once by whoever comes next."""
+        """Release everything at once."""
         with self._database.write() as connection:
             connection.execute(RELEASE, self._who)
 

@@ -1,13 +1,14 @@
-"""`FactWorker`: reads turns with an extractor and stores the facts it finds, beside any number of others.
+"""`FactWorker`: reads turns with an extractor and stores the facts it finds; any number of them may run at once.
 
-Facts and the acknowledgement of the turns they were taken from are one transaction: a crash before it repeats a call of
-the model, and never stores a fact twice or loses a turn.
+Facts are stored in the transaction that acknowledges their turns: a crash before it repeats a call of the model, and
+never stores a fact twice or loses a turn.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 
 from sqlalchemy import Connection
@@ -15,30 +16,30 @@ from sqlalchemy import Connection
 from agentkit_memory.errors import ExtractionError, FactError
 from agentkit_memory.facts.drafts import Extract, FactDraft, checked, misshapen, wrong_types
 from agentkit_memory.facts.fact_queue import Queue, Task, Window, ask_for_facts
-from agentkit_memory.failpoints import failpoint
-from agentkit_memory.records import StoredFact
+from agentkit_memory.facts.fact_rows import Facts, end_of, ends_of, newest_facts
+from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.fact_rows import Facts, end_of, ends_of, newest_facts
+from agentkit_memory.store.leases import retry_pause
+from agentkit_memory.store.records import StoredFact
 from agentkit_prompts.ranking.bm25 import BM25
 
 __all__ = ["FactWorker"]
 
 _LOG = logging.getLogger("agentkit.memory")
 
-_TRIES = 3
-"""Calls about one turn whose answers were of no use, before it is left alone."""
-_SLOWEST_RETRY = 300.0
-_LOOKED_AT = 500
-"""Newest facts of a scope that are looked at to see what could be about the same."""
-_SHOWN = 40
-"""Facts that an extractor is shown: half of them for their words, the others for being new."""
+_MAX_TRIES = 3
+"""Invalid answers about one turn before it is given up."""
+_MAX_READ = 500
+"""Newest facts of a scope among which related ones are looked for."""
+_MAX_GIVEN = 40
+"""Known facts that an extractor is given: half of them by BM25, the others the newest."""
 
 
 class FactWorker:
     """Takes facts from what was said.
 
     Args:
-        database: Where turns and facts are.
+        database: Where turns and facts are stored.
         extract: Finds the facts. Called from the thread that calls `run_once`.
         most: Turns to read together.
         lease: Seconds after which another worker may take what this one holds: longer than a call takes.
@@ -53,10 +54,9 @@ class FactWorker:
     def run_once(self) -> int:
         """Read the next turns of some conversation, store the facts in them, and return how many turns there were.
 
-        Whatever the extractor raises, the turns stay in the queue, and are tried again later and later. An answer
-        that is of no use, as one with drafts of wrong types, is asked for a few times, for each turn by itself; then
-        the turn is left alone, with what could be kept of its last answer. That, and each draft that cannot be kept,
-        is logged.
+        Whatever the extractor raises, the turns stay in the queue and are tried again after growing pauses. After an
+        invalid answer, each turn is read by itself a few times and then given up, with the valid drafts of the last
+        answer stored. That, and each invalid draft, is logged.
         """
         if not self._asked:
             ask_for_facts(self._database)
@@ -87,14 +87,14 @@ class FactWorker:
         return len(window.tasks)
 
     def _known(self, window: Window) -> list[StoredFact]:
-        """Return the facts of the scope that are shown: those that share words with the turns, and the newest."""
+        """Return the facts of the scope to give as context: those that share terms with the turns, and the newest."""
         with self._database.read() as connection:
-            newest = newest_facts(connection, window.scope_id, self._database.clock(), _LOOKED_AT)
-        if len(newest) <= _SHOWN:
+            newest = newest_facts(connection, window.scope_id, self._database.clock(), _MAX_READ)
+        if len(newest) <= _MAX_GIVEN:
             return newest[::-1]
         scores = BM25(fact.text for fact in newest).scores(" ".join(turn.text for turn in window.turns))
-        fitting = sorted(range(len(newest)), key=lambda place: (-scores[place], place))[: _SHOWN // 2]
-        others = [place for place in range(len(newest)) if place not in fitting][: _SHOWN - len(fitting)]
+        fitting = sorted(range(len(newest)), key=lambda place: (-scores[place], place))[: _MAX_GIVEN // 2]
+        others = [place for place in range(len(newest)) if place not in fitting][: _MAX_GIVEN - len(fitting)]
         return [newest[place] for place in sorted((*fitting, *others), reverse=True)]
 
     def _store(
@@ -109,30 +109,22 @@ class FactWorker:
         facts = Facts(self._database, window.scope)
         turns = {turn.id: turn for turn in window.turns}
         now = self._database.clock()
-        newest = newest_facts(connection, window.scope_id, now, _LOOKED_AT)
-        said: dict[str, float] = {}  # until when at least it is known
+        newest = newest_facts(connection, window.scope_id, now, _MAX_READ)
+        known_until: dict[str, float] = {}  # by text
         for fact, end in zip(newest, ends_of(connection, newest), strict=True):
             text = fact.text.strip().casefold()
-            said[text] = max(end, said.get(text, end))
-        for draft in drafts:
+            known_until[text] = max(end, known_until.get(text, end))
+        for given in drafts:
+            draft = replace(given, text=given.text.strip())
             try:
-                checked(draft, turns, [fact.id for fact in known])
+                checked(given, turns, [fact.id for fact in known])
                 if not same.issuperset(draft.sources):
                     continue  # redacted or erased while the model read it
-                text, end = draft.text.strip().casefold(), end_of(connection, draft.valid_to, draft.sources)
-                if said.get(text, -inf) >= end and not draft.supersedes:
-                    continue  # known for as long, and not to be listed twice
-                facts.write(
-                    connection,
-                    window.scope_id,
-                    draft.text.strip(),
-                    valid_from=draft.valid_from,
-                    valid_to=draft.valid_to,
-                    supersedes=draft.supersedes,
-                    sources=draft.sources,
-                    metadata=draft.metadata,
-                )
-                said[text] = end
+                text, end = draft.text.casefold(), end_of(connection, draft.valid_to, draft.sources)
+                if known_until.get(text, -inf) >= end and not draft.supersedes:
+                    continue  # known for as long
+                facts.write(connection, window.scope_id, draft)
+                known_until[text] = end
             except FactError as error:
                 _LOG.warning("%s: %s", self._database.where, error)
         if wrong is None:
@@ -143,7 +135,7 @@ class FactWorker:
     def _give_up(self, connection: Connection, window: Window, tasks: Sequence[Task], error: ExtractionError) -> None:
         self._queue.done(connection, tasks, _kept(window, error))
         for task in tasks:
-            _LOG.warning("%s: turn %s gives no facts: %s", self._database.where, task.turn.id, _told(error))
+            _LOG.warning("%s: turn %s gives no facts: %s", self._database.where, task.turn.id, _described(error))
 
     def _failed(self, window: Window, error: Exception) -> None:
         with self._database.write() as connection:
@@ -154,20 +146,20 @@ class FactWorker:
                 self._give_up(connection, window, still, error)
             else:
                 tries = max(task.attempts for task in window.tasks)
-                self._queue.again(connection, still, _kept(window, error), min(2.0 ** min(tries, 20), _SLOWEST_RETRY))
-                _LOG.info("%s: facts are tried again later: %s", self._database.where, _told(error))
+                self._queue.again(connection, still, _kept(window, error), retry_pause(tries))
+                _LOG.info("%s: facts are tried again later: %s", self._database.where, _described(error))
 
 
 def _is_last(window: Window) -> bool:
-    """Return whether an answer about this that is of no use is not asked for again."""
-    return len(window.tasks) == 1 and window.tasks[0].attempts + 1 >= _TRIES
+    """Return whether an invalid answer about these turns is the last."""
+    return len(window.tasks) == 1 and window.tasks[0].attempts + 1 >= _MAX_TRIES
 
 
-def _told(error: Exception) -> str:
+def _described(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
 def _kept(window: Window, error: Exception) -> str:
-    """Return what is kept of an error: it may quote the turn that it is kept with, and goes with it, but no other."""
+    """Return the text to store of an error: it may quote the turn it is stored with, but no other."""
     read = len(window.turns)
-    return _told(error) if read == 1 else f"{type(error).__name__}, as {read} turns were read; the log says more"
+    return _described(error) if read == 1 else f"{type(error).__name__}, as {read} turns were read; see the log"

@@ -1,1 +1,1 @@
-"""The vector index: an index of what SQL holds, never the truth."""
+"""The vector index, which can be built again from SQL at any time."""

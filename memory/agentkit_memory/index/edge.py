@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from agentkit_memory.errors import IndexBroken, StoreClosed, StoreFull, StoreUnavailable
-from agentkit_memory.failpoints import failpoint
-from agentkit_memory.forks import keep, track
 from agentkit_memory.index.lock import FolderLock
-from agentkit_memory.index.vector_index import Hit, Point, SparseVector
+from agentkit_memory.index.vector_index import Hit, Point, as_floats
+from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.process.forks import keep, track
+from agentkit_memory.terms.sparse import SparseVector
 
 if TYPE_CHECKING:
     import qdrant_edge as edge
@@ -32,32 +33,31 @@ _DENSE = "dense"
 _SCOPE = "scope"
 _VERSION = "version"
 _PAGE = 4096
-_AT_ONCE = 256
-_SCANNED = 1000
-"""Points of a scope below which all of them are scored; reading the posting lists takes less for more."""
+_BATCH = 256
+_MAX_SCANNED = 1000
+"""Points of a scope up to which all of them are scored; for more, posting lists are faster."""
 _ID = slice(len('ScoredPoint(id="'), len('ScoredPoint(id="') + 36)
-"""Where a point that was found says its id: the UUID that its attribute makes of it takes four times as long."""
+"""Where the repr of a hit has its id: its attribute, which makes a UUID of it, takes four times as long."""
 _RESCORED = edge.SearchParams(quantization=edge.QuantizationSearchParams(rescore=True, oversampling=4.0))
-_QUANTIZED = 64
-"""Dimensions from which on two bits for each tell vectors apart."""
+_MIN_QUANTIZED = 64
+"""Dimensions from which on two bits each distinguish vectors."""
 _PANIC = "PanicException"
 _SEGMENT = 32 << 20
-"""Bytes of vectors after which a segment is written out for good: until then its posting lists are kept in memory."""
-_SEGMENTS = 100
-"""Segments from which on the smallest are merged."""
-_FEW = 64
-"""Scopes up to which an index knows by itself whose points it holds."""
-_ANY = 1e-9
-"""A share of points that are deleted, from which on a segment is written anew: with any at all."""
-_ROOM = 64 << 20
-"""Bytes that must be free to write. Edge maps files with holes, and on a full disk filling one kills the process."""
+"""Bytes of vectors after which a segment is closed; until then its posting lists are in memory."""
+_MAX_SEGMENTS = 100
+"""With more segments, the smallest are merged."""
+_MAX_SCOPES = 64
+"""Up to so many, the scopes of an index are kept in memory."""
+_MIN_DELETED = 1e-9
+"""Share of deleted points from which on a segment is rewritten: any at all."""
+_MIN_FREE = 64 << 20
+"""Bytes that must be free to write. Edge maps sparse files, and filling one on a full disk kills the process."""
 
 
 class EdgeIndex:
     """A Qdrant Edge shard: BM25 vectors and, with `dimensions`, dense ones beside them.
 
-    A shard that was not finished, or that cannot be loaded, is replaced by an empty one: its content can be written
-    again from SQL.
+    A shard that is unfinished or cannot be loaded is replaced by an empty one, to be filled again from SQL.
 
     Only the segment that is written to is held in memory; when it is full it is closed, which takes half a second,
     and read from its files from then on. So memory does not grow with what is indexed.
@@ -86,7 +86,7 @@ class EdgeIndex:
         self._lock = FolderLock(folder)
         self._shard: edge.EdgeShard | None = None
         self._scopes: set[int] = set()
-        """The scopes that points belong to, perhaps some that none does any more; not all once there are many."""
+        """The scopes of the points, perhaps with former ones; incomplete once there are more than `_MAX_SCOPES`."""
         try:
             self._check_room()
             self._shard = self._load()
@@ -103,16 +103,16 @@ class EdgeIndex:
             with self._reporting():
                 self.id = str(uuid.UUID(self._name.read_text("ascii").strip()))
                 shard = edge.EdgeShard.load(str(self._shard_folder), self._config())
-                few = edge.FacetRequest(key=_SCOPE, limit=_FEW + 1, exact=True)
+                few = edge.FacetRequest(key=_SCOPE, limit=_MAX_SCOPES + 1, exact=True)
                 self._scopes = {int(each.value) for each in shard.facet(few).hits}
                 return shard
-        except IndexBroken:  # no name, no shard, a damaged one, or one of another make
+        except IndexBroken:  # no name, no shard, a damaged one, or one of another configuration
             return None
 
     def upsert(self, points: Sequence[Point]) -> None:
-        for start in range(0, len(points), _AT_ONCE):  # Edge lets no other thread run meanwhile
-            some = points[start : start + _AT_ONCE]
-            with self._mutex:  # nobody writes between looking what is there and writing
+        for start in range(0, len(points), _BATCH):  # Edge holds the interpreter lock meanwhile
+            some = points[start : start + _BATCH]
+            with self._mutex:  # no write between reading versions and writing
                 newest = self._versions_of([point.id for point in some])
                 made: dict[str, edge.Point] = {}
                 for point in some:
@@ -121,13 +121,13 @@ class EdgeIndex:
                         with self._reporting():
                             made[point.id] = self._made(point)
                 if made:
-                    if len(self._scopes) <= _FEW:
+                    if len(self._scopes) <= _MAX_SCOPES:
                         self._scopes.update(point.scope_id for point in some)
                     self._update(edge.UpdateOperation.upsert_points(list(made.values())))
             failpoint("edge.between")
 
     def _versions_of(self, ids: list[edge.PointId]) -> dict[str, int]:
-        """Return the versions of those that are there. Edge's own condition takes three times as long."""
+        """Return the versions of existing points. Edge's own condition takes three times as long."""
         with self._using() as shard:
             records = shard.retrieve(ids, with_payload=[_VERSION], with_vector=False)
         return {str(record.id): int((record.payload or {}).get(_VERSION, 0)) for record in records}
@@ -137,19 +137,19 @@ class EdgeIndex:
             _SPARSE: edge.SparseVector(indices=point.sparse.indices, values=point.sparse.values)
         }
         if point.dense is not None:
-            vectors[_DENSE] = _floats(point.dense)
+            vectors[_DENSE] = as_floats(point.dense)
         return edge.Point(point.id, vectors, {_SCOPE: point.scope_id, _VERSION: point.version})
 
     def delete(self, ids: Sequence[str]) -> None:
         if ids:
-            with self._reporting():  # an id may be none, where the database is damaged
+            with self._reporting():  # an id may be invalid where the database is damaged
                 operation = edge.UpdateOperation.delete_points(list(ids))
             self._update(operation)
 
     def query_sparse(self, vector: SparseVector, scope_ids: Sequence[int], limit: int) -> list[Hit]:
         if not vector.indices or not scope_ids:
             return []
-        # Other scopes cannot show in the scores: terms are weighed over these scopes only.
+        # Term weights are computed over these scopes only, so that others have no influence.
         over_them = _within(tuple(scope_ids))[1]
         wanted = edge.SparseVector(indices=vector.indices, values=vector.values)
         return self._query(edge.Query.Nearest(wanted, using=_SPARSE), scope_ids, over_them, limit)
@@ -157,14 +157,14 @@ class EdgeIndex:
     def query_dense(self, vector: Sequence[float], scope_ids: Sequence[int], limit: int) -> list[Hit]:
         if not self.dimensions or not scope_ids:
             return []
-        return self._query(edge.Query.Nearest(_floats(vector), using=_DENSE), scope_ids, _RESCORED, limit)
+        return self._query(edge.Query.Nearest(as_floats(vector), using=_DENSE), scope_ids, _RESCORED, limit)
 
     def _query(self, query: edge.Query, scope_ids: Sequence[int], params: edge.SearchParams, limit: int) -> list[Hit]:
         with self._mutex:  # as `_using` does, in half the time
             if self._shard is None:
                 raise self._closed()
-            # Asking each point for its scope takes a third of a dense query: not where all are of these scopes anyway.
-            all_are = len(self._scopes) <= _FEW and self._scopes.issubset(scope_ids)
+            # Checking the scope of each point takes a third of a dense query: skipped where all belong to these scopes.
+            all_are = len(self._scopes) <= _MAX_SCOPES and self._scopes.issubset(scope_ids)
             within = None if all_are else _within(tuple(scope_ids))[0]
             request = edge.QueryRequest(limit=limit, query=query, filter=within, params=params, with_payload=False)
             try:
@@ -196,7 +196,7 @@ class EdgeIndex:
         with self._using() as shard:
             shard.flush()
             failpoint("edge.flushed")
-            if self._free() > _ROOM + 4 * self._segment:  # of which writing one out takes about two
+            if self._free() > _MIN_FREE + 4 * self._segment:  # closing a segment takes about two of them
                 shard.optimize()  # mostly finds nothing to do
 
     def compact(self) -> bool:
@@ -212,7 +212,7 @@ class EdgeIndex:
             finally:
                 self._shard = self._load()
             if self._shard is None:
-                raise OSError("it cannot be loaded after its segments were written anew")
+                raise OSError("it cannot be loaded after its segments were rewritten")
         return True
 
     def clear(self) -> None:
@@ -258,31 +258,31 @@ class EdgeIndex:
     def _config(self, *, vacuum: bool = False) -> edge.EdgeConfig:
         dense = None
         if self.dimensions:
-            # Two bits stand for a number; of those that are best by them, four times as many as are wanted are scored
-            # again by the numbers themselves. That takes three fifths of what bytes for numbers take, and finds the
-            # same texts. No graph: building one takes minutes, in which Edge lets no other thread run.
+            # Each number is quantized to two bits; four times as many hits as wanted are rescored with the full
+            # numbers. That takes three fifths of the memory of bytes, and finds the same texts. No graph: building one
+            # takes minutes, in which Edge holds the interpreter lock.
             two_bits = edge.TurboQuantQuantizationConfig(bits=edge.TurboQuantBitSize.Bits2, memory=edge.Memory.Cached)
             dense = edge.EdgeVectorParams(
                 self.dimensions,
                 edge.Distance.Cosine,
-                quantization_config=two_bits if self.dimensions >= _QUANTIZED else None,
-                hnsw_config=edge.HnswIndexConfig(m=0, ef_construct=1, full_scan_threshold=_SCANNED),
+                quantization_config=two_bits if self.dimensions >= _MIN_QUANTIZED else None,
+                hnsw_config=edge.HnswIndexConfig(m=0, ef_construct=1, full_scan_threshold=_MAX_SCANNED),
             )
         sparse = edge.EdgeSparseVectorParams(
-            full_scan_threshold=_SCANNED, modifier=edge.Modifier.Idf, memory=edge.Memory.Cold
+            full_scan_threshold=_MAX_SCANNED, modifier=edge.Modifier.Idf, memory=edge.Memory.Cold
         )
         return edge.EdgeConfig(
             vectors=None if dense is None else {_DENSE: dense},
             sparse_vectors={_SPARSE: sparse},
             optimizers=edge.EdgeOptimizersConfig(
-                deleted_threshold=_ANY if vacuum else None,
+                deleted_threshold=_MIN_DELETED if vacuum else None,
                 vacuum_min_vector_number=1 if vacuum else None,
                 indexing_threshold=self._segment >> 10,
-                default_segment_number=_SEGMENTS,
+                default_segment_number=_MAX_SEGMENTS,
             ),
-            max_search_threads=1,  # a query takes a millisecond or two: a pool of threads costs more than it saves
+            max_search_threads=1,  # a query takes a millisecond or two: less than handing it to threads
             id_tracker_memory=edge.Memory.Cold,
-            wal_enabled=False,  # what was not flushed is not acknowledged, and written again
+            wal_enabled=False,  # what was not flushed is written again from the outbox
         )
 
     def _update(self, operation: edge.UpdateOperation) -> None:
@@ -302,7 +302,7 @@ class EdgeIndex:
                 raise
 
     def _check_room(self, more: int = 0) -> None:
-        free, needed = self._free(), _ROOM + more
+        free, needed = self._free(), _MIN_FREE + more
         if free < needed:
             raise StoreFull(
                 f"{self.folder}: {free >> 20} MB are free on its disk, an index is written while there are "
@@ -325,7 +325,7 @@ class EdgeIndex:
             raise
 
     def _report(self, error: BaseException) -> None:
-        """Turn what the binding raises into an error of ours: bare Exceptions, and panics that are not even that."""
+        """Raise `IndexBroken` for what the binding raises: bare Exceptions, and panics, which are BaseExceptions."""
         if isinstance(error, StoreFull):
             raise error
         if isinstance(error, Exception) or type(error).__name__ == _PANIC:
@@ -335,18 +335,10 @@ class EdgeIndex:
             ) from error
 
 
-def _floats(vector: Sequence[float]) -> list[float]:
-    """Return the vector as a list, which the binding reads faster than an array of numpy."""
-    if isinstance(vector, list):
-        return vector
-    as_list = getattr(vector, "tolist", None)
-    return list(vector) if as_list is None else cast("list[float]", as_list())
-
-
 @lru_cache(maxsize=1024)
 def _within(scope_ids: tuple[int, ...]) -> tuple[edge.Filter, edge.SearchParams]:
     """Return the filter of some scopes, and the parameters that weigh terms over them."""
-    # As alternatives: one condition that lists them takes half as long again.
+    # Alternatives are faster than one condition that lists them.
     scopes = edge.Filter(
         should=[edge.FieldCondition(key=_SCOPE, match=edge.MatchValue(value=scope)) for scope in scope_ids]
     )

@@ -1,8 +1,8 @@
-"""`Worker`: brings the index of one space to the state that SQL wants, beside any number of others.
+"""`Worker`: brings the index of one space to the state that SQL wants; any number of them may run at once.
 
 A worker leases rows of the outbox, computes vectors, writes and flushes the index, and acknowledges after that: a crash
-in between repeats a write and never loses one. A lease that ran out may be taken over; who finds its own lost asks for
-the items to be written again, since it may have written over somebody newer.
+in between repeats a write and never loses one. An expired lease may be taken over; a worker that lost its lease queues
+the items again, since it may have overwritten a newer version.
 """
 
 from __future__ import annotations
@@ -12,23 +12,19 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from threading import Event
 
 from sqlalchemy import Connection, bindparam, case, delete, or_, select, tuple_, update
-from sqlalchemy.dialects import postgresql, sqlite
 
-from agentkit_memory.errors import EmbedderUnavailable, IndexBusy, IndexUnavailable, StoreClosed, StoreLocked
-from agentkit_memory.failpoints import failpoint
-from agentkit_memory.index.leases import DONE, FAILED, HELD, LONGEST, RELEASE, RENEW
-from agentkit_memory.index.spaces import Embed, Keeper
-from agentkit_memory.index.sparse import document_vector, indexed_text
+from agentkit_memory.embedders.contract import Embed, Keeper
+from agentkit_memory.errors import EmbedderUnavailable, IndexBusy, StoreClosed
 from agentkit_memory.index.vector_index import Point, VectorIndex
-from agentkit_memory.store.engine import Database
+from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.store.engine import Database, upserts
+from agentkit_memory.store.leases import DONE, FAILED, HELD, MAX_LEASE, RELEASE, RENEW, retry_pause
 from agentkit_memory.store.tables import items, vector_spaces, vector_state
+from agentkit_memory.terms.sparse import document_vector, indexed_text
 
 __all__ = ["Worker"]
-
-_SLOWEST_RETRY = 300.0
 
 _state = vector_state.c
 _this_space = _state.space == bindparam("this")
@@ -42,7 +38,7 @@ _free_rows = (
         or_(
             _state.leased_until.is_(None),
             _state.leased_until <= bindparam("now"),
-            _state.leased_until > bindparam("now") + LONGEST,
+            _state.leased_until > bindparam("now") + MAX_LEASE,
         ),
     )
     .order_by(_state.item_id)
@@ -62,12 +58,7 @@ _LEASED = (
 )
 _FORGET = delete(vector_state).where(_state.item_id == bindparam("item"), _this_space, _state.want == bindparam("done"))
 _REWRITE = {"want": case((_state.want > 0, _state.want + 1), else_=_state.want - 1)}
-_AGAIN = {
-    "sqlite": sqlite.insert(vector_state).on_conflict_do_update(index_elements=["item_id", "space"], set_=_REWRITE),
-    "postgresql": postgresql.insert(vector_state).on_conflict_do_update(
-        index_elements=["item_id", "space"], set_=_REWRITE
-    ),
-}
+_AGAIN = upserts(vector_state, _REWRITE)
 _held_rows = select(_state.item_id).where(
     _this_space, _state.want != _state.have, _state.leased_by.is_not(None), _state.leased_until > bindparam("now")
 )
@@ -80,14 +71,14 @@ class _Task:
     want: int
     attempts: int
     text: str | None
-    """What is indexed; None where the item is to be forgotten."""
+    """What is indexed; None where the item is to be removed."""
     scope_id: int
     dense: Sequence[float] | None = None
     problem: str = ""
 
 
 class Worker:
-    """Does what the outbox of one space asks for.
+    """Works off the outbox of one space.
 
     Args:
         database: Where the outbox is.
@@ -96,7 +87,7 @@ class Worker:
         embed: Turns texts into dense vectors. Required where the index has dimensions.
         batch: Most items to take at once.
         lease: Seconds after which another worker may take what this one holds.
-        clock: Tells the time, in seconds.
+        clock: Returns seconds since 1970.
     """
 
     def __init__(
@@ -111,7 +102,7 @@ class Worker:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.name = str(uuid.uuid4())
-        """By which its leases are known."""
+        """Marks its leases."""
         self._database = database
         self._index = index
         self._space = space
@@ -120,27 +111,17 @@ class Worker:
         self._lease = lease
         self._clock = clock
         self._who = {"this": space, "me": self.name}
-        self._away = False  # the model itself, when it was last asked
+        self._away = False  # whether the model itself failed, when it was last asked
         self.others = False
-        """Whether other workers held items of this space when this one last looked for work."""
-
-    def run(self, stop: Event, idle: float = 0.2) -> None:
-        """Work until `stop` is set, looking again every `idle` seconds when there is nothing to do."""
-        while not stop.is_set():
-            try:
-                worked = self.run_once()
-            except (StoreLocked, IndexUnavailable):
-                worked = 0  # what could not be freed is freed by time
-            if not worked:
-                stop.wait(idle)
+        """Whether other workers held items of this space at the last look."""
 
     def run_once(self) -> int:
-        """Take some items, bring the index to what is wanted of them and return how many there were.
+        """Take some items, bring the index to their wanted state and return how many there were.
 
-        An item whose text cannot be embedded can be found by its words at once, and is tried again later and later.
+        An item whose text cannot be embedded can be found with BM25 at once, and is tried again after growing pauses.
 
         Raises:
-            IndexBusy: The database speaks of another index of this space now.
+            IndexBusy: The database refers to another index of this space now.
             IndexBroken: The index failed. The items are free for the next try.
         """
         started = self._clock()
@@ -163,7 +144,7 @@ class Worker:
         return len(tasks)
 
     def _take(self, now: float) -> list[_Task]:
-        # Reading first: there is mostly nothing to do, and then nobody needs to wait for a writer.
+        # Read first: mostly there is nothing to do, and then no write lock is needed.
         look = {"this": self._space, "now": now, "most": self._batch}
         with self._database.read() as connection:
             owner, free, self.others = connection.execute(_LOOK, look).one()
@@ -179,12 +160,12 @@ class Worker:
             connection.execute(_LEASE, lease)
             rows = connection.execute(_LEASED, self._who).all()
         return [
-            _Task(item, want, attempts, indexed_text(title, said) if want > 0 and said is not None else None, scope)
-            for item, want, attempts, title, said, scope in rows
+            _Task(item, want, attempts, indexed_text(title, text) if want > 0 and text is not None else None, scope)
+            for item, want, attempts, title, text, scope in rows
         ]
 
     def _renew(self, tasks: list[_Task]) -> list[_Task]:
-        """Hold what is still held for longer; drop what somebody else took."""
+        """Extend the leases that are still held; drop the other tasks."""
         with self._database.write() as connection:
             connection.execute(RENEW, {**self._who, "until": self._clock() + self._lease})
             held = {row.item_id for row in connection.execute(HELD, self._who)}
@@ -198,10 +179,10 @@ class Worker:
         if not problem or len(waiting) < 2 or self._away:
             return
         failures = 0
-        for task in waiting:  # one by one, unless it is the model itself that fails; a keeper knows what did not
+        for task in waiting:  # one by one, unless the model itself fails; a keeper has those that did not
             if failures < 3 or isinstance(self._embed, Keeper):
                 failures = failures + 1 if self._embed_all([task]) else 0
-            else:  # what is said of all of them may quote another
+            else:  # the error of all of them may quote another item
                 task.problem = f"the model failed on {len(waiting)} texts, and on {failures} of them one by one"
 
     def _embed_all(self, tasks: Sequence[_Task]) -> str:
@@ -245,35 +226,35 @@ class Worker:
         with self._database.write() as connection:
             held = {row.item_id: row.want for row in connection.execute(HELD, self._who)}
             done, gone, failed, lost = [], [], [], []
-            said = []  # by items that are still as they were: of what was erased meanwhile, nothing is kept
+            unchanged = []  # texts whose vectors are kept: not those of items that were erased meanwhile
             for task in tasks:
-                row = {"item": task.item, "this": self._space, "done": task.want, "said": None}
+                row = {"item": task.item, "this": self._space, "done": task.want, "error": None}
                 if task.item not in held:
                     lost.append(task)
-                elif task.problem and held[task.item] != task.want:  # what failed is not what is wanted any more
+                elif task.problem and held[task.item] != task.want:  # what failed is no longer wanted
                     failed.append(row | {"again": None, "times": 0})
                 elif task.problem:
-                    again = now + min(2.0**task.attempts, _SLOWEST_RETRY)
+                    again = now + retry_pause(task.attempts)
                     failed.append(
                         {"item": task.item, "this": self._space, "again": again}
-                        | {"times": task.attempts + 1, "said": task.problem[:1000]}
+                        | {"times": task.attempts + 1, "error": task.problem[:1000]}
                     )
                 elif task.text is None:
                     gone.append(row)
                 else:
                     done.append(row)
                     if held[task.item] == task.want:
-                        said.append(task.text)
+                        unchanged.append(task.text)
             for statement, rows in ((DONE, done + gone), (_FORGET, gone), (FAILED, failed)):
                 if rows:
                     connection.execute(statement, rows)
             self._rewrite(connection, lost)
-            if said and isinstance(self._embed, Keeper):
-                self._embed.keep(connection, said)
+            if unchanged and isinstance(self._embed, Keeper):
+                self._embed.keep(connection, unchanged)
             failpoint("worker.unacknowledged")
 
     def _rewrite(self, connection: Connection, lost: Sequence[_Task]) -> None:
-        """Ask again for what was perhaps written over something newer; of an item that is gone, for its removal."""
+        """Queue again what may have overwritten something newer; for a deleted item, its removal."""
         if lost:
             rows = [
                 {"item_id": task.item, "space": self._space, "want": -(abs(task.want) + 1), "have": abs(task.want)}

@@ -1,4 +1,4 @@
-"""`Indexes`: the indexes of one database, each opened when it is first needed and made to agree with SQL."""
+"""`Indexes`: the indexes of one database, each opened at its first use and made to agree with SQL."""
 
 from __future__ import annotations
 
@@ -10,17 +10,25 @@ from typing import TypeVar
 
 from sqlalchemy import bindparam, func, select, update
 
+from agentkit_memory.embedders.contract import Embed
 from agentkit_memory.errors import IndexBroken, IndexBusy, IndexUnavailable, StoreClosed, StoreError
-from agentkit_memory.failpoints import failpoint
-from agentkit_memory.forks import keep, track
+from agentkit_memory.index.compare import repair, verify
 from agentkit_memory.index.index_worker import Worker
-from agentkit_memory.index.outbox import WORTH_INDEXING, hold_spaces, reset
-from agentkit_memory.index.spaces import Embed, Space, active_space, claim_space, find_space, known_spaces
-from agentkit_memory.index.switching import forget_space, unused_spaces
 from agentkit_memory.index.vector_index import IndexOpener, VectorIndex
-from agentkit_memory.index.verify import repair, verify
-from agentkit_memory.records import Repair, Verification
+from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.process.forks import keep, track
 from agentkit_memory.store.engine import Database
+from agentkit_memory.store.outbox import WORTH_INDEXING, hold_spaces, reset
+from agentkit_memory.store.records import Repair, Verification
+from agentkit_memory.store.spaces import (
+    Space,
+    active_space,
+    claim_space,
+    find_space,
+    forget_space,
+    known_spaces,
+    retired_spaces,
+)
 from agentkit_memory.store.tables import vector_state
 
 __all__ = ["Indexes"]
@@ -41,10 +49,10 @@ class Indexes:
     """Opens, fills, checks and closes the indexes of the spaces of a database. Threads may share it.
 
     Args:
-        database: What the indexes are of.
+        database: The database that the indexes are built from.
         opener: Opens the index of a space.
-        embed: Turns texts into dense vectors; given the name of a space's model, it returns None if it has no such.
-        clock: Tells the time, in seconds.
+        embed: Given the name of a model, returns what turns texts into its vectors; None if the model is unknown.
+        clock: Returns seconds since 1970.
     """
 
     def __init__(
@@ -65,17 +73,17 @@ class Indexes:
         track(self)
 
     def active(self) -> Space:
-        """Return the space that is read."""
+        """Return the active space, the one that is read."""
         with self.database.read() as connection:
             return active_space(connection)
 
     def written(self) -> list[Space]:
-        """Return the spaces that items are written to: the one that is read and those being built."""
+        """Return the spaces that items are written to: the active one and those being built."""
         with self.database.read() as connection:
             return [space for space in known_spaces(connection) if space.state in ("active", "building")]
 
     def get(self, space: Space | None = None) -> VectorIndex:
-        """Return the index of a space (the one that is read), open and speaking of this database.
+        """Return the open index of a space (the active one), in agreement with this database.
 
         Raises:
             IndexBusy: Another process owns it.
@@ -84,14 +92,14 @@ class Indexes:
         return self._get(space)[1]
 
     def worker(self, space: Space | None = None, *, lease: float = 60.0, batch: int | None = None) -> Worker:
-        """Return another worker for the outbox of a space (the one that is read), to run in a thread of its own."""
+        """Return another worker for the outbox of a space (the active one), to run in a thread of its own."""
         found, index, _ = self._get(space)
         return self._worker(found, index, lease=lease, batch=batch)
 
     def catch_up(self, space: Space | None = None, *, patience: float = 5.0) -> VectorIndex:
-        """Return the index after bringing it to the wanted state.
+        """Return the index after writing to it what the outbox holds.
 
-        What other workers hold is waited for up to `patience` seconds; what failed and is to be tried later is not.
+        Items that other workers hold are waited for up to `patience` seconds; failed ones with a pause are not.
         """
         with self._lock:
             _, index, worker = self._get(space)
@@ -109,7 +117,7 @@ class Indexes:
         return verify(self.database, index, found.name, self._clock())
 
     def repair(self, space: Space | None = None) -> Repair:
-        """Mend what `verify` finds, and return what it found before and after."""
+        """Repair what `verify` finds, and return the comparison before and after."""
         with self._lock:
             found, index, _ = self._get(space)
             before = repair(self.database, index, found.name, self._clock())
@@ -117,13 +125,13 @@ class Indexes:
             return Repair(before, verify(self.database, index, found.name, self._clock()))
 
     def compact(self) -> bool:
-        """Rewrite the files of the indexes without what was removed; say whether nothing of that is left in them."""
+        """Rewrite the files of the indexes without removed points; return whether nothing of these is left in them."""
         left = self.sweep()
         rewritten = [self.catch_up(space).compact() for space in self.written()]
         return all(rewritten) and not left
 
     def ask(self, act: Callable[[Space], T]) -> T:
-        """Let `act` ask the space that is read; again if another came to be read and this one was dropped meanwhile."""
+        """Call `act` with the active space; again if another became active and this one was dropped meanwhile."""
         while True:
             space = self.active()
             try:
@@ -137,13 +145,13 @@ class Indexes:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called. An index alone is closed when the model was changed."""
+        """Whether `close` was called; a single index is also closed when the model changes."""
         return bool(self._closed)
 
     def sweep(self) -> list[str]:
-        """Drop the spaces that are no longer read; return the names of those that another process still holds."""
+        """Drop the retired spaces; return the names of those that another process still holds."""
         left = []
-        for space in unused_spaces(self.database):
+        for space in retired_spaces(self.database):
             try:
                 self._drop(space)
             except (IndexBusy, IndexUnavailable):
@@ -151,7 +159,7 @@ class Indexes:
         return left
 
     def _drop(self, space: Space) -> None:
-        """Empty the index of a space that is no longer read, then forget what SQL holds of it."""
+        """Empty the index of a retired space, then delete what SQL holds of it."""
         with self._lock:
             opened = self._open.pop(space.name, None)
             index = self._opener(space.name, space.dimensions) if opened is None else opened[1]
@@ -199,7 +207,7 @@ class Indexes:
             return found
 
     def _let_go(self) -> None:
-        """Close the indexes of spaces that are no longer written, so that whoever changed the model can drop them."""
+        """Close the indexes of retired spaces, so that the process that changed the model can drop them."""
         with self.database.read() as connection:
             written = {each.name for each in known_spaces(connection) if each.state != "retired"}
         for name in [name for name in self._open if name not in written]:
@@ -207,7 +215,7 @@ class Indexes:
             index.close()
 
     def _attach(self, space: Space, index: VectorIndex) -> tuple[Space, VectorIndex, Worker]:
-        """Make the outbox speak of this index; if it spoke of another, all is indexed anew."""
+        """Make the outbox refer to this index; if it referred to another, everything is queued again."""
         points = index.count()
         with self.database.write() as connection:
             hold_spaces(connection, change=True)
@@ -219,7 +227,7 @@ class Indexes:
             ours = known is not None and known.index_id == index.id
             if ours:
                 if not index.shared:
-                    connection.execute(_FREE_LEASES, {"this": space.name})  # whoever held them is dead
+                    connection.execute(_FREE_LEASES, {"this": space.name})  # their workers are dead
             else:
                 if points and index.shared:
                     raise IndexBroken(
@@ -238,15 +246,15 @@ class Indexes:
         return found
 
     def _worker(self, space: Space, index: VectorIndex, lease: float = 60.0, batch: int | None = None) -> Worker:
-        if batch is None:  # what a model embeds takes long by itself
+        if batch is None:  # embedding takes long by itself
             batch = 512 if space.model else WORTH_INDEXING
         embed = self._embed(space.model) if space.model else None
         return Worker(self.database, index, space.name, embed=embed, batch=batch, lease=lease, clock=self._clock)
 
     def _check(self, space: Space, index: VectorIndex, worker: Worker) -> None:
-        """Mend an index that lost points, or has some left over: a damaged folder, or one from a backup."""
+        """Repair an index that lost points, or has some left over: a damaged folder, or one from a backup."""
         while not space.dimensions and worker.run_once():
-            pass  # a model may be slow: what waits for it leaves the counts less certain
+            pass  # not with a model, which may be slow; then the counts are less certain
         with self.database.read() as connection:
             held, waiting = connection.execute(_COUNTS, {"this": space.name}).one()
         if abs(index.count() - held) > waiting:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agentkit_memory.errors import IndexBroken, IndexBusy
-from agentkit_memory.forks import track
+from agentkit_memory.process.forks import track
 
 __all__ = ["FolderLock"]
 
@@ -47,7 +47,7 @@ class FolderLock:
             os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Give the folder free. Twice is fine."""
+        """Release the folder. Twice is fine."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -55,7 +55,7 @@ class FolderLock:
     def disown(self, why: str) -> None:
         """Leave the lock to the parent of this process: it is free once both have closed the file."""
         with suppress(OSError):
-            self.release()  # and never unlock it, which would free it for everybody
+            self.release()  # without unlocking it, which would release it for the parent too
 
 
 if os.name == "posix":

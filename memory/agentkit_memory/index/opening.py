@@ -1,23 +1,22 @@
-"""What opens the index of a space: Qdrant Edge in a folder, or a Qdrant server. Their packages are imported then."""
+"""Openers of the index of a space: Qdrant Edge in a folder, or a Qdrant server. Their packages are imported then."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from urllib.parse import quote
 
+from agentkit_memory.checks import expanded
 from agentkit_memory.errors import StoreUnavailable
 from agentkit_memory.index.vector_index import IndexOpener, VectorIndex
-from agentkit_memory.values import expanded
 
-__all__ = ["edge_indexes", "index_opener", "indexes_in", "qdrant_indexes"]
+__all__ = ["edge_indexes", "index_opener", "qdrant_indexes"]
 
 
 def index_opener(index: str | os.PathLike[str] | IndexOpener) -> IndexOpener:
-    """Return what opens the indexes in a folder, on a server if it is an address, or `index` itself.
+    """Return the opener of the indexes in a folder, on a server if it is an address, or `index` itself.
 
     Raises:
-        StoreUnavailable: It is none of these.
+        StoreUnavailable: It is something else, or no folder can have that name.
     """
     if isinstance(index, str) and index.startswith(("http://", "https://")):
         return qdrant_indexes(index)
@@ -34,25 +33,20 @@ def index_opener(index: str | os.PathLike[str] | IndexOpener) -> IndexOpener:
 def edge_indexes(folder: str | os.PathLike[str]) -> IndexOpener:
     """Keep every space in a folder of its own below `folder`, in this process (Qdrant Edge).
 
-    What it returns raises StoreUnavailable where the extra `vector` is not installed.
+    The opener raises StoreUnavailable where the extra `vector` is not installed.
 
     Raises:
         StoreUnavailable: No folder can have that name.
     """
     place = expanded(folder)
     try:
-        held = b"\0" not in os.fsencode(place)
+        storable = b"\0" not in os.fsencode(place)
     except UnicodeEncodeError:
-        held = False
-    if not held:
+        storable = False
+    if not storable:
         raise StoreUnavailable(
             f"index: expected a folder, got {str(place)!r}: NUL or an unpaired surrogate in it; choose another name"
         )
-    return indexes_in(place)
-
-
-def indexes_in(place: Path) -> IndexOpener:
-    """Do what `edge_indexes` does, in a folder whose name others have checked, or will before it is used."""
 
     def open_edge(space: str, dimensions: int) -> VectorIndex:
         from agentkit_memory.index.edge import EdgeIndex
@@ -67,7 +61,7 @@ def qdrant_indexes(
 ) -> IndexOpener:
     """Keep every space in a collection of its own on a Qdrant server, which any number of processes may share.
 
-    What it returns raises StoreUnavailable where the extra `vector` is not installed.
+    The opener raises StoreUnavailable where the extra `vector` is not installed.
 
     Args:
         location: Address of the server. `:memory:` or a path opens the client's local mode, which is for tests.

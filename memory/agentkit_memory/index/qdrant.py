@@ -10,8 +10,9 @@ from threading import RLock
 from typing import TYPE_CHECKING, cast
 
 from agentkit_memory.errors import IndexBroken, IndexBusy, IndexUnavailable, StoreClosed, StoreUnavailable
-from agentkit_memory.forks import keep, track
-from agentkit_memory.index.vector_index import Hit, Point, SparseVector
+from agentkit_memory.index.vector_index import Hit, Point, as_floats
+from agentkit_memory.process.forks import keep, track
+from agentkit_memory.terms.sparse import SparseVector
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient, models
@@ -31,9 +32,9 @@ _SCOPE = "scope"
 _VERSION = "version"
 _NAME = "agentkit_index"
 _PAGE = 1000
-_WRITTEN_AT_ONCE = 128  # points: a request must stay below what a server accepts
-_OLDEST = (1, 19)
-"""The first server that weighs terms over the scope that is read. Older ones would show other scopes in the scores."""
+_BATCH = 128  # points: a request must stay below the limit of a server
+_MIN_VERSION = (1, 19)
+"""The first server that computes term weights per query filter. With older ones, other scopes influence the scores."""
 
 
 def connect(location: str, api_key: str | None = None, timeout: float = 5.0) -> QdrantClient:
@@ -60,7 +61,7 @@ def connect(location: str, api_key: str | None = None, timeout: float = 5.0) -> 
 class QdrantIndex:
     """One collection: BM25 vectors and, with `dimensions`, dense ones beside them.
 
-    The collection is made if there is none. One shard, so that term weights are of the whole scope.
+    The collection is created if it does not exist. One shard, so that term weights are of the whole scope.
 
     Args:
         client: How the server is reached; this index closes it.
@@ -99,14 +100,14 @@ class QdrantIndex:
                 _SPARSE: models.SparseVector(indices=point.sparse.indices, values=point.sparse.values)
             }
             if point.dense is not None:
-                vectors[_DENSE] = _floats(point.dense)
+                vectors[_DENSE] = as_floats(point.dense)
             payload = {_SCOPE: point.scope_id, _VERSION: point.version}
             made = models.PointStruct(id=point.id, vector=cast("models.VectorStruct", vectors), payload=payload)
             by_version.setdefault(point.version, []).append(made)
         for version, some in by_version.items():
             no_newer = models.Filter(must=[models.FieldCondition(key=_VERSION, range=models.Range(lte=version))])
-            for start in range(0, len(some), _WRITTEN_AT_ONCE):
-                batch = some[start : start + _WRITTEN_AT_ONCE]
+            for start in range(0, len(some), _BATCH):
+                batch = some[start : start + _BATCH]
                 with self._using() as server:
                     server.upsert(self.collection, batch, wait=True, update_filter=no_newer)
 
@@ -120,14 +121,14 @@ class QdrantIndex:
             return []
         scopes = _within(scope_ids)
         wanted = models.SparseVector(indices=vector.indices, values=vector.values)
-        # Other scopes cannot show in the scores: terms are weighed over these scopes only.
+        # Term weights are computed over these scopes only, so that others have no influence.
         params = models.SearchParams(idf=models.IdfCorpusParams(corpus=scopes))
         return self._query(wanted, _SPARSE, scopes, params, limit)
 
     def query_dense(self, vector: Sequence[float], scope_ids: Sequence[int], limit: int) -> list[Hit]:
         if not self.dimensions or not scope_ids:
             return []
-        return self._query(_floats(vector), _DENSE, _within(scope_ids), None, limit)
+        return self._query(as_floats(vector), _DENSE, _within(scope_ids), None, limit)
 
     def versions(self) -> Iterator[tuple[str, int]]:
         offset: str | int | uuid.UUID | None = None
@@ -150,10 +151,10 @@ class QdrantIndex:
             return server.count(self.collection, count_filter=within, exact=True).count
 
     def flush(self) -> None:
-        """Nothing: a write that was answered is in the server's log."""
+        """Do nothing: a confirmed write is in the server's log."""
 
     def compact(self) -> bool:
-        return False  # a server does it in its own time
+        return False  # a server does it by itself
 
     def clear(self) -> None:
         with self._using() as server:
@@ -195,14 +196,14 @@ class QdrantIndex:
 
     def _check_version(self, version: str) -> None:
         numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-        if numbers < _OLDEST:
+        if numbers < _MIN_VERSION:
             raise IndexBroken(
-                f"the Qdrant server is version {version}; {'.'.join(map(str, _OLDEST))} is the first that weighs words "
-                "over the scope that is read, so that no other scope shows in the scores: upgrade it"
+                f"the Qdrant server is version {version}; upgrade it to {'.'.join(map(str, _MIN_VERSION))} or newer: "
+                "with older ones, other scopes influence the term weights of the scope that is read"
             )
 
     def _ensure(self, server: QdrantClient) -> str:
-        """Make the collection if there is none, and return the name of what it holds."""
+        """Create the collection if it does not exist, and return the id of its content."""
         if not server.collection_exists(self.collection):
             try:
                 server.create_collection(
@@ -235,7 +236,7 @@ class QdrantIndex:
 
     @contextmanager
     def _using(self) -> Iterator[QdrantClient]:
-        """Lend the client, and turn what it raises into an error of ours."""
+        """Lend the client, and turn its errors into `StoreError`s."""
         client = self._client
         if client is None:
             why = self._inherited or "was closed; open the memory again"
@@ -251,26 +252,21 @@ class QdrantIndex:
                 raise self._away(f"it answered {status} {error.reason_phrase}") from error
             raise self._broken(f"it answered {status}: {error.content[:200].decode('utf-8', 'replace')}") from error
         except AssertionError as error:  # of its client, where an answer holds no result
-            raise self._away(f"what it answers is no answer of Qdrant: {error}") from error
+            raise self._away(f"its answer is not one of Qdrant: {error}") from error
         except (ApiException, ValueError, KeyError) as error:
             raise self._broken(f"{type(error).__name__}: {error}") from error
 
-    def _away(self, said: str) -> IndexUnavailable:
+    def _away(self, why: str) -> IndexUnavailable:
         return IndexUnavailable(
-            f"collection {self.collection!r}: the Qdrant server is away, slow or failing ({said}); what is stored is "
+            f"collection {self.collection!r}: the Qdrant server is away, slow or failing ({why}); what is stored is "
             "intact, what is written is queued in the database: try again when it is back"
         )
 
-    def _broken(self, said: str) -> IndexBroken:
+    def _broken(self, why: str) -> IndexBroken:
         return IndexBroken(
-            f"collection {self.collection!r}: the Qdrant server refused ({said}); what is stored is intact: if the "
+            f"collection {self.collection!r}: the Qdrant server refused ({why}); what is stored is intact: if the "
             "collection is gone or damaged, delete it and open the memory again, then it is built from the database"
         )
-
-
-def _floats(vector: Sequence[float]) -> list[float]:
-    as_list = getattr(vector, "tolist", None)
-    return list(vector) if as_list is None else cast("list[float]", as_list())
 
 
 def _within(scope_ids: Sequence[int]) -> models.Filter:

@@ -1,20 +1,14 @@
-"""What a vector index has to be able to do. A store of your own is one class that does it."""
+"""`VectorIndex`: the protocol of a vector index. An index of your own is one class that has these methods."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, cast
 
-__all__ = ["Hit", "IndexOpener", "Point", "SparseVector", "VectorIndex"]
+from agentkit_memory.terms.sparse import SparseVector
 
-
-@dataclass(frozen=True, slots=True)
-class SparseVector:
-    """Term numbers (32 bits, ascending, each once) and their weights."""
-
-    indices: list[int]
-    values: list[float]
+__all__ = ["Hit", "IndexOpener", "Point", "VectorIndex", "as_floats"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +23,7 @@ class Point:
     """Number of the scope the item belongs to."""
     sparse: SparseVector
     dense: Sequence[float] | None = None
-    """As long as the index has `dimensions`; None where there is no dense vector (yet)."""
+    """Of the length `dimensions`; None where there is no dense vector (yet)."""
 
 
 class Hit(NamedTuple):
@@ -53,7 +47,7 @@ class VectorIndex(Protocol):
 
     @property
     def dimensions(self) -> int:
-        """Length of the dense vectors; 0 where there are none."""
+        """Length of the dense vectors; 0 without any."""
         ...
 
     @property
@@ -78,7 +72,7 @@ class VectorIndex(Protocol):
         ...
 
     def versions(self) -> Iterator[tuple[str, int]]:
-        """Give the id and the version of every point, in ascending order of the id."""
+        """Yield the id and the version of every point, in ascending order of the id."""
         ...
 
     def count(self, scope_ids: Sequence[int] | None = None) -> int:
@@ -90,7 +84,7 @@ class VectorIndex(Protocol):
         ...
 
     def compact(self) -> bool:
-        """Rewrite its files without the points that were removed; return whether nothing of these is left in them."""
+        """Rewrite its files without the removed points; return whether nothing of these is left in them."""
         ...
 
     def clear(self) -> None:
@@ -98,8 +92,16 @@ class VectorIndex(Protocol):
         ...
 
     def close(self) -> None:
-        """Flush and let go of what it holds."""
+        """Flush and free files, locks and connections."""
         ...
+
+
+def as_floats(vector: Sequence[float]) -> list[float]:
+    """Return the vector as a list, which clients read faster than an array of numpy."""
+    if isinstance(vector, list):
+        return vector
+    as_list = getattr(vector, "tolist", None)
+    return list(vector) if as_list is None else cast("list[float]", as_list())
 
 
 IndexOpener: TypeAlias = Callable[[str, int], VectorIndex]

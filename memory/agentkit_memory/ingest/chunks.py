@@ -1,4 +1,4 @@
-"""Packs blocks into passages: along headings, then whole paragraphs, then items, rows, lines and sentences."""
+"""Packs blocks into chunks: along headings, then whole paragraphs, then items, rows, lines and sentences."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from agentkit_memory.ingest.blocks import Block, Part, text_blocks
+from agentkit_memory.ingest.readers.blocks import Block, Part
 
-__all__ = ["CHUNKER", "CHUNK_BYTES", "Chunk", "chunk_blocks", "chunk_text"]
+__all__ = ["CHUNKER", "CHUNK_BYTES", "Chunk", "chunk_blocks"]
 
 CHUNKER = "2"
 """Version of the cuts. With another one, every file is chunked anew."""
 
 CHUNK_BYTES = 1200
-"""Size to fill a chunk to, in UTF-8 bytes: about 200 English words, or 400 Chinese characters."""
+"""Bytes of a full chunk, in UTF-8: about 200 English words, or 400 Chinese characters."""
 
-_WHOLE_BYTES = 3 * CHUNK_BYTES
+_MAX_WHOLE = 3 * CHUNK_BYTES
 """Code and tables are kept whole up to this size."""
 
 _SENTENCE_END = re.compile(r"[.!?…]['\")\]]*\s|[。！？]|\n")
@@ -35,7 +35,7 @@ _CUTS = {
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A passage: exactly `text[start:end]` of the document's text, in characters, without blank edges.
+    """A piece of a document: exactly `text[start:end]` of the document's text, in characters, without blank edges.
 
     The text of a page or a record begins at 0. `title` is the path of the headings above it, joined with " > "; `line`
     is counted from 1; `meta` is JSON.
@@ -50,13 +50,8 @@ class Chunk:
     meta: str = "{}"
 
 
-def chunk_text(text: str, *, markdown: bool) -> Iterator[Chunk]:
-    """Yield the passages of a text in order. They do not overlap, and together hold all of it but blank edges."""
-    return chunk_blocks(text_blocks([text], markdown=markdown))
-
-
 def chunk_blocks(blocks: Iterable[Block | Part]) -> Iterator[Chunk]:
-    """Yield the passages of a document in order, holding no more of it than the one that is being filled."""
+    """Yield the chunks of a document in order. They do not overlap, and together hold all of it but blank edges."""
     packer = _Packer()
     for block in blocks:
         if isinstance(block, Part):
@@ -71,7 +66,7 @@ def chunk_blocks(blocks: Iterable[Block | Part]) -> Iterator[Chunk]:
 
 
 class _Packer:
-    """The passage that is being filled, and where in the document it is."""
+    """The chunk that is being filled, and its place in the document."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
@@ -100,7 +95,7 @@ class _Packer:
         self._add(block.text)
 
     def space(self, text: str) -> Iterator[Chunk]:
-        if self._size + len(text) > _WHOLE_BYTES:
+        if self._size + len(text) > _MAX_WHOLE:
             yield from self.flush()
         self._add(text)
 
@@ -112,7 +107,7 @@ class _Packer:
             self._texts, self._size = [], 0
         elif self._has_body and self._size + size > CHUNK_BYTES:
             yield from self.flush()
-        if size > (_WHOLE_BYTES if block.kind in ("code", "table") else CHUNK_BYTES):
+        if size > (_MAX_WHOLE if block.kind in ("code", "table") else CHUNK_BYTES):
             *pieces, text = _split(text, block.kind)
             for piece in pieces:
                 self._add(piece)
@@ -143,7 +138,7 @@ def _size(text: str) -> int:
 
 
 def _split(text: str, kind: str) -> Iterator[str]:
-    """Cut a block that is too long where its kind likes it best, else at a space, else where it must be."""
+    """Cut a block that is too long at the best place for its kind, else at a space, else anywhere."""
     start, end = 0, len(text)
     while start < end:
         window = text[start : min(end, start + CHUNK_BYTES)]

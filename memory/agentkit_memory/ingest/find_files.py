@@ -1,4 +1,4 @@
-"""Finds files, or says why it cannot."""
+"""Finds the files to ingest, and reports those that cannot be found or read."""
 
 from __future__ import annotations
 
@@ -11,10 +11,20 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from agentkit_memory.checks import expanded
 from agentkit_memory.errors import IngestError
-from agentkit_memory.values import expanded
 
-__all__ = ["FORMATS", "Format", "SourceFile", "find_files", "given_paths", "is_gone", "is_same_folder", "reason"]
+__all__ = [
+    "FORMATS",
+    "Format",
+    "SourceFile",
+    "find_files",
+    "given_paths",
+    "is_folder",
+    "is_gone",
+    "is_same_folder",
+    "reason",
+]
 
 Format: TypeAlias = Literal["text", "markdown", "html", "pdf", "records"]
 
@@ -25,34 +35,34 @@ FORMATS: Mapping[str, Format] = {
     **dict.fromkeys((".jsonl", ".ndjson"), "records"),
     ".pdf": "pdf",
 }
-"""What a file is, by its ending. Files of other endings are text if they are named, and passed over in folders."""
+"""Formats by ending. Files with other endings are text if they are named, and skipped in folders."""
 
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file to ingest: where it is, and what to call it."""
+    """A file to ingest: its path, and its name as it was given."""
 
     path: Path
     source: str
 
     @property
     def uri(self) -> str:
-        """The file's own name in the store: the same however the path was written."""
+        """The name of the file in the store: the same however the path was written."""
         return self.path.as_uri()
 
     @property
     def format(self) -> Format:
-        """What it is read as."""
+        """The format it is read as."""
         return FORMATS.get(self.path.suffix.lower(), "text")
 
 
 def given_paths(paths: object) -> list[str | os.PathLike[str]]:
-    """Return what was given as a list: one path or several.
+    """Return one path or several as a list.
 
     Raises:
-        IngestError: Something else was given.
+        IngestError: It is something else.
     """
     if isinstance(paths, str | os.PathLike):
         return [paths]
@@ -68,8 +78,8 @@ def given_paths(paths: object) -> list[str | os.PathLike[str]]:
 def find_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[SourceFile | IngestError]:
     """Yield each file once: those named, whatever their ending, and the files of folders whose ending is known.
 
-    Hidden files and folders inside a folder, and links to folders, are passed over. A link that is named is the file
-    that it leads to. A link in a folder is a file of that folder, whatever it leads to: it goes when the link goes.
+    Hidden files and folders inside a folder, and links to folders, are skipped. A link that is named is the file that
+    it leads to. A link in a folder is a file of that folder, whatever it leads to: it is removed with the link.
     """
     seen: set[bytes] = set()  # digests, which are smaller than paths
     for given in paths:
@@ -103,10 +113,18 @@ def _find(path: Path) -> Iterator[SourceFile | IngestError]:
         yield IngestError(_shown(Path(problem.filename)), f"the folder cannot be read ({reason(problem)})")
 
 
-def is_gone(uri: str) -> bool:
-    """Return whether there is certainly no file any more that this is the `file:` address of.
+def is_folder(path: Path) -> bool:
+    """Return whether a path is a folder that can be reached; `Path.is_dir` may raise PermissionError."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (OSError, ValueError):
+        return False
 
-    Nothing may be there, or a folder; or the way there may lead through a link now, and what is found is another file.
+
+def is_gone(uri: str) -> bool:
+    """Return whether the file of a `file:` address certainly does not exist any more.
+
+    There is nothing now, or a folder; or the path leads through a link now, to another file.
     """
     path = _path(uri)
     try:
@@ -131,14 +149,14 @@ def _path(uri: str) -> Path:
 
 
 def _shown(path: Path) -> str:
-    """Return the path as it was given, in characters every database and terminal can hold."""
+    """Return the path as it was given, in characters that every database and terminal can hold."""
     try:
         name = os.fsencode(path).decode("utf-8", "backslashreplace")
-    except UnicodeEncodeError:  # an unpaired surrogate, which is no byte of a name either
+    except UnicodeEncodeError:  # an unpaired surrogate that stands for no byte
         name = str(path).encode("utf-8", "backslashreplace").decode()
     return name.replace("\0", "\\x00")
 
 
 def reason(error: Exception) -> str:
-    """Return what the system said, without the path."""
+    """Return the message of the system, without the path."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,4 +1,4 @@
-"""What may be said about an ingestion: which fields of a record count, and what to do with what is damaged."""
+"""`IngestOptions`: which fields of a record are text, and whether damaged files are stored in part."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ __all__ = ["IngestOptions", "RecordFields", "given_options"]
 
 @dataclass(frozen=True, slots=True)
 class RecordFields:
-    """Which fields of the records of a JSON lines file are what. A dotted name looks inside of objects.
+    """The fields of a record of a JSON lines file. A dotted name looks inside of objects.
 
     Raises:
-        IngestError: They are no names, or there is none of a text.
+        IngestError: The names are not text, or `text` is empty.
     """
 
     text: tuple[str, ...] = ("text", "content", "body")
-    """Those of these that a record has are its text, one paragraph each. It must have one."""
+    """Its text: those of these fields that it has, one paragraph each. It must have one."""
     title: tuple[str, ...] = ("title",)
-    """The first of these that a record has is its title."""
+    """Its title: the first of these fields that it has."""
     metadata: tuple[str, ...] | None = None
-    """Fields to keep with the passages; None: all others that are numbers, true, false, or texts of up to 500
+    """Fields to keep with the chunks; None: all others that are numbers, true, false, or texts of up to 500
     characters."""
 
     def __post_init__(self) -> None:
@@ -37,7 +37,7 @@ class RecordFields:
 
     @property
     def key(self) -> str:
-        """What the passages of a file depend on besides its bytes."""
+        """What the chunks of a file depend on besides its bytes."""
         return repr((self.text, self.title, self.metadata))
 
 
@@ -50,8 +50,8 @@ class IngestOptions:
     """
 
     lenient: bool = False
-    """Whether to take what can be read of a damaged file: bytes that are no text become U+FFFD; records and pages that
-    cannot be read are left out. Both are told in `IngestReport.mended`. Otherwise such a file is refused."""
+    """Whether to store the readable parts of a damaged file: bytes that are not text become U+FFFD; records and pages
+    that cannot be read are left out. `IngestReport.repaired` reports both. Otherwise such a file is refused."""
     records: RecordFields = field(default_factory=RecordFields)
 
     def __post_init__(self) -> None:
@@ -62,10 +62,10 @@ class IngestOptions:
 
 
 def given_options(options: object, on_progress: object) -> IngestOptions:
-    """Return the options that were given, or those that hold where there are none.
+    """Return the given options, or the default ones.
 
     Raises:
-        IngestError: They are no options, or the progress cannot be told.
+        IngestError: They are not `IngestOptions`, or `on_progress` is not callable.
     """
     if not isinstance(options, IngestOptions | None):
         raise IngestError("ingest", f"expected IngestOptions(...) as the options, got {options!r}")

@@ -1,4 +1,4 @@
-"""Files to chunks in the store: errors a file, whatever is unchanged passed over, nothing held as a whole."""
+"""Files to chunks in the store: unchanged files are skipped, errors are reported per file, no file is held whole."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from agentkit_memory.checks import MAX_BYTES, expanded
 from agentkit_memory.errors import IngestError
-from agentkit_memory.index.outbox import WORTH_INDEXING
 from agentkit_memory.ingest.chunks import CHUNKER, chunk_blocks
-from agentkit_memory.ingest.file_stream import Reading
-from agentkit_memory.ingest.find_files import SourceFile, find_files, is_gone, is_same_folder
-from agentkit_memory.ingest.formats import READERS
+from agentkit_memory.ingest.documents import DocumentStore
+from agentkit_memory.ingest.find_files import SourceFile, find_files, is_folder, is_gone, is_same_folder
 from agentkit_memory.ingest.ingest_options import IngestOptions
+from agentkit_memory.ingest.readers.file_stream import FileStream
+from agentkit_memory.ingest.readers.formats import READERS
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
-from agentkit_memory.store.documents import DocumentStore
-from agentkit_memory.values import MAX_BYTES, expanded
+from agentkit_memory.store.outbox import WORTH_INDEXING
 
 __all__ = ["ingest_files"]
 
 _STEP = 4 * 1024 * 1024  # bytes between two calls of `on_progress` within a file
-_TICK_NS = 2 * 10**9
-"""A file that was changed less than this before it was read may change again without its times showing it."""
+_MIN_AGE_NS = 2 * 10**9
+"""A file that was changed more recently may change again without new times: these move in steps."""
 
 
 def ingest_files(
@@ -44,12 +44,12 @@ def ingest_files(
     for file in find_files(given):
         run.take(file)
     store.finish_removals()
-    run.removed = [name for folder in given if folder.is_dir() for name in _remove_gone(store, folder)]
+    run.removed = [name for folder in given if is_folder(folder) for name in _remove_gone(store, folder)]
     return run.report()
 
 
 class _Run:
-    """One ingestion, and how far it is."""
+    """The state of one ingestion."""
 
     def __init__(
         self,
@@ -64,25 +64,25 @@ class _Run:
         self._on_stored = on_stored
         self._outcomes: dict[str, list[str]] = {"added": [], "changed": [], "unchanged": []}
         self._errors: list[IngestError] = []
-        self._mended: list[IngestError] = []
+        self._repaired: list[IngestError] = []
         self.removed: list[str] = []
         self._total = self._total_bytes = 0
         self._done = self._done_bytes = 0
         self._chunks = self._waiting = 0
         self._file = ""
-        self._read = self._told = 0  # bytes of the file that is being read
+        self._read = self._reported = 0  # bytes of the file that is being read
         self._staged = 0  # chunks of it that are written
 
     def count(self, given: list[Path]) -> None:
-        """Find out how much there is, so that progress can be told."""
+        """Count the files and their bytes, for the progress."""
         for file in find_files(given):
             self._total += 1
             if isinstance(file, SourceFile):
                 self._total_bytes += _size(file)
 
     def take(self, file: SourceFile | IngestError) -> None:
-        """Store one file, or note why it cannot be."""
-        self._file, self._read, self._told = file.source, 0, 0
+        """Store one file, or note its error."""
+        self._file, self._read, self._reported = file.source, 0, 0
         size = 0
         try:
             if isinstance(file, IngestError):
@@ -100,7 +100,7 @@ class _Run:
         self._done += 1
         self._done_bytes += size
         self._read = self._staged = 0
-        self._tell()
+        self._report_progress()
 
     def report(self) -> IngestReport:
         return IngestReport(
@@ -109,7 +109,7 @@ class _Run:
             unchanged=tuple(self._outcomes["unchanged"]),
             removed=tuple(self.removed),
             errors=tuple(self._errors),
-            mended=tuple(self._mended),
+            repaired=tuple(self._repaired),
             chunks=self._chunks,
         )
 
@@ -121,7 +121,7 @@ class _Run:
                 "which a character that is not ASCII counts as six bytes or more",
             )
         known = self._store.find(file.uri)
-        with Reading(file, self._options, self._on_bytes) as reading:
+        with FileStream(file, self._options, self._on_bytes) as reading:
             stamp = self._stamp(reading)
             if known is not None:
                 if stamp and known.stamp == stamp:
@@ -133,28 +133,28 @@ class _Run:
                         self._store.put_stamp(file.uri, stamp)
                     return "unchanged", 0
                 reading.rewind()
-                self._read = self._told = 0
+                self._read = self._reported = 0
 
             def seal() -> tuple[str, str]:
-                mended = reading.finish()
+                damaged = reading.finish()
                 names = self._names(file, reading.digest)
-                if mended is None:
+                if damaged is None:
                     return names[0], stamp
-                self._mended.append(mended)
+                self._repaired.append(damaged)
                 return names[-1], stamp
 
             chunks = chunk_blocks(READERS[file.format](reading))
             new, written = self._store.write(file.uri, file.source, chunks, seal, self._on_queued, self._on_staged)
         return ("added" if new else "changed"), written
 
-    def _stamp(self, reading: Reading) -> str:
-        """Return what will show that a file was not changed since, if its times can: they move in steps."""
-        if reading.changed_ns + _TICK_NS > self._store.database.clock() * 1e9:
+    def _stamp(self, reading: FileStream) -> str:
+        """Return a stamp that will differ if the file is changed; empty where its times cannot show that."""
+        if reading.changed_ns + _MIN_AGE_NS > self._store.database.clock() * 1e9:
             return ""
         return f"{reading.stamp}:{self._names(reading.file, '')[-1]}"
 
     def _names(self, file: SourceFile, digest: str) -> list[str]:
-        """Return the hashes under which the passages of a file are stored: of its bytes, and of how they are cut."""
+        """Return the hashes under which the chunks of a file are stored: of its bytes, and of how they are cut."""
         cut = [CHUNKER, file.format, self._options.records.key if file.format == "records" else "", digest]
         names = [_hash(cut)]
         if self._options.lenient:
@@ -163,20 +163,20 @@ class _Run:
 
     def _on_bytes(self, count: int) -> None:
         self._read += count
-        if self._read - self._told >= _STEP:
-            self._told = self._read
-            self._tell()
+        if self._read - self._reported >= _STEP:
+            self._reported = self._read
+            self._report_progress()
 
     def _on_staged(self, chunks: int) -> None:
         self._staged = chunks
-        self._tell()
+        self._report_progress()
 
     def _on_queued(self) -> None:
         if self._on_stored is not None:
             self._on_stored()
-        self._tell()
+        self._report_progress()
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         if self._on_progress is not None:
             self._on_progress(
                 IngestProgress(
@@ -202,6 +202,6 @@ def _hash(parts: list[str]) -> str:
 
 
 def _remove_gone(store: DocumentStore, folder: Path) -> list[str]:
-    """Remove what was ingested from a folder before and is no longer on the disk, nor where the folder was then."""
+    """Remove documents of a folder, by its real and its given path, whose files are gone."""
     addresses = dict.fromkeys((folder.resolve().as_uri(), folder.absolute().as_uri()))
     return [name for uri in addresses for name in store.remove_below(uri, is_gone, is_same_folder)]

@@ -1,8 +1,8 @@
-"""What an ingestion did, and how far it is."""
+"""`IngestReport`: what an ingestion did; `IngestProgress`: how far it is."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from agentkit_memory.errors import IngestError
 
@@ -36,13 +36,13 @@ class IngestReport:
     changed: tuple[str, ...] = ()
     """Files whose chunks were replaced."""
     unchanged: tuple[str, ...] = ()
-    """Files that were stored already, with the same content."""
+    """Files that were stored already with the same content."""
     removed: tuple[str, ...] = ()
     """Files that are gone from an ingested folder, and so from the store."""
     errors: tuple[IngestError, ...] = ()
     """Files that could not be read, and why. What was stored of them before is kept, unless they are gone."""
-    mended: tuple[IngestError, ...] = ()
-    """Files that were stored without what is damaged of them, and what that is. Only with `IngestOptions.lenient`."""
+    repaired: tuple[IngestError, ...] = ()
+    """Files that were stored without their damaged parts, and which these are. Only with `IngestOptions.lenient`."""
     chunks: int = 0
     """Chunks of the added and changed files."""
     pending: int = 0
@@ -52,7 +52,3 @@ class IngestReport:
     def files(self) -> int:
         """How many files are in the store because of this call or before it."""
         return len(self.added) + len(self.changed) + len(self.unchanged)
-
-    def with_pending(self, pending: int) -> IngestReport:
-        """Return the report with the number of items that wait for the index."""
-        return replace(self, pending=pending)

@@ -1,4 +1,4 @@
-"""`Considered`: an item that may answer a question, and what speaks for and against it; `Pool`: all of them."""
+"""`ScoredItem`: an item that may answer a question, with the parts of its score; `Pool`: all of them."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from agentkit_memory.records import TURN
+from agentkit_memory.store.records import TURN
 
 if TYPE_CHECKING:
     from agentkit_memory.store.item_rows import StoredItem
 
-__all__ = ["Considered", "Pool", "Slot"]
+__all__ = ["Pool", "ScoredItem", "Slot"]
 
 Slot: TypeAlias = Literal["documents", "conversation", "knowledge"]
 
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
-_GAP = 6 * 3600.0
-"""Seconds of silence between two sittings of one conversation."""
-_STANDS_ALONE = 60
-"""Words from which on a text says by itself what it is about; a shorter one leans on what stands around it."""
+_MAX_PAUSE = 6 * 3600.0
+"""Seconds between two turns of one sitting; a longer pause begins another sitting."""
+_LONG = 60
+"""Words of a text that is understood without its neighbours."""
 
 
 @dataclass(slots=True)
-class Considered:
-    """An item, how each arm scored it, what else spoke for it, and what became of it."""
+class ScoredItem:
+    """An item with the raw scores of the retrievers, the parts of its score, and whether it was used."""
 
     item: StoredItem
-    arms: dict[str, float] = field(default_factory=dict)
-    """Raw scores, by the name of the arm that proposed it. Empty for a neighbour of what was proposed."""
+    retrieved: dict[str, float] = field(default_factory=dict)
+    """Raw scores, by the name of the retriever that found it; empty for a neighbour of a hit."""
     parts: dict[str, float] = field(default_factory=dict)
-    """What the score is the sum of."""
+    """The summands of the score, by name."""
     score: float = 0.0
-    """Comparable within one recall: standard deviations above the average candidate, and the evidence."""
+    """Comparable within one recall: the z-score of the retrievers, plus the scorers."""
     used: bool = False
     reason: str = ""
     """Why it was used or not."""
     place: tuple[str, int] = field(init=False)
-    """What it stands in, and where."""
+    """Its branch or document, and its position there."""
 
     def __post_init__(self) -> None:
         item = self.item
@@ -59,27 +59,27 @@ class Considered:
     def why(self) -> str:
         """Return the score and its parts in one line."""
         parts = ", ".join(f"{name} {value:+.2f}" for name, value in self.parts.items() if abs(value) >= 0.005)
-        arms = ", ".join(f"{name} {value:.3g}" for name, value in self.arms.items()) or "neighbour of a hit"
-        return f"{self.score:+.2f} = {parts or '0'} ({arms})"
+        raw = ", ".join(f"{name} {value:.3g}" for name, value in self.retrieved.items()) or "neighbour of a hit"
+        return f"{self.score:+.2f} = {parts or '0'} ({raw})"
 
 
 class Pool:
-    """The candidates of one question, and how they stand to each other."""
+    """The candidates of one question, and which of them are neighbours."""
 
-    def __init__(self, candidates: Iterable[Considered]) -> None:
-        self.candidates: Sequence[Considered] = tuple(candidates)
+    def __init__(self, candidates: Iterable[ScoredItem]) -> None:
+        self.candidates: Sequence[ScoredItem] = tuple(candidates)
         self.base: list[float] = [0.0] * len(self.candidates)
-        """What the arms together say of each, once they are fused."""
+        """The fused scores of the retrievers, once they are known."""
         self.floors: dict[str, float] = {}
-        """Per arm what those score at most that it did not propose."""
+        """Per retriever, the highest score that an item it did not find can have."""
 
     def __len__(self) -> int:
         return len(self.candidates)
 
-    def found(self, arm: str) -> list[float]:
-        """Return what an arm said of each candidate."""
-        floor = self.floors.get(arm, 0.0)
-        return [each.arms.get(arm, floor) for each in self.candidates]
+    def raw_scores(self, retriever: str) -> list[float]:
+        """Return the raw score of each candidate; the floor where this retriever did not find it."""
+        floor = self.floors.get(retriever, 0.0)
+        return [each.retrieved.get(retriever, floor) for each in self.candidates]
 
     @cached_property
     def near(self) -> list[list[tuple[int, int]]]:
@@ -94,12 +94,12 @@ class Pool:
 
     @cached_property
     def leaning(self) -> list[float]:
-        """Per candidate how much it leans on what stands around it: 1.0 for a short text, less for a longer one."""
-        return [min(1.0, _STANDS_ALONE / (each.item.text.count(" ") + 1)) for each in self.candidates]
+        """Per candidate how much of its neighbours' scores it takes: 1.0 for a short text, less for a longer one."""
+        return [min(1.0, _LONG / (each.item.text.count(" ") + 1)) for each in self.candidates]
 
     @cached_property
     def asks(self) -> list[float]:
-        """Per turn the share of it that is questions; 0.0 for what is no turn."""
+        """Per candidate the share of its text that is questions; 0.0 for other kinds than turns."""
         return [_asking(each.item.text) if each.item.kind == TURN else 0.0 for each in self.candidates]
 
     @cached_property
@@ -109,9 +109,9 @@ class Pool:
 
     @cached_property
     def sittings(self) -> list[int]:
-        """Per candidate the number of its sitting: turns of a branch without hours of silence between them.
+        """Per candidate the number of its sitting: turns of a branch without hours between them.
 
-        What is no turn has a negative number of its own.
+        A candidate of another kind has a negative number of its own.
         """
         numbers = [-1 - number for number in range(len(self))]
         turns = [number for number, each in enumerate(self.candidates) if each.item.kind == TURN]
@@ -120,7 +120,7 @@ class Pool:
         for number in turns:
             item = self.candidates[number].item
             if before is not None and (
-                item.branch_id != before.branch_id or abs((item.said_at or 0.0) - (before.said_at or 0.0)) > _GAP
+                item.branch_id != before.branch_id or abs((item.said_at or 0.0) - (before.said_at or 0.0)) > _MAX_PAUSE
             ):
                 sitting += 1
             numbers[number], before = sitting, item

@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from agentkit_memory.recall.candidates import Considered, Pool
+from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.question import Question
 from agentkit_memory.recall.recall_policy import RecallPolicy
-from agentkit_memory.records import TURN
+from agentkit_memory.store.records import TURN
 from agentkit_prompts.ranking.bm25 import words
 from agentkit_prompts.ranking.mmr import mmr
 from agentkit_prompts.tokens.counter import ESTIMATE
 
 __all__ = ["choose", "ranked", "relevance"]
 
-_ALIKE = 0.9
-"""Of two texts that share this part of their words, one will do."""
-_TELLING = frozenset({"no", "not", "never", "nor", "none", "without", "cannot", "t"})
-"""Words that turn a meaning around, however alike the rest is."""
-_MOST_DIVERSE = 64
+_MIN_SHARED = 0.9
+"""Share of their words that two texts have in common when one of them is enough."""
+_NEGATIONS = frozenset({"no", "not", "never", "nor", "none", "without", "cannot", "t"})
+"""Words that reverse a meaning, however alike the rest is."""
+_MAX_DIVERSE = 64
 
 
 def relevance(score: float) -> float:
@@ -27,36 +27,36 @@ def relevance(score: float) -> float:
     return 1.0 / (1.0 + math.exp(-max(-700.0, score)))
 
 
-def ranked(pool: Pool) -> list[Considered]:
+def ranked(pool: Pool) -> list[ScoredItem]:
     """Return the candidates, the best first; equal ones in the order of their places."""
     return sorted(pool.candidates, key=lambda each: (-each.score, each.item.uri, *each.place, each.id))
 
 
-def choose(question: Question, order: Sequence[Considered], policy: RecallPolicy, limit: int) -> list[Considered]:
-    """Choose at most `limit` facts and `limit` others, best first, and say of each candidate why it was used or not."""
+def choose(question: Question, order: Sequence[ScoredItem], policy: RecallPolicy, limit: int) -> list[ScoredItem]:
+    """Choose at most `limit` facts and `limit` others, best first; set on each candidate why it was used or not."""
     if policy.diversity:
         order = _diverse(order, policy.diversity)
     left = {True: limit, False: limit}
     tokens = policy.tokens
-    used: list[Considered] = []
+    used: list[ScoredItem] = []
     asked = _Wording(question.words)
-    said: list[tuple[_Wording, Considered]] = []
+    kept: list[tuple[_Wording, ScoredItem]] = []
     for each in order:
         is_fact = each.slot == "knowledge"
         if not left[is_fact]:
             each.reason = f"below the first {limit}"
             continue
-        if not each.arms and each.score <= 0.0:
-            each.reason = "stands next to a hit, and says less than the average candidate"
+        if not each.retrieved and each.score <= 0.0:
+            each.reason = "neighbour of a hit, below the average candidate"
             continue
         wording = _Wording(words(each.item.text) if policy.collapse else ())
         if policy.collapse:
             if each.item.kind == TURN and _alike(wording, asked):
-                each.reason = "says what is asked, and no more"
+                each.reason = "repeats the question"
                 continue
-            twin = next((other for there, other in said if _alike(wording, there)), None)
+            twin = next((other for there, other in kept if _alike(wording, there)), None)
             if twin is not None:
-                each.reason = f"says the same as {twin.id}"
+                each.reason = f"same text as {twin.id}"
                 continue
         size = 0 if tokens is None else ESTIMATE.count(each.item.text)
         if tokens is not None and size > tokens:
@@ -64,7 +64,7 @@ def choose(question: Question, order: Sequence[Considered], policy: RecallPolicy
             continue
         if tokens is not None:
             tokens -= size
-        said.append((wording, each))
+        kept.append((wording, each))
         left[is_fact] -= 1
         each.used, each.reason = True, each.why()
         used.append(each)
@@ -82,27 +82,27 @@ class _Wording:
 
 
 def _alike(one: _Wording, other: _Wording) -> bool:
-    """Whether two texts say the same: by the same words but for a few, in the same order."""
+    """Return whether two texts have the same words but for a few, in the same order."""
     if one.words == other.words:
         return one.ordered == other.ordered
-    if min(len(one.words), len(other.words)) < _ALIKE * max(len(one.words), len(other.words)):
+    if min(len(one.words), len(other.words)) < _MIN_SHARED * max(len(one.words), len(other.words)):
         return False
     apart = one.words ^ other.words
     shared = one.words & other.words
-    if len(shared) < _ALIKE * len(one.words | other.words):
+    if len(shared) < _MIN_SHARED * len(one.words | other.words):
         return False
-    if not apart.isdisjoint(_TELLING) or any(char.isdigit() for word in apart for char in word):
+    if not apart.isdisjoint(_NEGATIONS) or any(char.isdigit() for word in apart for char in word):
         return False
-    # Who lent whom is told by the order alone.
+    # "Alice lent Bob" and "Bob lent Alice" differ by the order alone.
     return [word for word in one.ordered if word in shared] == [word for word in other.ordered if word in shared]
 
 
-def _diverse(order: Sequence[Considered], diversity: float) -> list[Considered]:
-    head = order[:_MOST_DIVERSE]
+def _diverse(order: Sequence[ScoredItem], diversity: float) -> list[ScoredItem]:
+    head = order[:_MAX_DIVERSE]
     texts = [frozenset(words(each.item.text)) for each in head]
 
     def similarity(one: int, other: int) -> float:
         return len(texts[one] & texts[other]) / (len(texts[one] | texts[other]) or 1)
 
     chosen = mmr([relevance(each.score) for each in head], similarity, len(head), diversity=diversity)
-    return [head[number] for number in chosen] + list(order[_MOST_DIVERSE:])
+    return [head[number] for number in chosen] + list(order[_MAX_DIVERSE:])

@@ -1,4 +1,4 @@
-"""Dates in a question, to hold against when something was said: "in May 2023", "on 4 July", "last week", "3 days ago".
+"""Dates in a question, to compare with the time of a turn: "in May 2023", "on 4 July", "last week", "3 days ago".
 
 English, and ISO dates. What is relative is relative to `now`; times are UTC.
 """
@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 __all__ = ["Period", "SameDay", "SameMonth", "SameWeekday", "When", "find_dates"]
 
 _DAY = 86_400.0
-_FADES = 7 * _DAY
-"""What happened on a day is spoken of in the days around it: after a week, the nearness is 1/e."""
+_DECAY = 7 * _DAY
+"""An event is mentioned in the days around it: a week away, the nearness is 1/e."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Period:
     def nearness(self, at: float) -> float:
         """Return 1.0 for a time within, less the farther away it is."""
         gap = max(self.start - at, at - self.end, 0.0)
-        return math.exp(-gap / _FADES)
+        return math.exp(-gap / _DECAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,26 +70,13 @@ class SameWeekday:
 
 When = Period | SameMonth | SameDay | SameWeekday
 
-_MONTHS = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-]
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 _NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8}
 _NUMBERS |= {"nine": 9, "ten": 10, "a couple of": 2, "a few": 3}
 _LENGTHS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
-# Sooner ones win: what a pattern took is not read again.
+# Earlier patterns win: what one matched, no other reads.
 _MONTH = (
     r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
     r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
@@ -113,7 +100,7 @@ _PATTERNS = [
 
 
 def find_dates(text: str, now: float) -> tuple[When, ...]:
-    """Return the dates that `text` names, each once. A date that does not exist is none."""
+    """Return the dates that `text` names, each once, without those that do not exist."""
     found: dict[When, None] = {}
     for match in _matches(text):
         when = _read(match, now)
@@ -145,7 +132,7 @@ def _read(match: re.Match[str], now: float) -> When | None:
 def _absolute(match: re.Match[str], parts: dict[str, str | None], _now: float) -> When | None:
     number = parts.get("number")
     name = parts.get("month") or ""
-    month = int(number) if number else next(i for i, each in enumerate(_MONTHS, 1) if each.startswith(name[:3].lower()))
+    month = int(number) if number else _MONTHS.index(name[:3].lower()) + 1
     year, day = parts.get("year"), parts.get("day")
     if not day and not year:
         # "may" and "march" are words too: a month has a capital letter inside a sentence, or a word before it.
@@ -161,8 +148,8 @@ def _absolute(match: re.Match[str], parts: dict[str, str | None], _now: float) -
 
 
 def _ago(_match: re.Match[str], parts: dict[str, str | None], now: float) -> When:
-    said, unit = str(parts["ago"]).lower(), str(parts["unit"]).lower()
-    count = _NUMBERS.get(said) or int(said)
+    number, unit = str(parts["ago"]).lower(), str(parts["unit"]).lower()
+    count = _NUMBERS.get(number) or int(number)
     width = _LENGTHS[unit]
     start = _date(now) - timedelta(days=count * width + width // 2)
     return Period(start.timestamp(), (start + timedelta(days=width)).timestamp())
@@ -214,7 +201,7 @@ def _date(at: float) -> datetime:
     """Return the beginning of the day."""
     try:
         return datetime.fromtimestamp(at, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    except (ValueError, OverflowError, OSError):  # a clock that shows no time on earth
+    except (ValueError, OverflowError, OSError):  # a clock outside of the calendar
         return datetime(1970, 1, 1, tzinfo=UTC)
 
 

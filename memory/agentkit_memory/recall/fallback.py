@@ -1,4 +1,4 @@
-"""BM25 in SQL's own rows, for when the index is busy, broken or away: slower, and over the newest items only."""
+"""BM25 over rows of SQL, for when the index is busy, broken or away: slower, and over the newest items only."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from agentkit_memory.index.sparse import held_terms, indexed_text
-from agentkit_memory.index.vector_index import Hit, SparseVector
+from agentkit_memory.index.vector_index import Hit
 from agentkit_memory.store.item_rows import recallable
 from agentkit_memory.store.scopes import required
 from agentkit_memory.store.tables import items
+from agentkit_memory.terms.sparse import SparseVector, held_terms, indexed_text
 
-__all__ = ["NEWEST", "search_rows"]
+__all__ = ["MAX_ROWS", "search_rows"]
 
-NEWEST = 2_000
-"""How many items are looked at."""
+MAX_ROWS = 2_000
+"""How many of the newest items are scored."""
 
-_NEWEST = recallable().order_by(items.c.created_at.desc(), items.c.id).limit(NEWEST)
+_NEWEST = recallable().order_by(items.c.created_at.desc(), items.c.id).limit(MAX_ROWS)
 
 
 def search_rows(
     connection: Connection, query: SparseVector, scope_ids: Sequence[int], now: float, limit: int
 ) -> list[Hit]:
-    """Return what an index would: the best items for a query, terms weighed over the items that are looked at.
+    """Return the best items for a query as an index would, with term weights from these rows.
 
     Raises:
         ScopeError: No scope was given.

@@ -1,4 +1,4 @@
-"""`Question`: what is looked for, and what it says beside its words: who spoke, when, and what kind of answer."""
+"""`Question`: the terms to look for, and what else a question names: speakers, dates, the kind of answer."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from agentkit_memory.index.analysis import count_terms
 from agentkit_memory.recall.dates import When, find_dates
+from agentkit_memory.terms.analysis import count_terms
 from agentkit_prompts.ranking.bm25 import words
 
-__all__ = ["MOST_CHARACTERS", "Question", "answers_number", "answers_time"]
+__all__ = ["MAX_CHARACTERS", "Question", "answers_number", "answers_time"]
 
-MOST_CHARACTERS = 4_000
-"""Of a longer question its beginning and its end are searched for: what is pasted stands between."""
+MAX_CHARACTERS = 4_000
+"""Of a longer question its beginning and its end are used: pasted text is mostly in between."""
 
 _ROLES = {"user": frozenset({"i", "me", "my", "mine", "myself"}), "assistant": frozenset({"you", "your", "yours"})}
 
@@ -34,29 +34,29 @@ _NUMBER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question as recall reads it."""
+    """A question, analysed."""
 
     text: str
-    """What is searched for."""
+    """Without the names of speakers once these are known; this is embedded."""
     asked: Mapping[int, float]
-    """All its terms, and how often each occurs."""
+    """How often each term occurs."""
     terms: Mapping[int, float]
-    """Those that say what is looked for: without the names of speakers once these are known."""
+    """The same without the names of speakers once these are known."""
     words: tuple[str, ...]
-    """Each once, in the order in which they stand."""
+    """Each once, in order."""
     now: float
     """Seconds since 1970."""
     dates: tuple[When, ...] = ()
     asks_time: bool = False
     asks_number: bool = False
     speakers: frozenset[str] = frozenset()
-    """Who, among those that spoke, is named in it."""
+    """Those speakers of the hits that it names."""
 
     @classmethod
     def of(cls, text: str, now: float) -> Question:
-        """Read a question; a name of a speaker is nothing special in it yet."""
-        if len(text) > MOST_CHARACTERS:
-            half = MOST_CHARACTERS // 2
+        """Analyse a question; names of speakers are ordinary terms until `among` is called."""
+        if len(text) > MAX_CHARACTERS:
+            half = MAX_CHARACTERS // 2
             text = f"{text[:half]} {text[-half:]}"
         asked = {term: float(times) for term, times in count_terms(text).items()}
         return cls(
@@ -71,13 +71,13 @@ class Question:
         )
 
     def among(self, speakers: Iterable[str]) -> Question:
-        """Return the question with the speakers it names; their names say who spoke, not what of.
+        """Return the question with the speakers it names, whose names are no longer among its terms.
 
         A speaker is named by all words of the name, the user by "I" and "my", the assistant by "you". A question that
-        names everybody, or nothing but names, stays as it is.
+        holds nothing but names stays as it is; one that names every speaker prefers none.
         """
-        there = set(speakers)
-        named = {each for each in there if self._names(each)}
+        known = set(speakers)
+        named = {each for each in known if self._names(each)}
         if not named:
             return self
         names = {word for each in named - _ROLES.keys() for word in words(each)}
@@ -89,8 +89,8 @@ class Question:
         if names:
             longest_first = sorted(map(re.escape, names), key=lambda name: (-len(name), name))
             text = " ".join(re.sub(rf"\b(?:{'|'.join(longest_first)})(?:['’]s)?\b", " ", text, flags=re.I).split())
-        told_apart = frozenset(named) if named != there else frozenset()
-        return replace(self, text=text or self.text, terms=terms, speakers=told_apart)
+        preferred = frozenset(named) if named != known else frozenset()
+        return replace(self, text=text or self.text, terms=terms, speakers=preferred)
 
     def _names(self, speaker: str) -> bool:
         pronouns = _ROLES.get(speaker)
@@ -101,10 +101,10 @@ class Question:
 
 
 def answers_time(text: str) -> bool:
-    """Whether a text says when, in English."""
+    """Return whether a text holds a time, in English."""
     return _TIME.search(text) is not None
 
 
 def answers_number(text: str) -> bool:
-    """Whether a text says how many."""
+    """Return whether a text holds a number."""
     return _NUMBER.search(text) is not None

@@ -1,4 +1,4 @@
-"""`Recall`: what was recalled for a question, how each part of it was scored, and what did not work."""
+"""`Recall`: the documents, facts and turns for a question, how each was scored, and what did not work."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
-from agentkit_memory.recall.candidates import Considered
+from agentkit_memory.recall.candidates import ScoredItem
 from agentkit_memory.recall.choice import relevance
-from agentkit_memory.records import TURN, Candidate
+from agentkit_memory.store.records import TURN, Candidate
 from agentkit_prompts.context.prompt_context import Document, Fact
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ __all__ = ["Excerpt", "Explained", "Line", "Recall", "build"]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What somebody said."""
+    """One turn of an excerpt."""
 
     message: int
     """Its number in the conversation."""
@@ -31,12 +31,12 @@ class Line:
     said_at: float | None
     """Seconds since 1970."""
     hit: bool
-    """Whether it was recalled itself, rather than what stands next to it."""
+    """Whether it was recalled itself, not only its neighbour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Turns of a conversation: what was recalled, with the turns around it that are known."""
+    """Neighbouring turns of a conversation, at least one of them recalled."""
 
     conversation: str
     branch: str
@@ -50,7 +50,7 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """One candidate of a recall: its score, the parts of it, and what became of it."""
+    """One candidate of a recall: its score, the parts of it, and why it was used or not."""
 
     rank: int
     id: str
@@ -60,16 +60,16 @@ class Explained:
     used: bool
     why: str
     text: str
-    """The beginning of what it says."""
+    """The beginning of its text."""
 
     def __str__(self) -> str:
         return f"{self.rank:>3} {'used' if self.used else '-':<5}{self.kind:<6}{self.why}  | {self.text}"
 
 
 class Recall(Sequence[Document]):
-    """What was recalled for a question: a sequence of documents, best first.
+    """The result of a recall: a sequence of documents, best first.
 
-    Passages of documents and turns of conversations are in it; facts are in `knowledge`.
+    These are chunks of documents and turns of conversations; facts are in `knowledge`.
     """
 
     def __init__(
@@ -78,23 +78,23 @@ class Recall(Sequence[Document]):
         documents: Sequence[Document],
         knowledge: Sequence[Fact],
         turns: Sequence[Excerpt],
-        considered: Sequence[Considered],
+        considered: Sequence[ScoredItem],
         degraded: Sequence[str],
     ) -> None:
         self.query = query
         self.documents = tuple(documents)
-        """Passages and turns, best first."""
+        """Chunks and turns, best first."""
         self.knowledge = tuple(knowledge)
         """Facts, best first."""
         self.turns = tuple(turns)
-        """The recalled turns with those around them, best first."""
+        """The recalled turns with their neighbours, best first."""
         self.degraded = tuple(degraded)
         """What did not work; empty when all is well."""
         self._considered = considered
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
-        """Everything that was looked at, best first: its scores, and why it was used or not."""
+        """Every item that was considered, best first, as it is logged."""
         return tuple(
             [
                 Candidate(
@@ -105,7 +105,7 @@ class Recall(Sequence[Document]):
                     each.reason,
                     each.slot if each.used else "",
                     {name: round(value, 4) for name, value in each.parts.items()}
-                    | {f"{arm} found": round(score, 4) for arm, score in each.arms.items()},
+                    | {f"{name} raw": round(score, 4) for name, score in each.retrieved.items()},
                 )
                 for each in self._considered
             ]
@@ -151,8 +151,8 @@ class Recall(Sequence[Document]):
         return f"Recall({self.query[:40]!r}: {len(self)} documents, {len(self.knowledge)} facts)"
 
 
-def build(query: str, order: Sequence[Considered], used: Sequence[Considered], degraded: Sequence[str]) -> Recall:
-    """Return the result of a recall: of the candidates in order, those that are used."""
+def build(query: str, order: Sequence[ScoredItem], used: Sequence[ScoredItem], degraded: Sequence[str]) -> Recall:
+    """Return the result of a recall from all candidates in order, and those of them that are used."""
     return Recall(
         query,
         [_document(each) for each in used if each.slot != "knowledge"],
@@ -163,7 +163,7 @@ def build(query: str, order: Sequence[Considered], used: Sequence[Considered], d
     )
 
 
-def _document(each: Considered) -> Document:
+def _document(each: ScoredItem) -> Document:
     item = each.item
     metadata: dict[str, object]
     if item.kind == TURN:
@@ -190,7 +190,7 @@ def _document(each: Considered) -> Document:
     )
 
 
-def _fact(each: Considered) -> Fact:
+def _fact(each: ScoredItem) -> Fact:
     item = each.item
     return Fact(item.text, id=item.id, score=relevance(each.score), metadata={**_meta(item), "why": each.reason})
 
@@ -203,12 +203,12 @@ def _meta(item: StoredItem) -> dict[str, object]:
 def _day(item: StoredItem) -> str:
     try:
         return "" if item.said_at is None else datetime.fromtimestamp(item.said_at, UTC).date().isoformat()
-    except (ValueError, OverflowError, OSError):  # a clock that showed no time on earth
+    except (ValueError, OverflowError, OSError):  # a clock outside of the calendar
         return ""
 
 
-def _excerpts(order: Sequence[Considered], used: Sequence[Considered]) -> list[Excerpt]:
-    """Join recalled turns with those next to them; turns that touch become one excerpt, where its best one stands."""
+def _excerpts(order: Sequence[ScoredItem], used: Sequence[ScoredItem]) -> list[Excerpt]:
+    """Join recalled turns with their neighbours: turns that touch become one excerpt, ranked as its best turn."""
     at = {each.place: each.item for each in order if each.item.kind == TURN}
     hits = {each.place for each in used if each.item.kind == TURN}
     excerpts: list[Excerpt] = []

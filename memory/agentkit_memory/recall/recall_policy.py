@@ -1,4 +1,4 @@
-"""`RecallPolicy`: which arms propose and score, what evidence is added, and how many are chosen."""
+"""`RecallPolicy`: which retrievers find and score, which scorers are added, and how many are chosen."""
 
 from __future__ import annotations
 
@@ -8,44 +8,57 @@ from math import isfinite
 from types import MappingProxyType
 from typing import Any
 
+from agentkit_memory.checks import is_whole
 from agentkit_memory.errors import RecallError, StoreError
-from agentkit_memory.recall.arms import Arm, Meaning, Words, spread
 from agentkit_memory.recall.candidates import Pool
-from agentkit_memory.recall.evidence import Asking, Evidence, Expected, SaidThen, Sitting, Speaker
+from agentkit_memory.recall.hybrid_retrieval import BM25Retriever, DenseRetriever, Retriever, spread
 from agentkit_memory.recall.question import Question
-from agentkit_memory.values import is_whole
+from agentkit_memory.recall.scorers import (
+    AnswerScorer,
+    DateScorer,
+    QuestionScorer,
+    Scorer,
+    SittingScorer,
+    SpeakerScorer,
+)
 
-__all__ = ["MOST", "POLICIES", "RecallPolicy", "named_policy"]
+__all__ = ["MAX_CANDIDATES", "POLICIES", "RecallPolicy", "named_policy"]
 
-MOST = 10_000
-"""Most documents of one recall, and most proposals of an arm, looked through for what holds."""
+MAX_CANDIDATES = 10_000
+"""Most documents of one recall, and most hits of one retriever that are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecallPolicy:
     """How candidates are found, scored and chosen. The default needs no tuning.
 
-    The arms' scores are standardised over the candidates and added; their sum is standardised again, so that the
-    evidence weighs the same with one arm as with two. Make your own with `dataclasses.replace` or from its parts.
+    The scores of each retriever become z-scores over the candidates and are added; their sum becomes a z-score again,
+    so that scorers weigh the same beside one retriever as beside two. Make your own with `dataclasses.replace`.
 
     Raises:
-        RecallError: It proposes nothing, or a part is of the wrong kind or out of range.
+        RecallError: There is no retriever, or a part is of the wrong kind or out of range.
     """
 
     name: str = "default"
-    arms: tuple[Arm, ...] = (Words(), Meaning())
-    """Arms that the index cannot serve are left out: without a model there is no meaning."""
-    evidence: tuple[Evidence, ...] = (Speaker(), SaidThen(), Sitting(), Expected(), Asking())
+    retrievers: tuple[Retriever, ...] = (BM25Retriever(), DenseRetriever())
+    """Those that the index cannot serve are left out: without a model there is no dense retrieval."""
+    scorers: tuple[Scorer, ...] = (
+        SpeakerScorer(),
+        DateScorer(),
+        SittingScorer(),
+        AnswerScorer(),
+        QuestionScorer(),
+    )
     candidates: int = 45
-    """How many each arm proposes."""
+    """How many each retriever finds."""
     around: int = 12
-    """Around how many of the best proposals the turns next to them become candidates too."""
+    """For how many of the best hits the neighbouring turns become candidates too."""
     diversity: float = 0.0
     """From 0.0, the best first, to 1.0, the most different first (maximal marginal relevance)."""
     collapse: bool = True
-    """Whether of those that say nearly the same only the best is used."""
+    """Whether only the best of nearly equal texts is used."""
     tokens: int | None = None
-    """Most tokens that what is used may have, by the fast estimate."""
+    """Most tokens of all used texts together, by the fast estimate."""
 
     def __post_init__(self) -> None:
         diversity: object = self.diversity
@@ -53,9 +66,13 @@ class RecallPolicy:
             f"{name}: expected {wanted}, got {getattr(self, name)!r}"
             for name, right, wanted in (
                 ("name", isinstance(self.name, str), "text"),
-                ("arms", _are_parts(self.arms) and len(self.arms) > 0, "a tuple of Words(), Meaning() or both"),
-                ("evidence", _are_parts(self.evidence), "a tuple of evidence, such as Speaker()"),
-                ("candidates", is_whole(self.candidates, 1, MOST), f"1 to {MOST:,}"),
+                (
+                    "retrievers",
+                    _are_parts(self.retrievers) and len(self.retrievers) > 0,
+                    "a tuple of BM25Retriever(), DenseRetriever() or both",
+                ),
+                ("scorers", _are_parts(self.scorers), "a tuple of scorers, such as SpeakerScorer()"),
+                ("candidates", is_whole(self.candidates, 1, MAX_CANDIDATES), f"1 to {MAX_CANDIDATES:,}"),
                 ("around", is_whole(self.around, 0), "0 or more"),
                 ("diversity", isinstance(diversity, int | float) and 0.0 <= diversity <= 1.0, "0.0 to 1.0"),
                 ("collapse", isinstance(self.collapse, bool), "True or False"),
@@ -66,18 +83,18 @@ class RecallPolicy:
         if problems:
             raise RecallError(f"RecallPolicy {self.name!r}: " + "; ".join(problems))
 
-    def score(self, question: Question, pool: Pool, arms: frozenset[str]) -> None:
-        """Score the candidates by the arms that could be asked, and explain each score by its parts."""
+    def score(self, question: Question, pool: Pool, served: frozenset[str]) -> None:
+        """Score the candidates by the retrievers that could be asked, and set the parts of each score."""
         sums = [0.0] * len(pool)
         columns: dict[str, list[float]] = {}
-        active = [arm for arm in self.arms if arm.name in arms] or [Words()]  # which need no index
-        for arm in active:
-            own, lent = self._told(arm, 2, question, pool)
+        active = [each for each in self.retrievers if each.name in served] or [BM25Retriever()]  # which needs no index
+        for retriever in active:
+            own, lent = self._scores(retriever, 2, question, pool)
             mean, deviation = spread([one + other for one, other in zip(own, lent, strict=True)])
             scale = 1.0 / deviation if deviation else 0.0
-            columns[arm.name] = [(value - mean) * scale for value in own]
+            columns[retriever.name] = [(value - mean) * scale for value in own]
             if any(lent):
-                columns[f"{arm.name} around"] = [value * scale for value in lent]
+                columns[f"{retriever.name} neighbours"] = [value * scale for value in lent]
             sums = [total + (one + other - mean) * scale for total, one, other in zip(sums, own, lent, strict=True)]
         if len(active) > 1:
             deviation = spread(sums)[1]
@@ -85,35 +102,35 @@ class RecallPolicy:
             columns = {name: [value * scale for value in values] for name, values in columns.items()}
             sums = [total * scale for total in sums]
         pool.base = sums
-        for evidence in self.evidence:
-            (values,) = self._told(evidence, 1, question, pool)
-            columns[evidence.name] = values
+        for scorer in self.scorers:
+            (values,) = self._scores(scorer, 1, question, pool)
+            columns[scorer.name] = values
             sums = [total + value for total, value in zip(sums, values, strict=True)]
         for number, each in enumerate(pool.candidates):
             each.score = sums[number]
             each.parts = {name: values[number] for name, values in columns.items() if values[number]}
 
-    def _told(self, part: Arm | Evidence, rows: int, question: Question, pool: Pool) -> list[list[float]]:
-        """Return what a part says of the candidates, which may be anything: policies are made of anybody's parts."""
+    def _scores(self, part: Retriever | Scorer, rows: int, question: Question, pool: Pool) -> list[list[float]]:
+        """Return the scores of a part, which may be anybody's own and return anything."""
         where = f"RecallPolicy {self.name!r}: {part.name!r}"
         try:
-            said: Any = part.scores(question, pool)
-            told = [list(values) for values in (said if rows > 1 else (said,))]
-            right = len(told) == rows and all(len(values) == len(pool) and isfinite(sum(values)) for values in told)
+            returned: Any = part.scores(question, pool)
+            scores = [list(values) for values in (returned if rows > 1 else (returned,))]
+            right = len(scores) == rows and all(len(values) == len(pool) and isfinite(sum(values)) for values in scores)
         except StoreError:
             raise
         except Exception as error:
             raise RecallError(f"{where} failed on {len(pool)} candidates ({type(error).__name__}: {error})") from error
         if not right:
             raise RecallError(f"{where}: expected one finite number for each of {len(pool)} candidates")
-        return told
+        return scores
 
     def describe(self) -> dict[str, Any]:
         """Return the policy as plain data, for a log."""
         return {
             "name": self.name,
-            "arms": {arm.name: _options(arm) for arm in self.arms},
-            "evidence": {each.name: _options(each) for each in self.evidence},
+            "retrievers": {each.name: _options(each) for each in self.retrievers},
+            "scorers": {each.name: _options(each) for each in self.scorers},
             "candidates": self.candidates,
             "around": self.around,
             "diversity": self.diversity,
@@ -135,22 +152,21 @@ POLICIES: Mapping[str, RecallPolicy] = MappingProxyType(
         policy.name: policy
         for policy in (
             RecallPolicy(),
-            RecallPolicy("words", arms=(Words(),)),
-            RecallPolicy("bm25", arms=(Words(share=0.0),), evidence=(), around=0),
-            RecallPolicy("dense", arms=(Meaning(share=0.0),), evidence=(), around=0),
-            RecallPolicy("alone", arms=(Words(share=0.0), Meaning(share=0.0)), around=0),
-            RecallPolicy("fused", arms=(Words(share=0.0), Meaning(share=0.0)), evidence=(), around=0),
+            RecallPolicy("lexical", (BM25Retriever(),)),
+            RecallPolicy("bm25", (BM25Retriever(share=0.0),), (), around=0),
+            RecallPolicy("dense", (DenseRetriever(share=0.0),), (), around=0),
+            RecallPolicy("hybrid", (BM25Retriever(share=0.0), DenseRetriever(share=0.0)), (), around=0),
         )
     }
 )
-"""Policies by name: `default`; `words`, the same without a model; and plain ones to compare with."""
+"""Policies by name: `default`; `lexical`, the same without a model; and plain ones to compare with."""
 
 
 def named_policy(policy: RecallPolicy | str | None) -> RecallPolicy:
     """Return the policy of that name; the default one for None.
 
     Raises:
-        RecallError: There is none of that name.
+        RecallError: The name is unknown.
     """
     if isinstance(policy, RecallPolicy):
         return policy
@@ -158,6 +174,6 @@ def named_policy(policy: RecallPolicy | str | None) -> RecallPolicy:
     found = POLICIES.get(name) if isinstance(name, str) else None
     if found is None:
         raise RecallError(
-            f"recall: there is no policy {policy!r}; there are {', '.join(POLICIES)}, or give a RecallPolicy"
+            f"recall: unknown policy {policy!r}; expected one of {', '.join(POLICIES)}, or a RecallPolicy"
         )
     return found

@@ -1,4 +1,4 @@
-"""From a question to what was recalled: itemise, ask the index, read SQL, score, choose. The index only proposes."""
+"""A recall step by step: itemise, ask the index, read SQL, score, choose. The index only proposes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from time import perf_counter_ns
-from typing import Protocol
 
 from sqlalchemy import Connection
 
+from agentkit_memory.checks import is_time, is_whole
+from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.errors import (
     IndexBroken,
     IndexBusy,
@@ -20,70 +21,42 @@ from agentkit_memory.errors import (
     StoreError,
     StoreUnavailable,
 )
-from agentkit_memory.index.vector_index import Hit, SparseVector, VectorIndex
-from agentkit_memory.recall.arms import DENSE, SPARSE
-from agentkit_memory.recall.candidates import Considered, Pool
+from agentkit_memory.index.vector_index import Hit, VectorIndex
+from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.choice import choose, ranked
-from agentkit_memory.recall.fallback import NEWEST, search_rows
-from agentkit_memory.recall.question import MOST_CHARACTERS, Question
+from agentkit_memory.recall.fallback import MAX_ROWS, search_rows
+from agentkit_memory.recall.hybrid_retrieval import DENSE, SPARSE
+from agentkit_memory.recall.question import MAX_CHARACTERS, Question
 from agentkit_memory.recall.recall import Recall, build
-from agentkit_memory.recall.recall_policy import MOST, RecallPolicy
-from agentkit_memory.records import RecallLog
+from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
+from agentkit_memory.recall.space_reader import SpaceReader
 from agentkit_memory.scope import Scope
-from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import TURN, StoredItem, read_around, read_items
-from agentkit_memory.store.recall_logs import RecallLogs
+from agentkit_memory.store.records import RecallLog
 from agentkit_memory.store.scopes import own_and_readable, scope_id
-from agentkit_memory.store.turns import itemise
-from agentkit_memory.values import is_time, is_whole
+from agentkit_memory.terms.sparse import SparseVector
 
-__all__ = ["Place", "Searched", "check_question", "search", "seconds"]
+__all__ = ["Place", "check_question", "search", "seconds"]
 
 Place = tuple[int, int, int]
-"""Messages of a branch: its number, after which message they begin, and the last one."""
+"""Messages of a branch: its number, the message before the first, and the last."""
 
 _BATCH = 512
 _BATCHES = 8
 _REACH = 2
 
 
-class Searched(Protocol):
-    """What is searched: a database, and an index of it that may fail."""
-
-    @property
-    def database(self) -> Database:
-        """Where the truth is."""
-        ...
-
-    def index(self) -> VectorIndex:
-        """Return the index as it is."""
-        ...
-
-    def catch_up(self) -> VectorIndex:
-        """Return the index after bringing it up to date."""
-        ...
-
-    @property
-    def logs(self) -> RecallLogs:
-        """Where every recall is written down."""
-        ...
-
-    def embed(self, question: str) -> Sequence[float] | None:
-        """Return the dense vector of a question, None if there is no model."""
-        ...
-
-
 def check_question(query: object, limit: object, visible: object = None, now: object = None) -> None:
-    """Refuse what cannot be asked, saying everything that is wrong.
+    """Refuse wrong arguments, naming all of them.
 
     Raises:
-        RecallError: The query is no text, a number is out of range, or the time is none.
+        RecallError: The query is not text, a number is out of range, or the time is invalid.
     """
     problems = []
     if not isinstance(query, str):
         problems.append(f"expected the question as text, got {type(query).__name__}")
-    if not is_whole(limit, 1, MOST):
-        problems.append(f"expected a limit of 1 to {MOST:,} documents, got {limit!r}")
+    if not is_whole(limit, 1, MAX_CANDIDATES):
+        problems.append(f"expected a limit of 1 to {MAX_CANDIDATES:,} documents, got {limit!r}")
     if visible is not None and not is_whole(visible, 0):
         problems.append(f"expected how many messages are visible, 0 or more, or None for all, got {visible!r}")
     if now is not None and not (isinstance(now, datetime) or is_time(now)):
@@ -101,20 +74,21 @@ def seconds(now: datetime | float) -> float:
 
 @dataclass(slots=True)
 class _Search:
-    """One recall on its way."""
+    """The state of one recall."""
 
-    store: Searched
+    store: SpaceReader
     policy: RecallPolicy
     question: Question
     valid_at: float
     hidden: Sequence[Place]
     limit: int
     degraded: list[str] = field(default_factory=list)
-    found: dict[str, Considered] = field(default_factory=dict)
+    found: dict[str, ScoredItem] = field(default_factory=dict)
     floors: dict[str, float] = field(default_factory=dict)
-    asked: set[str] = field(default_factory=set)
+    served: set[str] = field(default_factory=set)
+    """Names of the retrievers that the index could serve."""
     read: dict[str, StoredItem | None] = field(default_factory=dict)
-    """What was proposed, by its id; None for what does not hold."""
+    """Proposed items by their ids; None for those that SQL does not confirm."""
     behind: bool = False
     """Whether the index does not hold the newest items."""
     own: int | None = None
@@ -122,7 +96,7 @@ class _Search:
 
     def run(self, scope: Scope) -> Pool:
         database = self.store.database
-        wanted = {arm.name for arm in self.policy.arms}
+        wanted = {retriever.name for retriever in self.policy.retrievers}
         with database.read() as connection:
             self.own, scope_ids = own_and_readable(connection, scope)
         self._itemise(scope_ids)
@@ -131,29 +105,29 @@ class _Search:
         with database.read() as connection:
             speakers: list[str] = []
             if sparse.indices:
-                ask = partial(self._by_words, connection, index, sparse, scope_ids)
-                found = self._holding(connection, scope_ids, ask)
+                ask = partial(self._by_terms, connection, index, sparse, scope_ids)
+                found = self._confirmed(connection, scope_ids, ask)
                 speakers = [item.speaker for _, item in found if item.kind == TURN]
                 if SPARSE in wanted or index is None or self.behind:
                     self._add(SPARSE, found)
         self.question = self.question.among(speakers)
-        vector = self._meant(index) if DENSE in wanted and index is not None else None
+        vector = self._vector(index) if DENSE in wanted and index is not None else None
         with database.read() as connection:
             if vector is not None and index is not None:
-                ask = partial(self._by_meaning, index, vector, scope_ids)
-                meant = self._holding(connection, scope_ids, ask)
-                if meant:
-                    self._add(DENSE, meant)
+                ask = partial(self._by_vector, index, vector, scope_ids)
+                found = self._confirmed(connection, scope_ids, ask)
+                if found:
+                    self._add(DENSE, found)
             if self.policy.around and self.found:
                 seeds = self._best_turns()
                 if seeds:
                     for item in read_around(connection, seeds, scope_ids, self.valid_at, _REACH):
                         if item.id not in self.found and not self._is_hidden(item):
-                            self.found[item.id] = Considered(item)
+                            self.found[item.id] = ScoredItem(item)
         pool = Pool(self.found.values())
         pool.floors = self.floors
         if len(pool):
-            self.policy.score(self.question, pool, frozenset(self.asked))
+            self.policy.score(self.question, pool, frozenset(self.served))
         return pool
 
     def _itemise(self, scope_ids: Sequence[int]) -> None:
@@ -161,24 +135,24 @@ class _Search:
             for _ in range(_BATCHES):
                 if itemise(self.store.database, scope_ids, _BATCH) < _BATCH:
                     return
-            self.degraded.append("many messages are new: the newest cannot be found yet, the next recall goes on")
+            self.degraded.append("many messages are new: the newest cannot be recalled yet, the next recall goes on")
         except StoreClosed:
             raise
         except StoreError as error:
-            self.degraded.append(f"what was said last cannot be found yet: {error}")
+            self.degraded.append(f"the newest messages cannot be recalled yet: {error}")
 
     def _index(self) -> VectorIndex | None:
         try:
             return self.store.catch_up()
-        except (StoreClosed, StoreUnavailable):  # what it needs is not installed: that is no trouble that passes
+        except (StoreClosed, StoreUnavailable):  # what it needs is not installed, and no later recall will differ
             raise
         except (IndexBusy, IndexBroken, IndexUnavailable) as error:
             self._without_index(error)
             return None
-        except StoreError as error:  # the outbox or the index cannot be written: it is as good as it was
+        except StoreError as error:  # the outbox or the index cannot be written: it is only out of date
             self.behind = True
             self.degraded.append(
-                f"the index does not hold the newest items, they were searched by their words: {error}"
+                f"the index does not hold the newest items, they were searched with BM25 in SQL: {error}"
             )
         try:
             return self.store.index()
@@ -189,14 +163,14 @@ class _Search:
             return None
 
     def _without_index(self, error: Exception) -> None:
-        self.degraded.append(f"searched the newest {NEWEST} items by their words, without the index: {error}")
+        self.degraded.append(f"searched the newest {MAX_ROWS} items with BM25 in SQL, without the index: {error}")
 
-    def _holding(
+    def _confirmed(
         self, connection: Connection, scope_ids: Sequence[int], propose: Callable[[int], list[Hit]]
     ) -> list[tuple[Hit, StoredItem]]:
-        """Return the best proposals that hold, at most as many as are to be considered.
+        """Return the best hits that SQL confirms, at most as many as are to be considered.
 
-        What has ended, has not begun or is not shown yet is in the index too: if it takes up most of the proposals,
+        The index also holds items that have ended, have not begun or are not shown yet: if these are most of the hits,
         more are asked for.
         """
         wanted = most = self._most()
@@ -207,16 +181,16 @@ class _Search:
             self.read |= {item.id: item for item in read_items(connection, unknown, scope_ids, self.valid_at)}
             found = [(hit, item) for hit in hits if (item := self.read[hit.id]) is not None]
             if len(hits) < most or 2 * len(found) >= wanted:
-                return found if self.behind else found[:wanted]  # the newest stand last
-            if most >= MOST:
+                return found if self.behind else found[:wanted]  # the newest are at the end
+            if most >= MAX_CANDIDATES:
                 self.degraded.append(
-                    f"of the best {most} proposals {len(found)} hold, the others have ended or are not shown yet, and "
+                    f"of the best {most} hits {len(found)} are valid, the others have ended or are not shown yet, and "
                     "there may be more: `expire` deletes what has ended"
                 )
                 return found
-            most = min(4 * most, max(MOST, wanted))
+            most = min(4 * most, max(MAX_CANDIDATES, wanted))
 
-    def _by_words(
+    def _by_terms(
         self,
         connection: Connection,
         index: VectorIndex | None,
@@ -224,7 +198,7 @@ class _Search:
         scope_ids: Sequence[int],
         most: int,
     ) -> list[Hit]:
-        """Return the best by words: from the index, and what it does not hold from SQL."""
+        """Return the best by BM25: from the index, and from SQL what the index does not hold."""
         hits: list[Hit] = []
         if index is not None:
             try:
@@ -239,7 +213,7 @@ class _Search:
         newest = search_rows(connection, sparse, scope_ids, self.valid_at, most)
         return hits + [hit for hit in newest if hit.id not in known]
 
-    def _meant(self, index: VectorIndex) -> Sequence[float] | None:
+    def _vector(self, index: VectorIndex) -> Sequence[float] | None:
         """Return the vector of the question; None where there is no model or it fails."""
         if not index.dimensions or not self.question.text.strip():
             return None
@@ -248,34 +222,32 @@ class _Search:
         except StoreClosed:
             raise
         except Exception as error:
-            self._by_words_only(error)
+            self._only_bm25(error)
             return None
 
-    def _by_meaning(
-        self, index: VectorIndex, vector: Sequence[float], scope_ids: Sequence[int], most: int
-    ) -> list[Hit]:
+    def _by_vector(self, index: VectorIndex, vector: Sequence[float], scope_ids: Sequence[int], most: int) -> list[Hit]:
         try:
             return index.query_dense(vector, scope_ids, most)
         except StoreClosed:
             raise
         except Exception as error:
-            self._by_words_only(error)
+            self._only_bm25(error)
             return []
 
-    def _by_words_only(self, error: Exception) -> None:
-        self.degraded.append(f"searched by words only: {type(error).__name__}: {error}")
+    def _only_bm25(self, error: Exception) -> None:
+        self.degraded.append(f"searched with BM25 only: {type(error).__name__}: {error}")
 
     def _most(self) -> int:
         hidden = sum(last - after for _, after, last in self.hidden)
         return max(self.policy.candidates, 2 * self.limit) + min(hidden, 4 * self.policy.candidates)
 
-    def _add(self, arm: str, found: Sequence[tuple[Hit, StoredItem]]) -> None:
-        self.asked.add(arm)
+    def _add(self, retriever: str, found: Sequence[tuple[Hit, StoredItem]]) -> None:
+        self.served.add(retriever)
         for hit, item in found:
             if not self._is_hidden(item):
-                self.found.setdefault(item.id, Considered(item)).arms[arm] = hit.score
-        full = len(found) >= self._most() or arm == DENSE
-        self.floors[arm] = min((hit.score for hit, _ in found), default=0.0) if full else 0.0
+                self.found.setdefault(item.id, ScoredItem(item)).retrieved[retriever] = hit.score
+        full = len(found) >= self._most() or retriever == DENSE
+        self.floors[retriever] = min((hit.score for hit, _ in found), default=0.0) if full else 0.0
 
     def _is_hidden(self, item: StoredItem) -> bool:
         return (
@@ -285,15 +257,19 @@ class _Search:
         )
 
     def _best_turns(self) -> list[StoredItem]:
-        """Return the turns among the best proposals: only they lean on what stands around them."""
+        """Return the turns among the best hits: only turns are understood from their neighbours."""
         found = self.found.values()
-        tops = {arm: max((abs(each.arms.get(arm, 0.0)) for each in found), default=0.0) or 1.0 for arm in self.asked}
-        first = sorted(found, key=lambda each: (-sum(each.arms[arm] / tops[arm] for arm in each.arms), each.id))
+        tops = {name: max((abs(each.retrieved.get(name, 0.0)) for each in found), default=0.0) for name in self.served}
+
+        def share(each: ScoredItem) -> float:
+            return sum(score / (tops[name] or 1.0) for name, score in each.retrieved.items())
+
+        first = sorted(found, key=lambda each: (-share(each), each.id))
         return [each.item for each in first[: self.policy.around] if each.item.kind == TURN]
 
 
 def search(
-    store: Searched,
+    store: SpaceReader,
     scope: Scope,
     query: str,
     *,
@@ -305,18 +281,18 @@ def search(
 ) -> Recall:
     """Return what a reader in `scope` may know about a question.
 
-    What is returned is read from SQL under that scope, so that what was deleted, superseded or belongs to somebody
-    else cannot come back, whatever the index proposes. What fails on the way is left out and told in
-    `Recall.degraded`; only SQL itself is needed.
+    Every item is read from SQL under that scope: whatever the index proposes, nothing comes back that was deleted,
+    superseded or belongs to another scope. What fails on the way is left out and reported in `Recall.degraded`; only
+    SQL itself is needed.
 
     Args:
-        store: What is searched.
-        scope: Who asks.
+        store: The space that is searched.
+        scope: Whose memory is read.
         query: The question.
         limit: Most documents, and most facts, to use.
-        policy: How.
+        policy: How to find, score and choose.
         now: The time of the question, in seconds since 1970: what its dates are relative to.
-        hidden: Messages that the reader sees anyway.
+        hidden: Messages that the model sees anyway.
         conversation: Name of the conversation it is for, to be logged.
 
     Raises:
@@ -325,10 +301,8 @@ def search(
     began = perf_counter_ns()
     question = Question.of(query, now)
     one = _Search(store, policy, question, store.database.clock(), hidden, limit)
-    if len(query) > MOST_CHARACTERS:
-        one.degraded.append(
-            f"the question is long: its first and last {MOST_CHARACTERS // 2} characters were searched for"
-        )
+    if len(query) > MAX_CHARACTERS:
+        one.degraded.append(f"the question is long: its first and last {MAX_CHARACTERS // 2} characters were used")
     pool = one.run(scope)
     order = ranked(pool)
     used = choose(one.question, order, policy, limit)
@@ -338,6 +312,6 @@ def search(
     )
     try:
         store.logs.write(scope_id(store.database, scope) if one.own is None else one.own, log)
-    except StoreError as error:  # a log is not worth an answer
+    except StoreError as error:  # an answer is worth more than its log
         recall.degraded += (f"this recall was not logged: {error}",)
     return recall

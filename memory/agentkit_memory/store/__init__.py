@@ -1,1 +1,1 @@
-"""SQL: the truth of what is remembered."""
+"""SQL, the source of truth: tables, scopes, items, and the outbox of the index."""

@@ -1,21 +1,22 @@
-"""`Database`: one engine, short transactions, and errors that say what to do."""
+"""`Database`: one engine, short transactions, and errors with advice."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from sqlite3 import Connection as SQLiteConnection
 from sqlite3 import Error as SQLiteError
 from threading import RLock
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, create_engine, text
+from sqlalchemy import Connection, Engine, Insert, Table, create_engine, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
 
+from agentkit_memory.checks import is_time
 from agentkit_memory.errors import (
     NotFound,
     StoreClosed,
@@ -27,24 +28,24 @@ from agentkit_memory.errors import (
     StoreUnavailable,
     WouldWait,
 )
-from agentkit_memory.forks import keep, track
+from agentkit_memory.process.forks import keep, track
 from agentkit_memory.store.migrate import REVISION, current_revision, migrate
 from agentkit_memory.store.sqlite import SQLiteFile
-from agentkit_memory.values import is_time
 
-__all__ = ["Database", "translate"]
+__all__ = ["Database", "translate", "upserts"]
 
-_MIGRATION_LOCK = 0x61676E746B  # any number all of us agree on
+_DIALECTS = {"sqlite": sqlite, "postgresql": postgresql}
+_MIGRATION_LOCK = 0x61676E746B  # any number, the same in every process
 
-_HURRIED_IN_A_ROW = 256
-"""Writes without waiting until one must wait: SQLite's log is copied into its file then, which takes long."""
+_MAX_HURRIED = 256
+"""Writes in a row that do not wait: only one that waits lets SQLite copy its log into the file, which takes long."""
 
 
 class Database:
-    """The database behind a memory, at its newest revision.
+    """The database of a memory, at its newest revision.
 
-    Writes of one process go one after the other: SQLite has one writer anyway, and waiting for a lock in the process
-    is fair and cheap where SQLite's own waiting is neither. PostgreSQL writes take connections from the pool.
+    On SQLite, writes of one process go one after the other: there is one writer anyway, and a lock in the process is
+    fair and cheap where SQLite's own waiting is neither. On PostgreSQL, each write takes a connection from the pool.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Database:
         Args:
             target: Path of a SQLite file (its folder is created), or a database URL.
             timeout: Seconds to wait for another process that holds a lock.
-            clock: Says what time it is.
+            clock: Returns seconds since 1970.
 
         Raises:
             StoreError: The database is locked, read-only, corrupt, newer than this code or cannot be reached.
@@ -82,7 +83,7 @@ class Database:
             where = str(target)
             try:
                 target.parent.mkdir(parents=True, exist_ok=True)
-            except (OSError, ValueError) as error:  # a path with a zero byte is none
+            except (OSError, ValueError) as error:
                 raise StoreUnavailable(f"{where}: its folder cannot be made ({error}); choose another one") from error
             database = cls(SQLiteFile(target, timeout), where, timeout, clock)
         else:
@@ -102,10 +103,10 @@ class Database:
         return database
 
     def clock(self) -> float:
-        """Return what time it is, in seconds since 1970. Nothing is ordered by it: it may go backwards.
+        """Return seconds since 1970. Nothing is ordered by it: it may go backwards.
 
         Raises:
-            StoreError: The clock that was given shows no time.
+            StoreError: The given clock returned something else.
         """
         now: object = self._clock()
         if not is_time(now):
@@ -114,7 +115,7 @@ class Database:
 
     @property
     def is_sqlite(self) -> bool:
-        """Whether this is a file of our own rather than a server."""
+        """Whether this is a SQLite file rather than a server."""
         return self.engine.dialect.name == "sqlite"
 
     def insert(self, table: Table) -> sqlite.Insert | postgresql.Insert:
@@ -137,10 +138,10 @@ class Database:
         """Lend a connection in a transaction: committed at the end, rolled back if anything is raised.
 
         Without `wait` a small write takes well below a millisecond, so that it needs no thread, or raises `WouldWait`.
-        With `may_clash` an `IntegrityError` passes through: it means something only to who wrote the statement.
+        With `may_clash` an `IntegrityError` passes through, for callers that expect it.
 
         Raises:
-            NotFound: What the rows belong to was deleted meanwhile.
+            NotFound: The owner of the rows was deleted meanwhile.
         """
         try:
             if not self.is_sqlite:
@@ -160,7 +161,7 @@ class Database:
                 writer = self._writer
                 if writer is None:
                     if not wait:
-                        raise WouldWait  # a connection may be long in opening
+                        raise WouldWait  # opening a connection may take long
                     writer = self._writer = self.engine.connect()
                 with writer.begin():
                     driver: Any = writer.connection.driver_connection
@@ -177,7 +178,7 @@ class Database:
         except IntegrityError as error:
             if _code(error.orig) in ("SQLITE_CONSTRAINT_FOREIGNKEY", "23503"):
                 raise NotFound(
-                    f"{self.where}: what this belongs to was deleted or erased meanwhile; nothing was written: "
+                    f"{self.where}: the owner of this was deleted or erased meanwhile; nothing was written: "
                     "open it again"
                 ) from error
             if may_clash:
@@ -187,13 +188,13 @@ class Database:
             raise translate(error, self.where) from error
 
     def compact(self) -> bool:
-        """Rewrite the file without what was deleted, and empty its log; say whether that was possible just now.
+        """Rewrite the file without deleted bytes, and empty its log; return whether that was possible now.
 
-        It takes as long as copying the file, and nobody can write meanwhile. Somebody who is reading keeps the log
-        from being emptied. On a server, what was deleted goes when the server cleans its tables up by itself.
+        It takes as long as copying the file, and blocks writers meanwhile. A reader keeps the log from being emptied.
+        A server cleans its tables up by itself.
 
         Raises:
-            StoreLocked: Somebody else was writing all the time.
+            StoreLocked: Another process was writing all the time.
         """
         if not self.is_sqlite:
             return False
@@ -214,8 +215,8 @@ class Database:
             return not busy
 
     def _hurry(self, driver: Any, hurried: bool) -> None:
-        """Let the writer wait for nobody and leave the log alone, or go back to doing both."""
-        if hurried and self._hurried == _HURRIED_IN_A_ROW:
+        """Switch the writer between waiting for locks, with checkpoints of the log, and neither."""
+        if hurried and self._hurried == _MAX_HURRIED:
             raise WouldWait
         if hurried != bool(self._hurried):
             driver.execute(f"PRAGMA busy_timeout={0 if hurried else round(self._timeout * 1000)}").close()
@@ -234,7 +235,7 @@ class Database:
             self.engine.dispose()
 
     def disown(self, why: str) -> None:
-        """Leave it to the parent of this process, which was forked while it was open."""
+        """Leave it to the parent of this process: it was open when this one was forked."""
         free: SQLiteConnection | None = None
         writer, self._writer = self._writer, None
         if writer is not None:
@@ -245,12 +246,23 @@ class Database:
         if self._file is not None:
             self._file.disown(free)
         keep(self.engine)
-        self._lock = RLock()  # who held the other is no more
+        self._lock = RLock()  # the thread that held the other does not exist here
         self._inherited = True
         self._closed = self._closed or why
 
     def _refusal(self) -> StoreClosed:
         return StoreClosed(f"{self.where}: this memory {self._closed}")
+
+
+def upserts(table: Table, changes: dict[str, Any] | None = None) -> Mapping[str, Insert]:
+    """Return an INSERT per dialect name that, where the key exists, changes the row; without changes it skips it."""
+    key = [column.name for column in table.primary_key]
+    return {
+        name: dialect.insert(table).on_conflict_do_nothing()
+        if changes is None
+        else dialect.insert(table).on_conflict_do_update(index_elements=key, set_=changes)
+        for name, dialect in _DIALECTS.items()
+    }
 
 
 def _driver_error(engine: Engine) -> type[Exception]:
@@ -279,7 +291,7 @@ def _server(address: str, timeout: float) -> tuple[Engine, str]:
     except (ArgumentError, NoSuchModuleError) as error:
         scheme = address.split("://")[0]  # the rest may hold a password
         raise StoreUnavailable(
-            f"{scheme}://... is no database URL: expected postgresql://user@host/database"
+            f"{scheme}://... is not a database URL: expected postgresql://user@host/database"
         ) from error
     return engine, url.render_as_string()  # which hides the password
 
@@ -288,10 +300,10 @@ def _code(cause: object) -> str:
     return getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or ""
 
 
-_MEND = "the file is left as it is: restore a backup, or `sqlite3 FILE .recover`"
-_LONGEST = 200
-"""Characters of what a database says that are told: of a damaged file it may quote a great deal."""
-_UNDECODABLE = "Could not decode to UTF-8"  # the driver's own error, without a code: it goes on with what is stored
+_RESTORE = "the file is left as it is: restore a backup, or `sqlite3 FILE .recover`"
+_MAX_QUOTED = 200
+"""Characters of a database's message that are quoted; for a damaged file it may be very long."""
+_UNDECODABLE = "Could not decode to UTF-8"  # the driver's own error, without a code; stored text follows
 
 _SQLITE: tuple[tuple[str, type[StoreError], str], ...] = (
     ("SQLITE_BUSY", StoreLocked, "another process is writing; nothing was written: try again, or end that process"),
@@ -303,8 +315,8 @@ _SQLITE: tuple[tuple[str, type[StoreError], str], ...] = (
     ),
     ("SQLITE_FULL", StoreFull, "nothing was written, what was stored is intact: free some space and try again"),
     ("SQLITE_IOERR", StoreFull, "nothing was written: check the disk"),
-    ("SQLITE_CORRUPT", StoreCorrupt, _MEND),
-    ("SQLITE_CONSTRAINT", StoreCorrupt, f"what is stored does not fit together; {_MEND}"),
+    ("SQLITE_CORRUPT", StoreCorrupt, _RESTORE),
+    ("SQLITE_CONSTRAINT", StoreCorrupt, f"what is stored does not fit together; {_RESTORE}"),
     ("SQLITE_NOTADB", StoreCorrupt, "the file is left as it is: move it away, or give another path"),
     ("SQLITE_CANTOPEN", StoreUnavailable, "check that the folder exists and may be read and written"),
     ("SQLITE_PERM", StoreUnavailable, "check that the file may be read and written"),
@@ -322,21 +334,21 @@ _POSTGRES: tuple[tuple[str, type[StoreError], str], ...] = (
 
 
 def translate(error: Exception, where: str) -> StoreError:
-    """Return our error for one of the driver's or SQLAlchemy's."""
-    if isinstance(error, UnicodeDecodeError):  # of a damaged schema, SQLite's message quotes what is no text
-        return StoreCorrupt(f"{where}: it holds text that is no UTF-8; {_MEND}")
+    """Return the `StoreError` for an error of the driver or of SQLAlchemy."""
+    if isinstance(error, UnicodeDecodeError):  # SQLite's message quotes a damaged schema
+        return StoreCorrupt(f"{where}: it holds text that is not UTF-8; {_RESTORE}")
     cause: Any = error.orig if isinstance(error, DBAPIError) else error
     code = _code(cause)
-    said = (str(cause).strip().split("\n")[0] or type(cause).__name__)[:_LONGEST]
-    if isinstance(cause, SQLiteError) and said.startswith(_UNDECODABLE):
-        return StoreCorrupt(f"{where}: {said.split(' with text')[0]}; {_MEND}")
+    message = (str(cause).strip().split("\n")[0] or type(cause).__name__)[:_MAX_QUOTED]
+    if isinstance(cause, SQLiteError) and message.startswith(_UNDECODABLE):
+        return StoreCorrupt(f"{where}: {message.split(' with text')[0]}; {_RESTORE}")
     table = _SQLITE if code.startswith("SQLITE") else _POSTGRES
     for prefix, kind, advice in table:
         if code.startswith(prefix):
-            return kind(f"{where}: {said}; {advice}")
+            return kind(f"{where}: {message}; {advice}")
     if isinstance(error, DBAPIError) and (error.connection_invalidated or not code):
         advice = (
             "open it again" if isinstance(cause, SQLiteError) else "check that the server runs and the address is right"
         )
-        return StoreUnavailable(f"{where}: {said}; {advice}")
-    return StoreError(f"{where}: {said} ({code or type(cause).__name__})")
+        return StoreUnavailable(f"{where}: {message}; {advice}")
+    return StoreError(f"{where}: {message} ({code or type(cause).__name__})")

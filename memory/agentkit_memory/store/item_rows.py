@@ -1,4 +1,4 @@
-"""Items: what can be recalled. A `chunk` of a document, a `turn` of a conversation or a `fact`, read under a scope."""
+"""Recallable items: a `chunk` of a document, a `turn` of a conversation or a `fact`, always read under a scope."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import hashlib
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Row,
     Select,
     and_,
     bindparam,
@@ -23,9 +22,8 @@ from sqlalchemy import (
     union_all,
 )
 
-from agentkit_memory.index.outbox import withdraw
-from agentkit_memory.index.sparse import indexed_text
-from agentkit_memory.records import CHUNK, FACT, TURN
+from agentkit_memory.store.outbox import withdraw
+from agentkit_memory.store.records import CHUNK, FACT, TURN
 from agentkit_memory.store.scopes import required
 from agentkit_memory.store.tables import (
     branches,
@@ -35,6 +33,7 @@ from agentkit_memory.store.tables import (
     item_sources,
     items,
 )
+from agentkit_memory.terms.sparse import indexed_text
 
 __all__ = [
     "CHUNK",
@@ -43,7 +42,6 @@ __all__ = [
     "TURN",
     "StoredItem",
     "content_hash",
-    "find_item",
     "forget_embeddings",
     "forget_items",
     "in_batches",
@@ -56,7 +54,7 @@ __all__ = [
 ]
 
 NAMESPACE = uuid.UUID("6b1c9d1e-4c63-5d0e-9d0b-3a6b8c2f7e51")
-"""Every id of a document and an item is made in it: the same thing has the same id in every store."""
+"""Namespace of the ids of documents and items: the same content has the same id in every store."""
 
 _BATCH = 500
 """Ids in one statement; every SQLite takes that many."""
@@ -65,7 +63,7 @@ T = TypeVar("T")
 
 
 class StoredItem(NamedTuple):
-    """An item as recall reads it. Of what its kind does not have, it holds the empty value."""
+    """An item as recall reads it. Fields that its kind does not have are empty."""
 
     id: str
     kind: str
@@ -97,30 +95,14 @@ class StoredItem(NamedTuple):
 
 _ITEM = (
     select(
-        items.c.id,
-        items.c.kind,
-        items.c.scope_id,
-        items.c.text,
-        items.c.title,
-        items.c.content_hash,
-        items.c.position,
-        items.c.start,
-        items.c.end,
-        items.c.line,
+        *items.c["id", "kind", "scope_id", "text", "title", "content_hash", "position", "start", "end", "line"],
         func.coalesce(items.c.document_id, ""),
         func.coalesce(documents.c.source, ""),
         func.coalesce(documents.c.uri, ""),
         items.c.branch_id,
         func.coalesce(conversations.c.name, ""),
         func.coalesce(branches.c.name, ""),
-        items.c.speaker,
-        items.c.said_at,
-        items.c.created_at,
-        items.c.version,
-        items.c.valid_from,
-        items.c.valid_to,
-        items.c.superseded_by,
-        items.c.meta,
+        *items.c["speaker", "said_at", "created_at", "version", "valid_from", "valid_to", "superseded_by", "meta"],
     )
     .select_from(items)
     .outerjoin(documents, documents.c.id == items.c.document_id)
@@ -132,7 +114,7 @@ _ITEM = (
 
 
 def wanted() -> ColumnElement[bool]:
-    """Return the condition under which an item belongs into an index: nothing has taken its place."""
+    """Return the condition under which an item belongs into an index: it is not superseded."""
     return items.c.superseded_by.is_(None)
 
 
@@ -140,7 +122,7 @@ _source = items.alias("source")
 
 
 def lasting() -> ColumnElement[bool]:
-    """Return the condition under which an item holds `now`: its own time is not over, nor that of what it came from."""
+    """Return the condition under which an item is valid `now`: neither it nor a source of it has ended."""
     over = (
         exists()
         .where(item_sources.c.item_id == items.c.id, _source.c.id == item_sources.c.source_id)
@@ -153,7 +135,7 @@ def lasting() -> ColumnElement[bool]:
     )
 
 
-# Of a document that is being written, what was there before is shown until all of it is.
+# While a document is being written, its former generation is shown.
 _SHOWN = or_(
     items.c.document_id.is_(None),
     and_(
@@ -165,7 +147,7 @@ _VALID = (wanted(), _SHOWN, lasting())
 
 
 def recallable() -> Select[str, str, str]:
-    """Return the statement of what may be recalled `now` in some `scopes`: ids, titles and texts."""
+    """Return a SELECT of the ids, titles and texts that may be recalled `now` in some `scopes`."""
     return (
         select(items.c.id, items.c.title, items.c.text)
         .outerjoin(documents, documents.c.id == items.c.document_id)
@@ -175,7 +157,6 @@ def recallable() -> Select[str, str, str]:
 
 _THESE = items.c.id.in_(bindparam("ids", expanding=True))
 _READ = _ITEM.where(_THESE, *_VALID)
-_FIND = _ITEM.where(items.c.id == bindparam("item"))
 _seed, _near = items.alias("seed"), items.alias("near")
 _within = _near.c.position.between(_seed.c.position - bindparam("reach"), _seed.c.position + bindparam("reach"))
 _AROUND = _ITEM.where(
@@ -198,20 +179,16 @@ _HASHED = select(items.c.content_hash, items.c.title, items.c.text).where(_THESE
 _FORGET = delete(embeddings).where(embeddings.c.content_hash.in_(bindparam("hashes", expanding=True)))
 
 
-def _stored(row: Row[*tuple[Any, ...]]) -> StoredItem:
-    return StoredItem._make(row)
-
-
 def read_items(
     connection: Connection, ids: Sequence[str], scope_ids: Sequence[int] | None, now: float
 ) -> list[StoredItem]:
-    """Return those of the items that belong to the given scopes, are valid now and were not superseded.
+    """Return those of the items that are in the given scopes, valid now and not superseded.
 
     Raises:
         ScopeError: No scope was given.
     """
     bound = {"ids": list(ids), "scopes": required(scope_ids), "now": now}
-    return [_stored(row) for row in connection.execute(_READ, bound).all()]
+    return [StoredItem._make(row) for row in connection.execute(_READ, bound).all()]
 
 
 def read_around(
@@ -223,24 +200,14 @@ def read_around(
         ScopeError: No scope was given.
     """
     bound = {"ids": [each.id for each in found], "scopes": required(scope_ids), "now": now, "reach": reach}
-    return [_stored(row) for row in connection.execute(_AROUND, bound).all()] if bound["ids"] else []
-
-
-def find_item(connection: Connection, item_id: str, scope_ids: Sequence[int] | None) -> StoredItem | None:
-    """Return an item by its id, also one that is no longer valid; None if it is not in the given scopes.
-
-    Raises:
-        ScopeError: No scope was given.
-    """
-    row = connection.execute(_FIND, {"item": item_id, "scopes": required(scope_ids)}).one_or_none()
-    return None if row is None else _stored(row)
+    return [StoredItem._make(row) for row in connection.execute(_AROUND, bound).all()] if bound["ids"] else []
 
 
 def forget_items(connection: Connection, ids: Collection[str]) -> int:
-    """Delete items, the facts that were taken from them and the kept vectors of both; say how many items.
+    """Delete items, the facts that were taken from them and the kept vectors of both; return how many items.
 
-    The index is asked to forget them, before anything else: a worker that is about to keep a vector of one of them has
-    done so by then, or sees that it is gone.
+    They are withdrawn from the index first: a worker that is about to keep a vector of one has done so by then, or
+    sees that the item is gone.
     """
     total, ahead = 0, set(ids)
     while ahead:
@@ -249,14 +216,14 @@ def forget_items(connection: Connection, ids: Collection[str]) -> int:
             withdraw(connection, batch)
             forget_embeddings(connection, batch)
             total += connection.execute(_DELETE, {"ids": batch}).rowcount
-            # Last: by now, whoever was taking a fact from one of them has written it.
+            # Last: by now, a worker that was taking a fact from one of them has written it.
             derived.update(connection.scalars(_DERIVED, {"ids": batch}))
         ahead = derived - ahead
     return total
 
 
 def forget_embeddings(connection: Connection, ids: Collection[str]) -> int:
-    """Delete the kept vectors of what these items say. They are a cache: whoever says the same is embedded anew."""
+    """Delete the kept vectors of the texts of these items, a cache: other items with such a text are embedded again."""
     total = 0
     for batch in in_batches(sorted(ids)):
         hashes = set()
@@ -267,19 +234,19 @@ def forget_embeddings(connection: Connection, ids: Collection[str]) -> int:
 
 
 def content_hash(text: str) -> str:
-    """Return the name of a text by what it says."""
+    """Return the hash of a text."""
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def storable(text: str) -> str:
-    """Return a text with what no database can store, NUL and unpaired surrogates, replaced by U+FFFD."""
+    """Return a text with NUL and unpaired surrogates, which no database can store, replaced by U+FFFD."""
     if "\0" in text or not text.isascii():
         text = text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
 
 
 def in_batches(values: Iterable[T]) -> Iterator[list[T]]:
-    """Give the values in lists short enough for one statement."""
+    """Yield the values in lists short enough for one statement."""
     rest = iter(values)
     while batch := list(islice(rest, _BATCH)):
         yield batch

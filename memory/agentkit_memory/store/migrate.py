@@ -13,7 +13,7 @@ __all__ = ["MIGRATIONS", "REVISION", "current_revision", "migrate"]
 REVISION = "0002"
 """The newest revision in `migrations/versions`."""
 
-MIGRATIONS = Path(__file__).parent.parent / "migrations"
+MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def current_revision(connection: Connection) -> str | None:
@@ -25,7 +25,7 @@ def current_revision(connection: Connection) -> str | None:
 
 
 def migrate(connection: Connection, where: str, target: str = REVISION) -> None:
-    """Bring the database from the revision it is at to `target`, inside the transaction of `connection`.
+    """Upgrade the database to the revision `target`, inside the transaction of `connection`.
 
     Raises:
         StoreVersion: The database is at a revision this version does not know.
@@ -43,11 +43,9 @@ def migrate(connection: Connection, where: str, target: str = REVISION) -> None:
             f"{where}: at revision {now!r}, this version of agentkit knows up to {REVISION!r}; "
             "upgrade agentkit, or open another store"
         )
-    newer = target == "base" or (now is not None and target < now)
 
     def steps(revision: tuple[str, ...], _: MigrationContext) -> list[RevisionStep]:
-        walk = scripts._downgrade_revs if newer else scripts._upgrade_revs
-        return list(walk(target, revision))  # type: ignore[arg-type]
+        return list(scripts._upgrade_revs(target, revision))  # type: ignore[arg-type]
 
     context = MigrationContext.configure(connection, opts={"fn": steps, "script": scripts})
     with Operations.context(context):

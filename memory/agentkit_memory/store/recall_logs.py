@@ -1,4 +1,4 @@
-"""Recall logs in SQL: what was asked, every item that was looked at, what became of it, and why."""
+"""Recall logs in SQL: each question with every candidate, its score, and why it was used or not."""
 
 from __future__ import annotations
 
@@ -9,32 +9,22 @@ from dataclasses import asdict, replace
 from pydantic_core import PydanticSerializationError, to_json
 from sqlalchemy import bindparam, delete, insert, select
 
+from agentkit_memory.checks import is_whole
 from agentkit_memory.errors import RecallError, StoreCorrupt
-from agentkit_memory.records import Candidate, RecallLog
-from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import storable
-from agentkit_memory.store.scopes import known_ids, required
+from agentkit_memory.store.records import Candidate, RecallLog
+from agentkit_memory.store.scopes import required
 from agentkit_memory.store.tables import recall_logs
-from agentkit_memory.values import is_whole
 
-__all__ = ["RecallLogs", "checked_keep"]
+__all__ = ["RecallLogs"]
 
 _END = 2**62
-_SLACK = 64
-"""Logs that are written until the oldest are looked for."""
+_TRIM_EVERY = 64
+"""Logs that are written until the oldest are deleted again."""
 
 _BETWEEN = (
-    select(
-        recall_logs.c.query,
-        recall_logs.c.policy,
-        recall_logs.c.candidates,
-        recall_logs.c.took_us,
-        recall_logs.c.conversation,
-        recall_logs.c.degraded,
-        recall_logs.c.id,
-        recall_logs.c.at,
-    )
+    select(*recall_logs.c["query", "policy", "candidates", "took_us", "conversation", "degraded", "id", "at"])
     .where(
         recall_logs.c.scope_id.in_(bindparam("scopes", expanding=True)),
         recall_logs.c.id > bindparam("after"),
@@ -61,14 +51,25 @@ class RecallLogs:
     """The recall logs of a store.
 
     Args:
-        database: Where they are.
-        keep: About how many to keep of a scope, the newest; None for all, 0 for none.
+        database: Where they are stored.
+        keep: About how many of the newest to keep of a scope; None for all, 0 for none.
     """
 
     def __init__(self, database: Database, keep: int | None = None) -> None:
         self.database = database
-        self.keep = checked_keep(keep)
+        self.check_keep(keep)
+        self.keep = keep
         self._written: dict[int, int] = {}
+
+    @staticmethod
+    def check_keep(keep: object) -> None:
+        """Refuse what is not a number of logs to keep.
+
+        Raises:
+            RecallError: It is neither None nor a whole number from 0 up.
+        """
+        if keep is not None and not is_whole(keep, 0):
+            raise RecallError(f"recall logs: expected how many to keep, 0 or more, or None for all, got {keep!r}")
 
     def write(self, scope_id: int, log: RecallLog) -> RecallLog:
         """Store a log under the number of its reader's scope and return it with its id and time."""
@@ -88,16 +89,10 @@ class RecallLogs:
         with self.database.write() as connection:
             number = int(connection.scalars(_ADD, row).one())
             written = self._written.get(scope_id, 0)
-            if self.keep is not None and written % _SLACK == 0:
+            if self.keep is not None and written % _TRIM_EVERY == 0:
                 connection.execute(_TOO_OLD, {"scope": scope_id, "keep": self.keep})
         self._written[scope_id] = written + 1
         return replace(log, id=number, at=now)
-
-    def of(
-        self, scope: Scope, *, after: int | None = None, before: int | None = None, limit: int = 50
-    ) -> tuple[RecallLog, ...]:
-        """Return logs of exactly this scope, as `page` does; none of a scope that nobody wrote to."""
-        return self.page(known_ids(self.database, scope), after=after, before=before, limit=limit)
 
     def page(
         self,
@@ -110,9 +105,9 @@ class RecallLogs:
         """Return logs in order: the first after a number, the last before one, or with neither the newest.
 
         Raises:
-            StoreCorrupt: What is stored of one is none.
+            StoreCorrupt: A stored log is damaged.
             ScopeError: No scope was given.
-            RecallError: The limit is less than 1, or a number is none.
+            RecallError: The limit is less than 1, or a number is invalid.
         """
         if not is_whole(limit, 1):
             raise RecallError(f"recall logs: expected a limit of 1 or more, got {limit!r}")
@@ -147,17 +142,6 @@ class RecallLogs:
                 "others with `after` and `before`"
             ) from error
         return tuple(logs if after is not None else reversed(logs))
-
-
-def checked_keep(keep: int | None) -> int | None:
-    """Return how many logs to keep.
-
-    Raises:
-        RecallError: It is no number of logs.
-    """
-    if keep is not None and not is_whole(keep, 0):
-        raise RecallError(f"recall logs: expected how many to keep, 0 or more, or None for all, got {keep!r}")
-    return keep
 
 
 def _json(value: object) -> str:

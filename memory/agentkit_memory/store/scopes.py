@@ -36,8 +36,8 @@ def _find(connection: Connection, scope: Scope) -> int | None:
 def scope_id(database: Database, scope: Scope) -> int:
     """Return the number of a scope, giving it one if it has none yet.
 
-    The number is made from the names: one that was erased is never given to another scope, whose index or open
-    conversations could still know it.
+    The number is a hash of the names: that of an erased scope is never given to another one, as an index or an open
+    conversation could still refer to it.
     """
     with database.read() as connection:
         found = _find(connection, scope)
@@ -48,19 +48,19 @@ def scope_id(database: Database, scope: Scope) -> int:
         while (found := _find(connection, scope)) is None:
             new = dict(zip((column.name for column in _NAMES), _names(scope), strict=True))
             connection.execute(database.insert(scopes).values(id=number, **new).on_conflict_do_nothing())
-            number += 1  # taken by other names, once in some quintillions
+            number += 1  # taken by other names, once in quintillions
     return found
 
 
 def known_ids(database: Database, scope: Scope) -> list[int]:
-    """Return the number of a scope, as reads take it: none if nobody wrote to it. Looking leaves no name behind."""
+    """Return the number of a scope in a list, empty if nothing was ever written to it. No row is added."""
     with database.read() as connection:
         own = _find(connection, scope)
     return [] if own is None else [own]
 
 
 def required(scope_ids: Sequence[int] | None) -> list[int]:
-    """Return the numbers of the scopes to read. Without any a reader sees nothing; not saying is an error.
+    """Return the numbers of the scopes to read. An empty list reads nothing; None is an error.
 
     Raises:
         ScopeError: No scope was given.
@@ -71,10 +71,10 @@ def required(scope_ids: Sequence[int] | None) -> list[int]:
 
 
 def readable_ids(connection: Connection, scope: Scope) -> list[int]:
-    """Return the numbers of the scopes that a reader in `scope` sees; a scope nobody wrote to has none.
+    """Return the numbers of the scopes that a reader in `scope` sees, of those that were ever written to.
 
     Raises:
-        ScopeError: It is no scope.
+        ScopeError: It is not a scope.
     """
     return own_and_readable(connection, scope)[1]
 
@@ -92,12 +92,12 @@ def own_and_readable(connection: Connection, scope: Scope) -> tuple[int | None, 
 
 
 def covered_ids(connection: Connection, scope: Scope) -> list[int]:
-    """Return the numbers of the scopes that a subject owns: those with all the names that it has."""
+    """Return the numbers of the scopes that a subject owns: those with all of its names."""
     wanted = [column == name for column, name in zip(_NAMES, _names(Scope.of(scope)), strict=True) if name]
     return list(connection.scalars(select(scopes.c.id).where(*wanted).order_by(scopes.c.id)))
 
 
 def hold_scope(connection: Connection, scope: int) -> None:
-    """Let one transaction at a time write what is numbered within a scope; SQLite has one writer anyway."""
+    """Lock a scope, so that one transaction at a time numbers rows in it; SQLite has one writer anyway."""
     if connection.dialect.name != "sqlite":
         connection.execute(_HOLD, {"scope": scope})

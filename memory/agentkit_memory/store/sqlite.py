@@ -1,4 +1,4 @@
-"""Connections to a SQLite file: how each is prepared, and what becomes of them in a process that is forked."""
+"""Connections to a SQLite file: how each is prepared, and what happens to them in a forked process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from sqlite3 import Connection, OperationalError
+from typing import cast
 
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine import URL
@@ -13,7 +14,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from agentkit_memory.errors import StoreUnavailable
-from agentkit_memory.forks import keep
+from agentkit_memory.process.forks import keep
 
 __all__ = ["SQLiteFile"]
 
@@ -53,7 +54,7 @@ class SQLiteFile:
         """Leave every connection to the parent.
 
         Args:
-            free: One that is lent all the time, and was not in use.
+            free: The writer, if it was not in use.
         """
         keep(self.engine, *self._open)
         for each, entry in self._open.items():
@@ -63,27 +64,27 @@ class SQLiteFile:
                 _busy.append(self._path)
 
     def _prepare(self, made: DBAPIConnection, entry: ConnectionPoolEntry) -> None:
-        assert isinstance(made, Connection)
+        if not isinstance(made, Connection):
+            raise TypeError(f"expected a connection of sqlite3, got {made!r}")
         self._open[made] = None  # in use until it is prepared
         try:
             _keep_a_log(made, self._timeout)
             for pragma in _PRAGMAS:
                 made.execute(f"PRAGMA {pragma}").close()
         except BaseException:
-            del self._open[made]  # nobody else knows of it
+            del self._open[made]  # no one else closes it
             raise
         self._open[made] = entry
 
     def _forget(self, made: DBAPIConnection, _: ConnectionPoolEntry) -> None:
-        assert isinstance(made, Connection)
-        self._open.pop(made, None)
+        self._open.pop(cast("Connection", made), None)
 
 
 def _let_go(path: Path) -> None:
     """Close what was inherited, before this process opens a file of its own.
 
-    SQLite keeps account of its locks by process: it would take those of the parent to be held here too, and once the
-    parent closes the file, what is written here would be lost. A connection that was in use cannot be closed.
+    SQLite accounts for its locks by process: it would take those of the parent as held here too, and once the parent
+    closes the file, what is written here would be lost. A connection that was in use cannot be closed.
     """
     while _idle:
         _idle.pop().close()
@@ -97,9 +98,9 @@ def _let_go(path: Path) -> None:
 
 
 def _keep_a_log(connection: Connection, timeout: float) -> None:
-    """Switch a file to the mode of writing ahead, which it stays in.
+    """Switch a file to write-ahead logging, which is permanent.
 
-    SQLite asks for the lock as a reader who would write, so it gives up at once where two processes open a new file.
+    SQLite does not wait for this lock: it fails at once where two processes open a new file.
     """
     until = time.monotonic() + timeout
     while True:

@@ -1,4 +1,4 @@
-"""The tables, as SQLAlchemy sees them. `migrations/` creates them; a test compares the two."""
+"""The tables. `migrations/` creates them; a test compares the two."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    column,
+    text,
 )
 
 from agentkit_memory.scope import MAX_NAME
@@ -49,6 +49,12 @@ METADATA = MetaData(
 _BigId = BigInteger().with_variant(Integer(), "sqlite")  # SQLite numbers rows by itself only in an INTEGER key
 _Name = String(MAX_NAME)
 
+
+def _partial(name: str, where: str, *columns: str, unique: bool = False) -> Index:
+    """Return an index over the rows that meet a condition."""
+    return Index(name, *columns, unique=unique, sqlite_where=text(where), postgresql_where=text(where))
+
+
 # A scope is stored once; everything that belongs to it carries its number, in SQL and in the vector index.
 scopes = Table(
     "scopes",
@@ -70,18 +76,13 @@ conversations = Table(
     Column("created_at", Float(53), nullable=False),
     Column("expires_at", Float(53)),
     UniqueConstraint("scope_id", "name"),
-    Index(
-        "ix_conversations_expires_at",
-        "expires_at",
-        sqlite_where=column("expires_at").is_not(None),
-        postgresql_where=column("expires_at").is_not(None),
-    ),
-    sqlite_autoincrement=True,  # the number of a deleted one is never given again: somebody may still hold it open
+    _partial("ix_conversations_expires_at", "expires_at IS NOT NULL", "expires_at"),
+    sqlite_autoincrement=True,  # the number of a deleted one is never used again: it may still be open somewhere
 )
 
 # `head_seq` is what a writer compares and swaps: the number of messages of the branch. A fork is one row: it shows the
 # messages of its parent up to `fork_seq`, then its own. Messages up to `itemised_seq` are items already. `edits` counts
-# the redactions of the conversation, so that a view of it that is out of date can be told.
+# the redactions of the conversation, so that outdated views of it are noticed.
 branches = Table(
     "branches",
     METADATA,
@@ -94,12 +95,7 @@ branches = Table(
     Column("itemised_seq", Integer, nullable=False, server_default="0"),
     Column("edits", Integer, nullable=False, server_default="0"),
     UniqueConstraint("conversation_id", "name"),
-    Index(
-        "ix_branches_behind",
-        "conversation_id",
-        sqlite_where=column("itemised_seq") < column("head_seq"),
-        postgresql_where=column("itemised_seq") < column("head_seq"),
-    ),
+    _partial("ix_branches_behind", "itemised_seq < head_seq", "conversation_id"),
     sqlite_autoincrement=True,
 )
 
@@ -114,15 +110,8 @@ messages = Table(
     Column("body", Text, nullable=False),
     Column("created_at", Float(53), nullable=False),
     Column("redacted_at", Float(53)),
-    Column("said_at", Float(53)),  # where that is another time than it was stored
-    Index(
-        "uq_messages_branch_id_key",
-        "branch_id",
-        "key",
-        unique=True,
-        sqlite_where=column("key").is_not(None),
-        postgresql_where=column("key").is_not(None),
-    ),
+    Column("said_at", Float(53)),  # NULL where it is the time of storing
+    _partial("uq_messages_branch_id_key", "key IS NOT NULL", "branch_id", "key", unique=True),
     sqlite_with_rowid=False,
 )
 
@@ -143,8 +132,8 @@ tool_calls = Table(
 
 # Of a document that takes several transactions, the items of the next `generation` are written beside those that are
 # shown; they are shown, and the others no longer, when the generation is counted up. `stage` names who writes them. A
-# generation of -1 shows nothing: the document is being removed. `stamp` is what the file system said of the file when
-# it was read; it is empty where that would not show a later change.
+# generation of -1 shows nothing: the document is being removed. `stamp` holds the times and size of the file when
+# it was read; it is empty where these would not show a later change.
 documents = Table(
     "documents",
     METADATA,
@@ -161,7 +150,7 @@ documents = Table(
     UniqueConstraint("scope_id", "uri"),
 )
 
-# What can be recalled: a `chunk` of a document, a `turn` of a conversation, a `fact`. The neighbours of a chunk are the
+# Recallable items: a `chunk` of a document, a `turn` of a conversation, a `fact`. The neighbours of a chunk are the
 # positions next to its own in the document, those of a turn the messages next to it in the branch.
 items = Table(
     "items",
@@ -180,7 +169,7 @@ items = Table(
     Column("created_at", Float(53), nullable=False),
     Column("branch_id", BigInteger),
     Column("speaker", Text, nullable=False, server_default=""),
-    Column("said_at", Float(53)),  # what the item speaks of, where that is another time than it was stored
+    Column("said_at", Float(53)),  # NULL where it is the time of storing
     Column("version", Integer, nullable=False, server_default="1"),
     Column("valid_from", Float(53)),
     Column("valid_to", Float(53)),
@@ -188,18 +177,13 @@ items = Table(
     Column("meta", Text, nullable=False, server_default="{}"),
     Column("first_generation", Integer, nullable=False, server_default="0"),  # of its document, see there
     Column("last_generation", Integer),
-    Index(
-        "ix_items_leaving",
-        "document_id",
-        sqlite_where=column("last_generation").is_not(None),
-        postgresql_where=column("last_generation").is_not(None),
-    ),
+    _partial("ix_items_leaving", "last_generation IS NOT NULL", "document_id"),
     Index(None, "document_id", "position"),
     Index(None, "branch_id", "position"),
     Index(None, "scope_id", "kind", "position"),
 )
 
-# What an item was made from: a fact goes when what it was taken from goes.
+# What an item was made from: a fact is deleted with any of its sources.
 item_sources = Table(
     "item_sources",
     METADATA,
@@ -209,7 +193,7 @@ item_sources = Table(
     sqlite_with_rowid=False,
 )
 
-# Which index the `have` of `vector_state` speaks of: another index holds nothing of it.
+# Which index the `have` of `vector_state` is about: any other index holds nothing of it.
 vector_spaces = Table(
     "vector_spaces",
     METADATA,
@@ -235,13 +219,7 @@ vector_state = Table(
     Column("leased_until", Float(53)),
     Column("attempts", Integer, nullable=False, server_default="0"),
     Column("problem", Text),
-    Index(
-        "ix_vector_state_pending",
-        "space",
-        "item_id",
-        sqlite_where=column("want") != column("have"),
-        postgresql_where=column("want") != column("have"),
-    ),
+    _partial("ix_vector_state_pending", "want != have", "space", "item_id"),
     sqlite_with_rowid=False,
 )
 
@@ -256,7 +234,7 @@ embeddings = Table(
     Column("created_at", Float(53), nullable=False),
 )
 
-# What was recalled, and why, in the order of writing: `policy`, `candidates` and `degraded` are JSON.
+# Recalls, in the order of writing: `policy`, `candidates` and `degraded` are JSON.
 recall_logs = Table(
     "recall_logs",
     METADATA,
@@ -273,7 +251,7 @@ recall_logs = Table(
     sqlite_autoincrement=True,
 )
 
-# An erasure that was asked for; one that was interrupted has no `finished_at` and is taken up again.
+# Requested erasures; one that was interrupted has no `finished_at` and is resumed.
 erasures = Table(
     "erasures",
     METADATA,

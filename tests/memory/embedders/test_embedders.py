@@ -25,10 +25,10 @@ from agentkit_memory import (
     SentenceTransformersEmbedder,
 )
 from agentkit_memory.embedders import encoder as encoder_module
-from agentkit_memory.embedders.async_bridge import LoopThread
+from agentkit_memory.embedders.by_name import embedder_named
 from agentkit_memory.embedders.contract import model_of, unit_vectors
-from agentkit_memory.embedders.encoder import LONGEST, Encoder
-from agentkit_memory.embedders.named import embedder_named
+from agentkit_memory.embedders.encoder import MAX_TEXT, Encoder
+from agentkit_memory.process.event_loop import LoopThread
 from agentkit_memory.store.engine import Database
 from agentkit_prompts.ranking.embedder import Embedder
 from tests.memory.embedders.word_embedder import Words
@@ -149,7 +149,7 @@ def test_batches_are_bounded_and_long_texts_are_cut(encoder: Callable[..., Encod
     assert len(words.asked) == 660
     assert max(len(call) for call in words.calls) == 256
     assert max(sum(map(len, call)) for call in words.calls) <= 200_000
-    assert max(map(len, words.asked)) == LONGEST
+    assert max(map(len, words.asked)) == MAX_TEXT
 
 
 def test_one_bad_text_costs_the_others_nothing(encoder: Callable[..., Encoder]) -> None:
@@ -186,7 +186,7 @@ def test_a_text_for_whose_sake_the_whole_request_fails_is_found(encoder: Callabl
 def test_what_was_asked_for_and_never_kept_is_forgotten_in_the_end(
     encoder: Callable[..., Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoder_module, "_MOST_UNKEPT", 3)
+    monkeypatch.setattr(encoder_module, "_MAX_UNKEPT", 3)
     words = Words()
     asking = encoder(words)
     asking(["one", "two", "three", "four"])
@@ -473,7 +473,7 @@ def test_a_store_may_be_read_by_an_endpoint(endpoint: Endpoint, home: Path, docs
         endpoint.act = lambda body: (500, {"error": {"message": "on fire"}})
         found = memory.recall("zebra")
         assert len(found) == 1
-        assert any("on fire" in each and "searched by words only" in each for each in found.degraded)
+        assert any("on fire" in each and "searched with BM25 only" in each for each in found.degraded)
 
 
 def test_what_passes_is_tried_again(endpoint: Endpoint) -> None:

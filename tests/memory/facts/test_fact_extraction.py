@@ -28,7 +28,7 @@ from agentkit_memory import (
 )
 from agentkit_memory.facts.fact_queue import Queue
 from agentkit_memory.facts.fact_worker import FactWorker
-from agentkit_memory.failpoints import FAILPOINTS, VARIABLE
+from agentkit_memory.process.failpoints import FAILPOINTS, VARIABLE
 from agentkit_prompts import Message
 
 HOME = re.compile(r"I live in (\w+)")

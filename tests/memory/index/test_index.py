@@ -24,8 +24,8 @@ from sqlalchemy import text
 from agentkit_memory import IndexBroken, IndexBusy, Memory, StoreClosed, StoreLocked
 from agentkit_memory.index import index_worker as worker
 from agentkit_memory.index.edge import EdgeIndex
-from agentkit_memory.index.sparse import SPACE, document_vector, query_vector
 from agentkit_memory.index.vector_index import Hit, Point
+from agentkit_memory.terms.sparse import SPACE, document_vector, query_vector
 
 HOLD = """if True:
     import sys

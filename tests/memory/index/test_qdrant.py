@@ -18,8 +18,9 @@ from qdrant_client import QdrantClient, models
 from agentkit_memory import IndexBroken, IndexBusy, IndexUnavailable, Memory, StoreClosed, StoreUnavailable
 from agentkit_memory.index.opening import edge_indexes, qdrant_indexes
 from agentkit_memory.index.qdrant import QdrantIndex, connect
-from agentkit_memory.index.sparse import document_vector, query_vector
 from agentkit_memory.index.vector_index import IndexOpener, Point
+from agentkit_memory.terms.sparse import document_vector, query_vector
+from tests.memory.index.work_until import work_until
 
 ONE = "00000000-0000-4000-8000-000000000001"
 
@@ -274,7 +275,7 @@ def test_an_answer_without_a_result_is_that_of_a_server_that_fails(home: Path, d
             memory.facts.add(f"zebra fact {opened_before}")
             assert memory.ingest(docs).pending == 2
             recall = memory.recall("zebra")
-            assert recall.knowledge and "what it answers is no answer of Qdrant" in recall.degraded[0]
+            assert recall.knowledge and "its answer is not one of Qdrant" in recall.degraded[0]
             for act in (memory.verify, memory.repair, memory.worker().drain):
                 with pytest.raises(IndexUnavailable, match="what is written is queued"):
                     act()
@@ -311,7 +312,7 @@ def test_a_worker_outlives_a_server_that_is_away(home: Path, docs: Path, server:
         memory.recall("zebra")
         server.status = 500
         memory.ingest(docs)
-        thread = threading.Thread(target=memory._store.indexes.worker().run, args=(stop, 0.01))
+        thread = threading.Thread(target=work_until, args=(stop, memory._store.indexes.worker()))
         thread.start()
         time.sleep(0.1)
         server.status = 200

@@ -13,17 +13,18 @@ import pytest
 from qdrant_client import QdrantClient
 from sqlalchemy import delete, insert, select, update
 
-from agentkit_memory import HeadMoved, IndexBroken, IndexBusy, Memory, StoreLocked
+from agentkit_memory import HeadMoved, IndexBroken, IndexBusy, Memory
 from agentkit_memory.index.index_worker import Worker
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.opening import edge_indexes
-from agentkit_memory.index.outbox import enqueue, pending, withdraw
 from agentkit_memory.index.qdrant import QdrantIndex
-from agentkit_memory.index.sparse import SPACE, query_vector
 from agentkit_memory.index.vector_index import Point, VectorIndex
 from agentkit_memory.store.engine import Database
+from agentkit_memory.store.outbox import enqueue, pending, withdraw
 from agentkit_memory.store.tables import items, scopes, vector_spaces, vector_state
+from agentkit_memory.terms.sparse import SPACE, query_vector
 from agentkit_prompts.context.messages import Message
+from tests.memory.index.work_until import work_until
 
 MODEL = "model-of-tests"
 DENSE = f"{SPACE}+{MODEL}"
@@ -107,7 +108,7 @@ def test_four_workers_share_the_work_and_do_none_of_it_twice(database: Database,
     stop = threading.Event()
     workers = [indexes.worker(batch=16) for _ in range(4)]
     with ThreadPoolExecutor(5) as pool:
-        running = [pool.submit(worker.run, stop, 0.01) for worker in workers]
+        running = [pool.submit(work_until, stop, worker) for worker in workers]
         for start in range(0, 400, 100):  # while they work, some of it changes and some goes
             write(database, *numbers[start : start + 10], said="quartz")
             remove(database, *numbers[start + 10 : start + 20])
@@ -155,7 +156,7 @@ def test_two_writers_of_a_conversation_and_four_workers_lose_nothing(
                 memory.ingest(docs)
 
         with ThreadPoolExecutor(7) as pool:
-            workers = [pool.submit(memory._store.indexes.worker().run, stop, 0.01) for _ in range(4)]
+            workers = [pool.submit(work_until, stop, memory._store.indexes.worker()) for _ in range(4)]
             for each in [pool.submit(talk, "a"), pool.submit(talk, "b"), pool.submit(ingest)]:
                 each.result()
             stop.set()
@@ -249,22 +250,6 @@ def test_a_space_that_another_index_serves_now_is_left_alone(database: Database,
         connection.execute(update(vector_spaces).values(index_id="another"))
     with pytest.raises(IndexBusy, match="another process built an index of it elsewhere"):
         worker.run_once()
-
-
-def test_a_locked_store_makes_a_worker_wait_not_end(database: Database, indexes: Indexes) -> None:
-    stop = threading.Event()
-    seen = []
-
-    class Locked(Worker):
-        def run_once(self) -> int:
-            seen.append(1)
-            if len(seen) == 1:
-                raise StoreLocked("another process is writing")
-            stop.set()
-            return 0
-
-    Locked(database, indexes.get(), SPACE).run(stop, idle=0.001)
-    assert len(seen) == 2
 
 
 def dense(database: Database) -> None:
@@ -391,7 +376,7 @@ def _scopes(database: Database) -> list[int]:
 
 def test_writers_wait_while_the_set_of_spaces_changes(database: Database) -> None:
     """An item written beside a new space reaches it: by its writer, or by who adds the space."""
-    from agentkit_memory.index.outbox import backfill, hold_spaces
+    from agentkit_memory.store.outbox import backfill, hold_spaces
 
     barrier = threading.Barrier(3)
 

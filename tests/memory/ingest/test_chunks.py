@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit_memory.ingest.blocks import MOST_TITLE, PART, Block, Part, text_blocks
-from agentkit_memory.ingest.chunks import CHUNK_BYTES, Chunk, chunk_blocks, chunk_text
+from agentkit_memory.ingest.chunks import CHUNK_BYTES, Chunk, chunk_blocks
+from agentkit_memory.ingest.readers.blocks import MAX_TITLE, PART, Block, Part, text_blocks
 
 LINES = st.sampled_from(
     [
@@ -39,7 +39,7 @@ TEXTS = st.lists(LINES, max_size=30).map("\n".join) | st.text(max_size=3000)
 
 
 def cut(text: str, *, markdown: bool = True) -> list[Chunk]:
-    return list(chunk_text(text, markdown=markdown))
+    return list(chunk_blocks(text_blocks([text], markdown=markdown)))
 
 
 @given(TEXTS, st.booleans())
@@ -180,4 +180,4 @@ def test_a_page_begins_anew_and_what_is_apart_is_no_neighbour() -> None:
 
 def test_a_heading_without_end_does_not_fill_every_title() -> None:
     (chunk,) = cut("# " + "w" * 900 + "\nbody")
-    assert len(chunk.title) == MOST_TITLE
+    assert len(chunk.title) == MAX_TITLE

@@ -15,10 +15,10 @@ import pytest
 from sqlalchemy import text
 
 from agentkit_memory import IngestOptions, IngestProgress, Memory, Scope
+from agentkit_memory.checks import MAX_BYTES
 from agentkit_memory.ingest import find_files as files
-from agentkit_memory.ingest.file_stream import Reading
-from agentkit_memory.store.documents import DocumentStore
-from agentkit_memory.values import MAX_BYTES
+from agentkit_memory.ingest.documents import DocumentStore
+from agentkit_memory.ingest.readers.file_stream import FileStream
 
 
 def texts(memory: Memory) -> dict[str, list[str]]:
@@ -278,7 +278,7 @@ def test_what_may_not_be_read_is_reported_and_not_forgotten(memory: Memory, docs
         assert [str(error).split(":")[0] for error in errors] == [str(locked)]
         (secret,) = (each for each in found if isinstance(each, files.SourceFile))
         with pytest.raises(Exception, match=r"Permission denied.*check its permissions"):
-            Reading(secret, IngestOptions())
+            FileStream(secret, IngestOptions())
         assert not files.is_gone((locked / "a.md").as_uri())
     finally:
         if root:
@@ -358,10 +358,10 @@ def test_what_cannot_be_read_of_a_text_is_replaced_where_that_is_asked_for(eithe
     (docs / "a.md").write_bytes(b"# Caf\xe9\nzebra \xff\xfe" + b"x" * 300_000 + b"\n\xf0\x9f")
     report = either.ingest(docs, options=IngestOptions(lenient=True))
     assert (len(report.added), report.errors) == (1, ())
-    assert "bytes that are not UTF-8 text, the first at 5, became U+FFFD" in str(report.mended[0])
+    assert "bytes that are not UTF-8 text, the first at 5, became U+FFFD" in str(report.repaired[0])
     assert either.recall("zebra")[0].title == "Caf\ufffd"
     again = either.ingest(docs, options=IngestOptions(lenient=True))
-    assert (len(again.unchanged), again.mended) == (1, ())
+    assert (len(again.unchanged), again.repaired) == (1, ())
     assert "is not UTF-8 text (byte 5)" in str(either.ingest(docs).errors[0])
     (docs / "b.md").write_bytes(b"\0")
     assert "is binary" in str(either.ingest(docs, options=IngestOptions(lenient=True)).errors[0])
@@ -377,14 +377,14 @@ def test_a_file_whose_times_say_it_is_unchanged_is_not_read(home: Path, docs: Pa
         def look(progress: IngestProgress) -> None:
             read.append(progress.done)
 
-        real = Reading.pieces
+        real = FileStream.pieces
         calls: list[str] = []
 
-        def watched(self: Reading) -> Iterator[bytes]:
+        def watched(self: FileStream) -> Iterator[bytes]:
             calls.append(self.file.source)
             yield from real(self)
 
-        Reading.pieces = watched  # type: ignore[method-assign]
+        FileStream.pieces = watched  # type: ignore[method-assign]
         try:
             assert memory.ingest(docs, on_progress=look).unchanged
             assert calls == []
@@ -399,7 +399,7 @@ def test_a_file_whose_times_say_it_is_unchanged_is_not_read(home: Path, docs: Pa
             os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
             assert memory.ingest(docs).changed  # who turned back one of its times could not turn back the other
         finally:
-            Reading.pieces = real  # type: ignore[method-assign]
+            FileStream.pieces = real  # type: ignore[method-assign]
 
 
 def test_a_file_that_was_just_written_is_read_again(memory: Memory, docs: Path) -> None:

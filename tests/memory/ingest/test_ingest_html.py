@@ -11,11 +11,11 @@ import pytest
 from agentkit_memory import IngestOptions, Memory
 from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest import html
-from agentkit_memory.ingest.blocks import PART, Block
 from agentkit_memory.ingest.chunks import CHUNK_BYTES, Chunk, chunk_blocks
-from agentkit_memory.ingest.file_stream import Reading
 from agentkit_memory.ingest.find_files import SourceFile
-from agentkit_memory.ingest.html import html_blocks
+from agentkit_memory.ingest.readers.blocks import PART, Block
+from agentkit_memory.ingest.readers.file_stream import FileStream
+from agentkit_memory.ingest.readers.html import html_blocks
 
 pytest.importorskip("lxml", reason="needs the extra `ingest`")
 
@@ -40,7 +40,7 @@ PAGE = """<!doctype html><html><head><meta charset="utf-8"><title>Tea &amp; more
 def read(folder: Path, content: bytes | str, *, lenient: bool = False) -> list[Block]:
     file = folder / "page.html"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with Reading(SourceFile(file, "page.html"), IngestOptions(lenient=lenient)) as reading:
+    with FileStream(SourceFile(file, "page.html"), IngestOptions(lenient=lenient)) as reading:
         blocks = list(html_blocks(reading))
         reading.finish()
     return blocks
@@ -103,7 +103,7 @@ def test_bytes_that_are_no_text_are_told_with_their_place_or_replaced(tmp_path: 
         read(tmp_path, b"<p>\0</p>")
     file = tmp_path / "page.html"
     file.write_bytes(b"<p>caf\xe9</p>")
-    with Reading(SourceFile(file, "page.html"), IngestOptions(lenient=True)) as reading:
+    with FileStream(SourceFile(file, "page.html"), IngestOptions(lenient=True)) as reading:
         assert [block.text for block in html_blocks(reading)] == ["caf\ufffd\n\n"]
         assert "the first at 6, became U+FFFD" in str(reading.finish())
 
@@ -168,7 +168,7 @@ def test_pages_made_to_be_slow_or_deep_end(tmp_path: Path, content: bytes) -> No
 
 @pytest.mark.parametrize("start", [b"<!--", b'<a href="', b"<"])
 def test_a_tag_or_comment_without_end_is_refused(tmp_path: Path, start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(html, "_MOST_SILENT", 1024 * 1024)
+    monkeypatch.setattr(html, "_MAX_TAG", 1024 * 1024)
     with pytest.raises(IngestError, match=r"has a tag or comment of more than 1 MiB before byte \d+"):
         read(tmp_path, b"<p>fine</p>" + start + b"x" * 2_000_000)
 

@@ -65,15 +65,15 @@ def test_a_long_record_is_several_passages_next_to_each_other(memory: Memory, do
 
 
 BAD = [
-    ("{no json", "line 2 is no JSON (Expecting property name"),
-    ('{"text": NaN}', "line 2 is no JSON (NaN is no number)"),
-    ("[" * 100_000, "line 2 is no JSON (it is nested too deeply)"),
-    ('{"text": ' + "1" * 5000 + "}", "line 2 is no JSON (Exceeds the limit"),
-    ('["text"]', "line 2 is no object but list"),
+    ("{no json", "line 2 is not JSON (Expecting property name"),
+    ('{"text": NaN}', "line 2 is not JSON (NaN is not a number)"),
+    ("[" * 100_000, "line 2 is not JSON (it is nested too deeply)"),
+    ('{"text": ' + "1" * 5000 + "}", "line 2 is not JSON (Exceeds the limit"),
+    ('["text"]', "line 2 is not an object but list"),
     ('{"txt": "x"}', "line 2 has no field 'text' or 'content' or 'body'; did you mean 'txt'?"),
     ('{"text": null}', "line 2 has no field 'text'"),
-    ('{"text": 3}', "line 2 has a text that is no string but int"),
-    ('{"text": "\\ud800"}', "line 2 holds \\ud800, which is no character that can be stored"),
+    ('{"text": 3}', "line 2 has a text that is not a string but int"),
+    ('{"text": "\\ud800"}', "line 2 holds \\ud800, which cannot be stored"),
     ('{"text": "a\\u0000b"}', "line 2 holds \\u0000"),
     (
         json.dumps({"text": "x", **{f"field {n}": "y" * 400 for n in range(30)}}),
@@ -103,14 +103,14 @@ def test_leniently_the_others_are_stored_and_what_was_left_out_is_told(either: M
     put(docs, {"text": "zebra"}, "no", {"text": "vio\udc00lin \0 harbor"})
     report = either.ingest(docs, options=IngestOptions(lenient=True))
     assert (report.errors, len(report.added)) == ((), 1)
-    assert "line 2 is no JSON" in str(report.mended[0])
+    assert "line 2 is not JSON" in str(report.repaired[0])
     assert [row[3] for row in stored(either)] == ["zebra", "vio\ufffdlin \ufffd harbor"]
 
 
 def test_a_line_that_is_too_long_is_told_and_not_held(
     memory: Memory, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "MOST_RECORD", 100_000)
+    monkeypatch.setattr(records, "MAX_RECORD", 100_000)
     with (docs / "a.jsonl").open("w") as file:
         file.write('{"text": "zebra"}\n{"text": "' + "x" * 600_000 + '"}\n{"text": "violin"}\n' + "y" * 200_000)
     (error,) = memory.ingest(docs).errors

@@ -132,7 +132,7 @@ def test_leniently_the_other_pages_are_stored(memory: Memory, docs: Path) -> Non
     (docs / "a.pdf").write_bytes(make(["zebra", b" " * 300_000_000, "violin"], packed=[1]))
     report = memory.ingest(docs, options=IngestOptions(lenient=True))
     assert (len(report.added), report.errors) == (1, ())
-    assert "page 2 cannot be read" in str(report.mended[0])
+    assert "page 2 cannot be read" in str(report.repaired[0])
     assert [len(memory.recall(word)) for word in ("zebra", "violin")] == [1, 1]
     assert memory.ingest(docs, options=IngestOptions(lenient=True)).unchanged
     assert memory.ingest(docs).errors  # strictly, it is as bad as before
@@ -154,7 +154,7 @@ def test_a_reader_that_hangs_or_dies_is_one_file_less(
     worker = tmp_path / "worker.py"
     worker.write_text(program)
     monkeypatch.setattr(pdf, "_WORKER", worker)
-    monkeypatch.setattr(pdf, "MOST_SECONDS", 0.5 if "sleep" in program else 30.0)
+    monkeypatch.setattr(pdf, "MAX_PAGE_SECONDS", 0.5 if "sleep" in program else 30.0)
     start = time.monotonic()
     assert refused(memory, docs, make(["zebra"])) == said
     assert time.monotonic() - start < 20
@@ -165,13 +165,13 @@ def test_pages_that_share_what_they_show_have_a_limit_together(
 ) -> None:
     lines = b"BT /F1 12 Tf 10 700 Td " + b"".join(b"(Zebra %d) Tj 0 -14 Td\n" % line for line in range(500)) + b" ET"
     bomb = make([lines, *[""] * 59], packed=[0], shared=True)
-    monkeypatch.setattr(pdf, "FILE_TEXT", 20_000)
-    monkeypatch.setattr(pdf, "BYTE_TEXT", 1)
+    monkeypatch.setattr(pdf, "MAX_FILE_TEXT", 20_000)
+    monkeypatch.setattr(pdf, "MAX_BYTE_TEXT", 1)
     most = f"{20_000 + len(bomb):,}"
     said = f"has more than {most} characters of text, too many for its {len(bomb):,} bytes: it may be a bomb"
     assert refused(memory, docs, bomb) == said
     assert memory.recall("zebra") == ()
-    monkeypatch.setattr(pdf, "BYTE_TEXT", 32)  # a file that is as large as this may have as much
+    monkeypatch.setattr(pdf, "MAX_BYTE_TEXT", 32)  # a file that is as large as this may have as much
     assert memory.ingest(docs).errors == ()
     assert memory.recall("zebra")
 
@@ -192,8 +192,8 @@ def test_pages_each_of_which_is_quick_have_a_time_together(
     worker = tmp_path / "worker.py"
     worker.write_text(PAGES)
     monkeypatch.setattr(pdf, "_WORKER", worker)
-    monkeypatch.setattr(pdf, "FILE_SECONDS", 0.4)
-    monkeypatch.setattr(pdf, "MB_SECONDS", 1000.0)
+    monkeypatch.setattr(pdf, "MAX_FILE_SECONDS", 0.4)
+    monkeypatch.setattr(pdf, "MAX_MB_SECONDS", 1000.0)
     content = make(["zebra"])
     seconds = 0.4 + len(content) / 1000
     start = time.monotonic()
@@ -207,7 +207,7 @@ def test_pages_each_of_which_is_quick_have_a_time_together(
 def test_the_reader_has_a_limit_of_memory(tmp_path: Path) -> None:
     from agentkit_memory.ingest import pdf_worker
 
-    assert pdf_worker._MOST_MEMORY <= 1 << 30
+    assert pdf_worker._MAX_MEMORY <= 1 << 30
     greedy = "import sys; sys.argv = ['x']\nfrom agentkit_memory.ingest import pdf_worker\n"
     greedy += "pdf_worker._read = lambda stream: bytearray(3 << 30)\npdf_worker.main()"
     import subprocess

@@ -14,9 +14,9 @@ import pytest
 from sqlalchemy import text
 
 from agentkit_memory import Memory, RecallError
-from agentkit_memory.failpoints import VARIABLE
-from agentkit_memory.index.sparse import query_vector
+from agentkit_memory.process.failpoints import VARIABLE
 from agentkit_memory.recall.fallback import search_rows
+from agentkit_memory.terms.sparse import query_vector
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import Document
 
@@ -81,10 +81,10 @@ def test_how_far_what_holds_is_looked_for_is_said(memory: Memory, docs: Path, mo
     memory.ingest(docs)
     for number in range(100):
         memory.facts.add(f"zebra fed {number}", valid_from=1e12)
-    monkeypatch.setattr("agentkit_memory.recall.search.MOST", 90)
+    monkeypatch.setattr("agentkit_memory.recall.search.MAX_CANDIDATES", 90)
     recall = memory.recall("zebra fed")
     assert recall == ()
-    assert "of the best 90 proposals 0 hold" in recall.degraded[0]
+    assert "of the best 90 hits 0 are valid" in recall.degraded[0]
 
 
 INGEST = """if True:

@@ -84,7 +84,7 @@ def test_while_another_process_owns_the_index_sql_is_searched_by_the_same_policy
         recall = memory.recall("Where does the heron nest?")
         assert [found.text for found in recall] == [found.text for found in usual]
         (problem,) = recall.degraded
-        assert "newest 2000 items by their words, without the index" in problem
+        assert "newest 2000 items with BM25 in SQL, without the index" in problem
         assert "in use by process" in problem
         assert memory.recall_logs()[-1].degraded == recall.degraded
         other = memory.within(Scope("another"))
@@ -122,7 +122,7 @@ def test_a_locked_database_is_read_and_what_could_not_be_written_is_told(home: P
             other.execute("BEGIN IMMEDIATE")
             recall = memory.recall("heron")
         assert {found.text for found in recall} == {"The heron nests behind the weir.", "I like the heron."}
-        assert "what was said last cannot be found yet" in recall.degraded[0]
+        assert "the newest messages cannot be recalled yet" in recall.degraded[0]
         assert "was not logged" in recall.degraded[-1]
         assert len(memory.recall("heron")) == 3
 
@@ -146,7 +146,7 @@ def test_an_index_on_a_full_disk_is_read_and_not_written(
         fill(memory, docs)
         memory.recall("heron")
         with monkeypatch.context() as full:
-            full.setattr("agentkit_memory.index.edge._ROOM", 2**62)
+            full.setattr("agentkit_memory.index.edge._MIN_FREE", 2**62)
             memory.session("s").append(Message("user", "The stork stands there.", name="Ada"))
             recall = memory.recall("heron")
             assert len(recall) == 2
@@ -165,7 +165,7 @@ def test_an_index_on_a_full_disk_is_read_and_not_written(
         assert [found.text for found in memory.recall("crane")] == ["The crane flies south."]
         assert memory.verify().ok
     with monkeypatch.context() as full:
-        full.setattr("agentkit_memory.index.edge._ROOM", 2**62)
+        full.setattr("agentkit_memory.index.edge._MIN_FREE", 2**62)
         with Memory.open(home) as memory:
             recall = memory.recall("heron")  # an index that is not open yet is not opened: loading it writes
         assert len(recall) == 2
@@ -192,7 +192,7 @@ def test_without_its_model_the_store_is_searched_by_words(home: Path) -> None:
         compass.fails = True
         recall = memory.recall("What of the ship on the meadow?")
         assert recall[0].text == "The meadow is wide."
-        assert "searched by words only" in recall.degraded[0]
+        assert "searched with BM25 only" in recall.degraded[0]
         assert "the model is away" in recall.degraded[0]
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from agentkit_memory import Candidate, Memory, RecallError, RecallLog, Scope, ScopeError
+from agentkit_memory import Memory, RecallError, Scope, ScopeError
 from agentkit_memory.store.recall_logs import RecallLogs
+from agentkit_memory.store.records import Candidate, RecallLog
 
 FULL = RecallLog(
     "how hot?",
     {"name": "default", "weights": [1, 0.5]},
     (
         Candidate("1", "chunk", 0.9, True, "best", "documents", {"sparse": 1.5, "dense": 0.25}),
-        Candidate("2", "turn", 0.1, False, "says the same as 1"),
+        Candidate("2", "turn", 0.1, False, "same text as 1"),
     ),
     1234,
     "breakfast",

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from agentkit_memory import Memory, RecallError
-from agentkit_memory.recall.arms import Meaning, Words, term_weights
 from agentkit_memory.recall.candidates import Pool
-from agentkit_memory.recall.evidence import Recent, Sitting
-from agentkit_memory.recall.question import MOST_CHARACTERS, Question
+from agentkit_memory.recall.hybrid_retrieval import BM25Retriever, DenseRetriever, term_weights
+from agentkit_memory.recall.question import MAX_CHARACTERS, Question
 from agentkit_memory.recall.recall_policy import POLICIES
+from agentkit_memory.recall.scorers import RecencyScorer, SittingScorer
 from agentkit_prompts.context.messages import Message
 
 DEFAULT = POLICIES["default"]
@@ -43,8 +43,8 @@ def test_every_score_is_the_sum_of_its_parts_and_every_candidate_says_what_becam
     assert [row.id for row in rows if row.used] == [found.id for found in recall]
     reasons = {row.text: row.why for row in rows}
     assert (
-        "says the same as" in reasons["The heron nests!"]
-        or "says the same as" in reasons["The heron nests."]
+        "same text as" in reasons["The heron nests!"]
+        or "same text as" in reasons["The heron nests."]
         or any("below the first 2" in why for why in reasons.values())
     )
     assert recall[0].metadata["why"] == rows[0].why
@@ -114,12 +114,12 @@ def test_what_is_newer_counts_more_where_a_policy_says_so(memory: Memory) -> Non
     session = memory.session("a")
     session.append(Message("user", "The heron is at the weir, I saw it.", name="Ada"), said_at=1e9)
     session.append(Message("user", "The heron is at the lake, I saw it.", name="Ada"), said_at=1.2e9)
-    recent = replace(DEFAULT, evidence=(*DEFAULT.evidence, Recent()))
+    recent = replace(DEFAULT, scorers=(*DEFAULT.scorers, RecencyScorer()))
     assert "lake" in memory.recall("Where is the heron?", policy=recent, now=1.2e9)[0].text
     assert memory.recall("Where is the heron?", policy=recent, now=1e8)  # a clock that went backwards
 
 
-def test_evidence_of_ones_own(memory: Memory, docs: Path) -> None:
+def test_a_custom_scorer_adds_its_part(memory: Memory, docs: Path) -> None:
     @dataclass(frozen=True)
     class Short:
         name: str = "short"
@@ -129,50 +129,50 @@ def test_evidence_of_ones_own(memory: Memory, docs: Path) -> None:
 
     write(docs, "heron", "heron heron heron heron, and some more words on it")
     memory.ingest(docs)
-    mine = replace(DEFAULT, name="mine", evidence=(Short(),))
+    mine = replace(DEFAULT, name="mine", scorers=(Short(),))
     recall = memory.recall("heron", policy=mine)
     assert recall[0].text == "heron"
     assert recall.explain()[0].parts["short"] == 90.0 / 5
-    assert memory.recall_logs()[-1].policy["evidence"] == {"short": {"name": "short"}}
+    assert memory.recall_logs()[-1].policy["scorers"] == {"short": {"name": "short"}}
 
 
 class Odd:
-    """Evidence that says whatever it is told to."""
+    """A scorer that returns or raises whatever it is given."""
 
     name = "odd"
 
-    def __init__(self, told: object) -> None:
-        self.told = told
+    def __init__(self, outcome: object) -> None:
+        self.outcome = outcome
 
     def scores(self, question: Question, pool: Pool) -> Any:
-        if isinstance(self.told, Exception):
-            raise self.told
-        return self.told
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
 
 
-@pytest.mark.parametrize("told", [None, [], [1.0, 2.0], [math.nan], [math.inf], ["x"], ZeroDivisionError("by zero")])
-def test_evidence_that_is_of_no_use_is_named(memory: Memory, docs: Path, told: object) -> None:
+@pytest.mark.parametrize("outcome", [None, [], [1.0, 2.0], [math.nan], [math.inf], ["x"], ZeroDivisionError("by zero")])
+def test_a_part_with_invalid_scores_is_named(memory: Memory, docs: Path, outcome: object) -> None:
     write(docs, "The heron nests.")
     memory.ingest(docs)
     with pytest.raises(RecallError, match=r"'odd'.* candidates"):
-        memory.recall("heron", policy=replace(DEFAULT, evidence=(Odd(told),)))
-    with pytest.raises(RecallError, match="'words'"):
-        memory.recall("heron", policy=replace(DEFAULT, arms=(OddArm(told),)))
+        memory.recall("heron", policy=replace(DEFAULT, scorers=(Odd(outcome),)))
+    with pytest.raises(RecallError, match="'bm25'"):
+        memory.recall("heron", policy=replace(DEFAULT, retrievers=(OddRetriever(outcome),)))
 
 
-class OddArm(Odd):
-    name = "words"
+class OddRetriever(Odd):
+    name = "bm25"
 
 
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (partial(Words, share="x"), "share: expected a number from 0 up, got 'x'"),
-        (partial(Words, answer=[]), "answer"),
-        (lambda: Meaning(share=-1.0), "share"),
-        (lambda: Recent(math.nan), "weight: expected a number, got nan"),
-        (lambda: Recent(half_life=0.0), "half_life"),
-        (lambda: Sitting(best=0), "best: expected a number from 1 up"),
+        (partial(BM25Retriever, share="x"), "share: expected a number from 0 up, got 'x'"),
+        (partial(BM25Retriever, answer=[]), "answer"),
+        (lambda: DenseRetriever(share=-1.0), "share"),
+        (lambda: RecencyScorer(math.nan), "weight: expected a number, got nan"),
+        (lambda: RecencyScorer(half_life=0.0), "half_life"),
+        (lambda: SittingScorer(best=0), "best: expected a number from 1 up"),
         (lambda: replace(DEFAULT, candidates=10**30), "candidates: expected 1 to 10,000"),
     ],
 )
@@ -208,4 +208,4 @@ def test_a_question_of_a_megabyte_is_searched_by_both_ends(memory: Memory, docs:
     pasted = "word " * 100_000
     recall = memory.recall(f"zebra {pasted} okapi {pasted} giraffe")
     assert {found.text for found in recall} == {"zebra", "giraffe"}
-    assert f"first and last {MOST_CHARACTERS // 2} characters" in recall.degraded[0]
+    assert f"first and last {MAX_CHARACTERS // 2} characters" in recall.degraded[0]

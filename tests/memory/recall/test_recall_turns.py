@@ -144,7 +144,7 @@ def test_the_question_itself_is_no_answer(memory: Memory, docs: Path) -> None:
     recall = memory.recall("Who keeps the key?")
     assert {found.text for found in recall} == {"The warden keeps it.", "Who keeps the key?"}
     (dropped,) = [row for row in recall.candidates if not row.used]
-    assert dropped.why == "says what is asked, and no more"
+    assert dropped.why == "repeats the question"
 
 
 def test_a_turn_that_says_the_words_of_the_question_in_another_order_answers_it(memory: Memory) -> None:
@@ -158,15 +158,15 @@ def test_neighbours_of_long_texts_lend_little(memory: Memory) -> None:
     session.append(Message("assistant", "For paint there are many choices. " + "Sand it, prime it, wait a day. " * 40))
     recall = memory.recall("What is the name of my boat?")
     assert recall[0].text.startswith("I named my boat")
-    around = {row.text[:3]: row.parts.get("words around", 0.0) for row in recall.explain()}
+    around = {row.text[:3]: row.parts.get("bm25 neighbours", 0.0) for row in recall.explain()}
     assert around.get("For", 0.0) < 0.5
 
 
 def test_an_unknown_policy_and_one_that_makes_no_sense(memory: Memory) -> None:
-    with pytest.raises(RecallError, match="no policy 'best'; there are default, words"):
+    with pytest.raises(RecallError, match="unknown policy 'best'; expected one of default, lexical"):
         memory.recall("x", policy="best")
-    with pytest.raises(RecallError, match=r"arms: expected .*candidates: .*got 0.*around.*diversity.*got 2.*tokens"):
-        RecallPolicy(arms=(), candidates=0, around=-1, diversity=2, tokens=0)
+    with pytest.raises(RecallError, match=r"retrievers: .*candidates: .*got 0.*around.*diversity.*got 2.*tokens"):
+        RecallPolicy(retrievers=(), candidates=0, around=-1, diversity=2, tokens=0)
     with pytest.raises(RecallError, match=r"question as text.*limit of 1.*how many messages.*`now`"):
         memory.recall(1, limit=0, visible=-1, now="today")  # type: ignore[arg-type]
 

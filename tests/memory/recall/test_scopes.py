@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from agentkit_memory import Memory, Scope, ScopeError
 from agentkit_memory.index import edge
 from agentkit_memory.index.edge import EdgeIndex
-from agentkit_memory.index.sparse import document_vector, query_vector
 from agentkit_memory.index.vector_index import Point
+from agentkit_memory.terms.sparse import document_vector, query_vector
 from agentkit_prompts import Message
 
 

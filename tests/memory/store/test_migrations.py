@@ -13,9 +13,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
 from agentkit_memory import Memory
+from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.store.migrate import MIGRATIONS, REVISION, current_revision, migrate
 from agentkit_memory.store.tables import METADATA
-from agentkit_memory.store.turns import itemise
 from agentkit_prompts.context.messages import Message
 
 

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from agentkit_memory import Memory, RecallLog, Scope, ScopeError
-from agentkit_memory.store.item_rows import find_item, read_around, read_items
+from agentkit_memory import Memory, Scope, ScopeError
+from agentkit_memory.conversations.turns import itemise
+from agentkit_memory.store.item_rows import read_around, read_items
+from agentkit_memory.store.records import RecallLog
 from agentkit_memory.store.scopes import readable_ids
-from agentkit_memory.store.turns import itemise
 from agentkit_prompts.context.messages import Message
 
 NAMES = st.sampled_from(["", "1", "2", "'", '" --', "%", "1\n", "é"])
@@ -34,7 +35,7 @@ def test_a_reader_gets_what_is_shared_or_theirs_and_nothing_else(
     shared: Memory, written: list[Scope], reader: Scope
 ) -> None:
     run = str(next(RUNS))
-    facts, turns = {}, {}
+    facts = {}
     for scope in written:
         mine = shared.within(Scope(f"{scope.tenant}{run}", scope.user, scope.session, scope.agent))
         facts[scope] = mine.facts.add(f"fact of {scope}")
@@ -50,9 +51,6 @@ def test_a_reader_gets_what_is_shared_or_theirs_and_nothing_else(
         found = read_items(connection, ids, scopes, 0.0)
         assert {each.text for each in found} == {f"{kind} of {scope}" for kind in ("fact", "turn") for scope in visible}
         assert all(each.scope_id in scopes for each in read_around(connection, found, scopes, 0.0, 3))
-        turns = {scope: each.id for scope in visible for each in found if each.text == f"turn of {scope}"}
-        assert {scope for scope in visible if find_item(connection, turns[scope], scopes)} == visible
-        assert {scope for scope in written if find_item(connection, facts[scope].id, scopes)} == visible
     assert {scope for scope in written if here.facts.get(facts[scope].id)} == visible
     mine_only = {reader} & set(written)
     assert [each.text for each in here.facts.list()] == [f"fact of {scope}" for scope in mine_only]
@@ -68,7 +66,6 @@ def test_a_reader_gets_what_is_shared_or_theirs_and_nothing_else(
     [
         lambda connection, scopes: read_items(connection, ["x"], scopes, 0.0),
         lambda connection, scopes: read_around(connection, [], scopes, 0.0),
-        lambda connection, scopes: find_item(connection, "x", scopes),
     ],
 )
 def test_a_read_that_does_not_say_whose_is_an_error(
@@ -82,7 +79,7 @@ def test_a_reader_of_scopes_that_nobody_wrote_to_finds_nothing(either: Memory) -
     fact = either.facts.add("x")
     with either._store.database.read() as connection:
         assert readable_ids(connection, Scope("new")) == []
-        assert read_items(connection, [fact.id], [], 0.0) == [] and find_item(connection, fact.id, []) is None
+        assert read_items(connection, [fact.id], [], 0.0) == []
         with pytest.raises(ScopeError):
             readable_ids(connection, None)  # type: ignore[arg-type]
 

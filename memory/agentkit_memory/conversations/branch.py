@@ -1,0 +1,326 @@
+"""`Branch`: a conversation or a fork of it in SQL, append-only messages behind a head that is compared and swapped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from agentkit_memory.conversations.tool_calls import has_calls, read_calls, record_calls
+from agentkit_memory.errors import MessageUnreadable, NameTaken, NotFound, StoreVersion, WouldWait
+from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
+from agentkit_memory.store.tables import branches, conversations, messages
+from agentkit_prompts.context.messages import MESSAGE_FORMAT, MESSAGES, Message
+from agentkit_prompts.errors import nearest
+
+__all__ = ["MAIN", "Branch", "dump", "load", "shared"]
+
+MAIN = "main"
+"""Name of the branch that every conversation begins with."""
+
+_MAX_SEQ = 2**31 - 1
+
+_STATE = select(branches.c.head_seq, branches.c.edits).where(branches.c.id == bindparam("branch"))
+_SWAP = (
+    update(branches)
+    .where(
+        branches.c.id == bindparam("branch"),
+        branches.c.head_seq == bindparam("expected"),
+        branches.c.edits == bindparam("seen"),
+    )
+    .values(head_seq=bindparam("head"))
+)
+_ADD = insert(messages)
+_TAIL = (
+    select(messages.c.seq, messages.c.format, messages.c.body)
+    .where(messages.c.branch_id == bindparam("branch"), messages.c.seq > bindparam("after"))
+    .order_by(messages.c.seq)
+)
+_BETWEEN = (
+    select(*messages.c["seq", "format", "body", "created_at", "said_at", "redacted_at"])
+    .where(
+        messages.c.branch_id == bindparam("branch"),
+        messages.c.seq > bindparam("after"),
+        messages.c.seq < bindparam("before"),
+    )
+    .limit(bindparam("most"))
+)
+_OLDEST_FIRST, _NEWEST_FIRST = _BETWEEN.order_by(messages.c.seq), _BETWEEN.order_by(messages.c.seq.desc())
+_KEY = select(messages.c.seq).where(
+    messages.c.branch_id == bindparam("branch"),
+    messages.c.key == bindparam("used"),
+    messages.c.seq <= bindparam("until"),
+)
+_FIND = (
+    select(*branches.c["id", "conversation_id", "edits", "parent_id", "fork_seq"], conversations.c.expires_at)
+    .join(conversations, conversations.c.id == branches.c.conversation_id)
+    .where(
+        conversations.c.scope_id == bindparam("scope"),
+        conversations.c.name == bindparam("conversation"),
+        branches.c.name == bindparam("branch"),
+    )
+)
+_ALL = (
+    select(*branches.c["id", "name", "parent_id", "fork_seq", "head_seq"])
+    .where(branches.c.conversation_id == bindparam("conversation"))
+    .order_by(branches.c.id)
+)
+
+
+class Branch:
+    """The stored messages of one conversation, or of one fork of it, numbered 1, 2, 3 without gaps."""
+
+    def __init__(self, database: Database, scope_id: int, name: str, branch: str, row: Sequence[Any]) -> None:
+        self.database = database
+        self.scope_id = scope_id
+        self.name = name
+        self.branch = branch
+        self.id: int
+        self.conversation_id: int
+        self.edits: int
+        """How often messages of the conversation were redacted before it was read."""
+        self.expires_at: float | None
+        self.id, self.conversation_id, self.edits, parent, fork_seq, self.expires_at = row
+        self.shared: tuple[tuple[int, int, int], ...] = ()
+        """Messages of other branches that it begins with: branch id, the message before the first, the last one."""
+        if parent is not None:
+            with database.read() as connection:
+                self.shared = shared(connection, self.conversation_id, parent, fork_seq)
+
+    @classmethod
+    def find(cls, database: Database, scope_id: int, name: str, branch: str = MAIN) -> Branch | None:
+        """Return a branch, or None if the conversation or the branch does not exist."""
+        with database.read() as connection:
+            row = connection.execute(_FIND, {"scope": scope_id, "conversation": name, "branch": branch}).one_or_none()
+        return None if row is None else cls(database, scope_id, name, branch, row)
+
+    @classmethod
+    def make(cls, database: Database, scope_id: int, name: str) -> Branch:
+        """Return the conversation of that name, making it if there is none."""
+        with database.write() as connection:
+            connection.execute(
+                database.insert(conversations)
+                .values(scope_id=scope_id, name=name, created_at=database.clock())
+                .on_conflict_do_nothing()
+            )
+            owner = select(conversations.c.id).where(conversations.c.scope_id == scope_id, conversations.c.name == name)
+            connection.execute(
+                database.insert(branches)
+                .values(conversation_id=connection.scalar(owner), name=MAIN, head_seq=0)
+                .on_conflict_do_nothing()
+            )
+        found = cls.find(database, scope_id, name)
+        if found is None:
+            raise NotFound(f"conversation {name!r} was deleted as it was opened; open it again to begin a new one")
+        return found
+
+    def fork(self, name: str, at: int) -> Branch:
+        """Create and return a branch that begins with the first `at` messages of this one.
+
+        Raises:
+            NotFound: There are not that many messages.
+            NameTaken: The conversation has a branch of that name.
+        """
+        with self.database.write() as connection:
+            head, _ = self._state(connection)
+            if not 0 <= at <= head:
+                raise NotFound(f"conversation {self.name!r} holds {head} message(s), so it cannot be forked at {at}")
+            row = {"conversation_id": self.conversation_id, "name": name, "parent_id": self.id}
+            new = self.database.insert(branches).values(**row, head_seq=at, fork_seq=at, itemised_seq=at)
+            if connection.scalar(new.on_conflict_do_nothing().returning(branches.c.id)) is None:
+                raise NameTaken(
+                    f"conversation {self.name!r} has a branch {name!r} already; "
+                    f"open it with session({self.name!r}, branch={name!r}), or give the fork another name"
+                )
+        made = self.find(self.database, self.scope_id, self.name, name)
+        if made is None:
+            raise NotFound(f"conversation {self.name!r} was deleted as it was forked")
+        return made
+
+    def all(self) -> list[BranchInfo]:
+        """Return every branch of the conversation, oldest first."""
+        with self.database.read() as connection:
+            rows = connection.execute(_ALL, {"conversation": self.conversation_id}).all()
+        names = {row.id: row.name for row in rows}
+        return [BranchInfo(row.name, names.get(row.parent_id), row.fork_seq, row.head_seq) for row in rows]
+
+    def no_branch(self, name: str) -> NotFound:
+        """Return the error that there is no branch of that name."""
+        known = [each.name for each in self.all()]
+        return NotFound(
+            f"conversation {self.name!r} has no branch {name!r}: begin it with session.fork({name!r}, at=...)"
+            f"{nearest(name, known)}"
+        )
+
+    def state(self) -> tuple[int, int]:
+        """Return how many messages the branch has, and how often messages of the conversation were redacted."""
+        with self.database.read() as connection:
+            return self._state(connection)
+
+    def _state(self, connection: Connection) -> tuple[int, int]:
+        row = connection.execute(_STATE, {"branch": self.id}).one_or_none()
+        if row is None:
+            raise NotFound(f"conversation {self.name!r} was deleted; open it again to begin a new one")
+        return row.head_seq, row.edits
+
+    def tail(self, after: int) -> list[Message]:
+        """Return the messages after message number `after`."""
+        shared = self.page(after, self.shared[-1][2] + 1) if self.shared and after < self.shared[-1][2] else []
+        with self.database.read() as connection:
+            rows = connection.execute(_TAIL, {"branch": self.id, "after": after}).all()
+        return [*(each.message for each in shared), *(load(self.name, *row) for row in rows)]
+
+    def page(
+        self, after: int = 0, before: int = _MAX_SEQ, most: int = _MAX_SEQ, *, newest: bool = False
+    ) -> list[StoredMessage]:
+        """Return messages between two numbers in order: at most so many, the first of them or the newest."""
+        parts = [*self.shared, (self.id, self.shared[-1][2] if self.shared else 0, _MAX_SEQ - 1)]
+        found: list[StoredMessage] = []
+        with self.database.read() as connection:
+            for branch, begin, end in reversed(parts) if newest else parts:
+                left = most - len(found)
+                if left <= 0:
+                    break
+                bound = {"branch": branch, "after": max(after, begin), "before": min(before, end + 1), "most": left}
+                rows = connection.execute(_NEWEST_FIRST if newest else _OLDEST_FIRST, bound)
+                for seq, version, body, stored, said_at, redacted in rows:
+                    message = load(self.name, seq, version, body)
+                    found.append(
+                        StoredMessage(
+                            seq, message, stored, stored if said_at is None else said_at, redacted is not None
+                        )
+                    )
+        return found[::-1] if newest else found
+
+    def tool_calls(self, after: int) -> list[StoredCall]:
+        """Return the tool calls of the messages after message number `after`."""
+        with self.database.read() as connection:
+            return read_calls(connection, self.id, self.shared, after)
+
+    def seq_of(self, key: str) -> int | None:
+        """Return the number of the first message that was appended under `key`, here or before the fork."""
+        with self.database.read() as connection:
+            return self._seq_of(connection, key, [*self.shared, (self.id, 0, _MAX_SEQ)])
+
+    @staticmethod
+    def _seq_of(connection: Connection, key: str, parts: Sequence[tuple[int, int, int]]) -> int | None:
+        for branch, _, until in parts:
+            found: int | None = connection.scalar(_KEY, {"branch": branch, "used": key, "until": until})
+            if found is not None:
+                return found
+        return None
+
+    def _check_alive(self, now: float) -> None:
+        """Refuse an expired conversation, unless its time was extended; a deleted one is noticed later."""
+        ends = select(conversations.c.expires_at).where(conversations.c.id == self.conversation_id)
+        with self.database.read() as connection:
+            self.expires_at = connection.scalar(ends)
+        if self.expires_at is not None and self.expires_at <= now:
+            raise NotFound(f"conversation {self.name!r} has expired; open it again to begin a new one")
+
+    def append(
+        self,
+        expected: int,
+        edits: int,
+        added: Sequence[Message],
+        key: str | None,
+        said_at: float | None = None,
+        *,
+        wait: bool = True,
+    ) -> bool:
+        """Add messages if the conversation is unchanged and `key` is new; return whether it was.
+
+        Args:
+            expected: How many messages there were.
+            edits: How often messages had been redacted.
+            added: The messages.
+            key: Idempotency key.
+            said_at: The time of the messages, if not now.
+            wait: Whether to wait for locks and disks.
+
+        Raises:
+            WouldWait: It would have to wait, and must not.
+            NotFound: The conversation has expired: new messages would be deleted with it.
+        """
+        now = self.database.clock()
+        if self.expires_at is not None and self.expires_at <= now:
+            if not wait:
+                raise WouldWait
+            self._check_alive(now)
+        rows = [
+            {
+                "branch_id": self.id,
+                "seq": expected + number,
+                "key": None if number > 1 else key,
+                "format": MESSAGE_FORMAT,
+                "body": dump(self.name, message),
+                "created_at": now,
+                "said_at": said_at,
+            }
+            for number, message in enumerate(added, 1)
+        ]
+        swap = {"branch": self.id, "expected": expected, "seen": edits, "head": expected + len(rows)}
+        calls = has_calls(added)
+        try:
+            with self.database.write(wait=wait, may_clash=True) as connection:
+                if self.shared and key is not None and self._seq_of(connection, key, self.shared) is not None:
+                    return False
+                if connection.execute(_SWAP, swap).rowcount != 1:
+                    return False
+                connection.execute(_ADD, rows if len(rows) > 1 else rows[0])
+                if calls:
+                    record_calls(connection, self.id, self.shared, expected, added)
+                failpoint("messages.written")
+        except IntegrityError:
+            return False
+        failpoint("messages.committed")
+        return True
+
+
+def shared(
+    connection: Connection, conversation: int, parent: int | None, until: int
+) -> tuple[tuple[int, int, int], ...]:
+    """Return the parts of other branches that a fork at message `until` of `parent` begins with."""
+    rows = {row.id: row for row in connection.execute(_ALL, {"conversation": conversation})}
+    parts: list[tuple[int, int, int]] = []
+    while parent is not None and until > 0 and parent in rows:
+        begin = rows[parent].fork_seq
+        if begin < until:
+            parts.append((parent, begin, until))
+        parent, until = rows[parent].parent_id, min(begin, until)
+    return tuple(reversed(parts))
+
+
+def dump(name: str, message: Message) -> str:
+    """Return the stored form of a message.
+
+    Raises:
+        MessageUnreadable: JSON cannot hold it.
+    """
+    try:
+        return MESSAGES.dump_json(message).decode()
+    except ValueError as error:  # bytes or text that JSON cannot hold
+        raise MessageUnreadable(
+            f"conversation {name!r}: a message of role {message.role} cannot be stored ({error}); "
+            "replace its unpaired surrogates, or store media as files"
+        ) from error
+
+
+def load(name: str, seq: int, version: int, body: str) -> Message:
+    """Return the message of a stored form.
+
+    Raises:
+        StoreVersion: A newer agentkit wrote it.
+        MessageUnreadable: It is damaged.
+    """
+    where = f"conversation {name!r}, message {seq}"
+    if version > MESSAGE_FORMAT:
+        raise StoreVersion(f"{where}: in format {version}, this agentkit reads up to {MESSAGE_FORMAT}; upgrade it")
+    try:
+        return MESSAGES.validate_json(body)
+    except ValueError as error:
+        raise MessageUnreadable(f"{where}: the stored message is damaged ({error}); restore a backup") from error

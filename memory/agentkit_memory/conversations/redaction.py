@@ -1,0 +1,130 @@
+"""Redaction: the text of a message is replaced wherever it is kept, in one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlalchemy import ColumnElement, Connection, bindparam, case, func, select, update
+
+from agentkit_memory.conversations.branch import Branch, dump, load, shared
+from agentkit_memory.conversations.turns import turn_fields
+from agentkit_memory.errors import NotFound
+from agentkit_memory.store.item_rows import TURN, forget_embeddings, forget_items, storable
+from agentkit_memory.store.outbox import enqueue, withdraw
+from agentkit_memory.store.tables import branches, conversations, item_sources, items, messages, recall_logs, scopes
+from agentkit_memory.store.tables import tool_calls as calls
+from agentkit_prompts.context.messages import MESSAGE_FORMAT, Message
+
+__all__ = ["redact", "scrub_logs"]
+
+_MIN_QUOTE = 8
+"""Characters of a text that a question does not hold by chance."""
+
+_SCRUBBED = '["the errors of this recall were removed: the question was redacted"]'
+
+_EDIT = (
+    update(branches).where(branches.c.conversation_id == bindparam("conversation")).values(edits=branches.c.edits + 1)
+)
+_LINEAGE = select(branches.c.id, branches.c.parent_id, branches.c.fork_seq).where(
+    branches.c.conversation_id == bindparam("conversation")
+)
+_this = (messages.c.branch_id == bindparam("branch"), messages.c.seq == bindparam("number"))
+_FIND = select(messages.c.format, messages.c.body).where(*_this)
+_REPLACE = (
+    update(messages)
+    .where(*_this)
+    .values(format=MESSAGE_FORMAT, body=bindparam("new_body"), redacted_at=bindparam("now"))
+)
+_TURN = select(items.c.id).where(
+    items.c.branch_id == bindparam("branch"), items.c.position == bindparam("number"), items.c.kind == TURN
+)
+_CALLS = (
+    update(calls)
+    .where(calls.c.branch_id.in_(bindparam("branches", expanding=True)), calls.c.seq == bindparam("number"))
+    .values(arguments="{}")
+)
+_TENANT = (
+    select(scopes.c.tenant)
+    .join(conversations, conversations.c.scope_id == scopes.c.id)
+    .where(conversations.c.id == bindparam("conversation"))
+)
+
+
+def redact(branch: Branch, seq: int, replacement: str) -> None:
+    """Replace the text of a message of a branch, with the arguments of its tool calls, its item and its vectors.
+
+    A message that a fork shares with its parent is the parent's: it is replaced in both. Facts that were taken from it
+    are deleted; questions in the recall logs of the tenant that quote it are changed.
+
+    Raises:
+        NotFound: The branch has no such message.
+    """
+    database = branch.database
+    owner = next((part for part, begin, end in branch.shared if begin < seq <= end), branch.id)
+    place = {"branch": owner, "number": seq}
+    with database.write() as connection:
+        # First: views become outdated, and no message of the conversation becomes an item meanwhile.
+        connection.execute(_EDIT, {"conversation": branch.conversation_id})
+        row = connection.execute(_FIND, place).one_or_none()
+        if row is None:
+            raise NotFound(f"conversation {branch.name!r} has no message {seq}")
+        old = load(branch.name, seq, *row)
+        new = _redacted(old, replacement)
+        replaced = {"new_body": dump(branch.name, new), "now": database.clock()}
+        connection.execute(_REPLACE, {**place, **replaced})
+        if old.tool_calls:
+            lineage = connection.execute(_LINEAGE, {"conversation": branch.conversation_id}).all()
+            family = [each.id for each in lineage if _owns(connection, branch.conversation_id, each.id, owner, seq)]
+            connection.execute(_CALLS, {"branches": family, "number": seq})
+        item = connection.scalar(_TURN, place)
+        if item is not None:
+            _redact_item(connection, item, new)
+        tenant = connection.scalars(_TENANT, {"conversation": branch.conversation_id}).one()
+        scrub_logs(connection, tenant, [old.text, *(call.arguments for call in old.tool_calls)], replacement)
+
+
+def _redacted(message: Message, replacement: str) -> Message:
+    return replace(
+        message,
+        content=replacement,
+        tool_calls=tuple(replace(call, arguments="{}") for call in message.tool_calls),
+    )
+
+
+def _owns(connection: Connection, conversation: int, branch: int, owner: int, seq: int) -> bool:
+    """Return whether message `seq` of a branch is the one of `owner`: its own, or one that the fork shares."""
+    if branch == owner:
+        return True
+    row = connection.execute(select(branches.c.parent_id, branches.c.fork_seq).where(branches.c.id == branch)).one()
+    parts = shared(connection, conversation, row.parent_id, row.fork_seq)
+    return any(part == owner and begin < seq <= end for part, begin, end in parts)
+
+
+def _redact_item(connection: Connection, item: str, new: Message) -> None:
+    fields = turn_fields(new)
+    if fields is None:
+        forget_items(connection, [item])
+        return
+    withdraw(connection, [item])  # first: a worker may be about to keep the vector of the old text
+    forget_embeddings(connection, [item])
+    connection.execute(update(items).where(items.c.id == item).values(**fields, version=items.c.version + 1))
+    # After that: by now, a worker that was taking a fact from it has written it.
+    derived = connection.scalars(select(item_sources.c.item_id).where(item_sources.c.source_id == item)).all()
+    forget_items(connection, derived)
+    enqueue(connection, [item], turns=True)
+
+
+def scrub_logs(connection: Connection, tenant: str, texts: list[str], replacement: str) -> None:
+    """Remove texts from the questions in a tenant's recall logs: a whole question, or a longer quote in it.
+
+    The errors of these recalls, which may quote the question, are removed too.
+    """
+    find = func.instr if connection.dialect.name == "sqlite" else func.strpos
+    theirs = recall_logs.c.scope_id.in_(select(scopes.c.id).where(scopes.c.tenant == tenant))
+    for text in {storable(each).strip() for each in texts} - {"", "{}"}:
+        quoted: ColumnElement[bool] = func.trim(recall_logs.c.query, " \n\r\t") == text
+        if len(text) >= _MIN_QUOTE:
+            quoted = find(recall_logs.c.query, text) > 0
+        scrubbed = func.replace(recall_logs.c.query, text, storable(replacement))
+        failed = case((recall_logs.c.degraded == "[]", "[]"), else_=_SCRUBBED)
+        connection.execute(update(recall_logs).where(theirs, quoted).values(query=scrubbed, degraded=failed))

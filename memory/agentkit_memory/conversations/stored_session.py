@@ -1,0 +1,299 @@
+"""`StoredSession`: one conversation, as rows in SQL and as a view in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from agentkit_memory.checks import is_time, is_whole
+from agentkit_memory.errors import HeadMoved, KeyReused, MessageUnreadable, RecallError, ScopeError, WouldWait
+from agentkit_memory.process.forks import track
+from agentkit_memory.scope import check_name
+from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
+from agentkit_prompts.composition.compose import Memo
+from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.messages import Message
+
+if TYPE_CHECKING:
+    from agentkit_memory.conversations.branch import Branch
+    from agentkit_memory.store.engine import Database
+
+__all__ = ["StoredSession", "shown"]
+
+_MAX_SHORT = 65_536
+"""Characters that are stored within a fraction of a millisecond."""
+_MAX_SEQ = 2**31 - 1
+"""Greatest number of a message in a database."""
+
+
+class StoredSession:
+    """One conversation, or one fork of it.
+
+    The messages are read once; after that a turn costs what it adds. Several sessions may be open on one
+    conversation, in any number of processes: an append to an outdated view raises `HeadMoved` and brings the view up to
+    date, so that nothing is lost or interleaved.
+    """
+
+    def __init__(self, branch: Branch, *, load: bool = True) -> None:
+        self._branch = branch
+        self._lock = RLock()
+        self.memo = Memo()
+        """Fragments rendered for earlier turns of this session."""
+        self._edits = branch.edits
+        self._view: Conversation | None = None
+        track(self)
+        if load:
+            self._load()
+
+    @property
+    def id(self) -> str:
+        """The name of the conversation within its scope."""
+        return self._branch.name
+
+    @property
+    def branch(self) -> str:
+        """The name of the branch: `main`, or that of a fork."""
+        return self._branch.branch
+
+    @property
+    def conversation(self) -> Conversation:
+        """The messages, as of the last `append`, `redact` or `refresh`; read at the first use."""
+        return self._view if self._view is not None else self._load()
+
+    def disown(self, why: str) -> None:
+        """Replace the lock, which a thread of the parent may hold; the memory refuses everything else."""
+        self._lock = RLock()
+
+    def is_of(self, database: Database) -> bool:
+        """Return whether its messages are stored in that database."""
+        return self._branch.database is database
+
+    def places(self, last: int | None = None) -> tuple[tuple[int, int, int], ...]:
+        """Return where its messages are stored: branch ids, each with a message before the first and the last one.
+
+        Args:
+            last: How many of the latest messages; None for all.
+        """
+        first = 0 if last is None else max(0, len(self.conversation) - last)
+        parts = (*self._branch.shared, (self._branch.id, 0, len(self.conversation)))
+        return tuple((branch, max(after, first), until) for branch, after, until in parts if until > first)
+
+    def refresh(self) -> Conversation:
+        """Read what other writers added or redacted, if anything, and return the conversation.
+
+        Raises:
+            StoreError: The database cannot be read, or the conversation is gone.
+        """
+        with self._lock:
+            self._catch_up()
+            return self.conversation
+
+    def append(self, *messages: Message, key: str | None = None, said_at: float | None = None) -> Conversation:
+        """Add messages in one transaction and return the conversation with them at its end.
+
+        Args:
+            messages: What to add, in order.
+            key: Idempotency key: the second append under the same key and with the same messages adds nothing. A
+                fork knows the keys of the messages that it shares.
+            said_at: The time of the messages, in seconds since 1970, if not now.
+
+        Raises:
+            HeadMoved: Another writer was first. Nothing was added; `conversation` now holds its messages.
+            KeyReused: The key was used for other messages.
+            ScopeError: The key is too long or holds NUL, or the time is invalid.
+            MessageUnreadable: A value is not a message, or cannot be stored.
+            NotFound: The conversation was deleted, or has expired.
+            StoreError: The database is locked, read-only, full or gone. Nothing was added.
+        """
+        _check(messages, key, said_at)
+        with self._lock:
+            view = self.conversation
+            if not messages:
+                return view
+            known = len(view)
+            while True:
+                if self._branch.append(known, self._edits, messages, key, said_at):
+                    self._view = self.conversation.append(*messages)
+                    return self._view
+                redacted = self._catch_up()
+                used = None if key is None else self._branch.seq_of(key)
+                if used is not None:
+                    self._check_same(str(key), used, messages)
+                    return self.conversation
+                actual = len(self.conversation)
+                if actual != known or not redacted:
+                    raise HeadMoved(self.id, known, actual)
+
+    def append_now(self, *messages: Message, key: str | None = None, said_at: float | None = None) -> bool:
+        """Append without waiting, if possible: a few short messages, while no one else is writing.
+
+        Returns:
+            Whether it was done. If not, nothing was: call `append` in a thread, which also raises the right error.
+
+        Raises:
+            ScopeError, StoreError: As `append` does.
+        """
+        _check(messages, key, said_at)
+        if not messages or self._view is None or not _short(messages) or not self._lock.acquire(blocking=False):
+            return not messages
+        try:
+            done = self._branch.append(len(self._view), self._edits, messages, key, said_at, wait=False)
+            if done:
+                self._view = self._view.append(*messages)
+            return done
+        except WouldWait:
+            return False
+        finally:
+            self._lock.release()
+
+    def page(
+        self, *, after: int | None = None, before: int | None = None, limit: int = 50
+    ) -> tuple[StoredMessage, ...]:
+        """Return some messages in order, without reading the others.
+
+        The next page begins at the number of the first or last of them: `page(before=found[0].seq)`.
+
+        Args:
+            after: Return the first messages after this number.
+            before: Return the last messages before this number. With neither, the newest are returned.
+            limit: Most messages to return.
+
+        Raises:
+            ScopeError: The limit is less than 1, or a number is invalid.
+            StoreError: The database cannot be read, or the conversation is gone.
+        """
+        if not is_whole(limit, 1):
+            raise ScopeError(f"page: expected a limit of 1 or more messages, got {limit!r}")
+        bounds = {name: number for name, number in (("after", after), ("before", before)) if number is not None}
+        for name, number in bounds.items():
+            _check_number(f"page: {name}", number)
+        self._branch.state()  # raises for a deleted conversation, which would have empty pages
+        return tuple(self._branch.page(**bounds, most=limit, newest=after is None))
+
+    def fork(self, name: str, at: int | None = None) -> StoredSession:
+        """Create a branch that begins with the first `at` messages; it takes one row.
+
+        Args:
+            name: Its name: `memory.session(id, branch=name)` opens it again.
+            at: How many messages to share; all of `conversation` by default.
+
+        Raises:
+            ScopeError: The name cannot be stored, or `at` is not a number.
+            NameTaken: The conversation has a branch of that name.
+            NotFound: There are fewer messages.
+        """
+        check_name("name of a fork", name)
+        if not name:
+            raise ScopeError("a fork needs a name to open it by again")
+        if at is not None:
+            _check_number("fork: at", at)
+        return StoredSession(self._branch.fork(name, len(self.conversation) if at is None else at))
+
+    def branches(self) -> tuple[BranchInfo, ...]:
+        """Return every branch of the conversation, `main` first."""
+        return tuple(self._branch.all())
+
+    def tool_calls(self, *, after: int = 0) -> tuple[StoredCall, ...]:
+        """Return the tool calls in messages after number `after`, in order, each with the number of its result.
+
+        Raises:
+            ScopeError: `after` is not a number.
+            StoreError: The database cannot be read.
+        """
+        _check_number("tool_calls: after", after)
+        return tuple(self._branch.tool_calls(after))
+
+    def redact(self, seq: int, replacement: str = "[redacted]") -> Conversation:
+        """Replace the text of message number `seq` wherever it is kept, and return the conversation.
+
+        Its place, role, name and the ids of its tool calls stay, so that the conversation stays valid; the arguments
+        of its tool calls become `{}`. Its item and vectors are replaced, facts that were taken from it are deleted, and
+        recall logs no longer quote it. Other sessions see the change when they next append or refresh.
+
+        Raises:
+            ScopeError: `seq` is not a number.
+            NotFound: There is no such message.
+            MessageUnreadable: The replacement is not text, or cannot be stored.
+        """
+        from agentkit_memory.conversations.redaction import redact
+
+        _check_number("redact: seq", seq)
+        if not isinstance(replacement, str):
+            raise MessageUnreadable(f"redact: expected text as the replacement, got {replacement!r}")
+        with self._lock:
+            redact(self._branch, seq, replacement)
+            self._catch_up()
+            return self.conversation
+
+    def _load(self) -> Conversation:
+        with self._lock:
+            if self._view is None:
+                self._view = Conversation(self._branch.tail(0))
+            return self._view
+
+    def _catch_up(self) -> bool:
+        """Read new messages, or all again if messages were redacted; return whether they were."""
+        head, edits = self._branch.state()  # first: later changes are noticed the next time
+        redacted = edits != self._edits
+        if redacted:
+            self._view, self.memo = None, Memo()  # both hold the redacted text
+            self._edits = edits
+        elif self._view is not None and head != len(self._view):
+            self._view = self._view.append(*self._branch.tail(len(self._view)))
+        return redacted
+
+    def _check_same(self, key: str, used: int, messages: Sequence[Message]) -> None:
+        stored = self._branch.page(after=used - 1, most=len(messages))
+        if len(stored) != len(messages) or any(
+            old.message != new and not old.redacted for old, new in zip(stored, messages, strict=True)
+        ):
+            raise KeyReused(
+                f"conversation {self.id!r}: key {key!r} was used for other messages (message {used} on); "
+                "give every append a key of its own"
+            )
+
+
+def shown(session: object, database: Database, last: int | None) -> tuple[str, tuple[tuple[int, int, int], ...]]:
+    """Return the name of the current conversation, and where the messages that a model sees of it are stored.
+
+    Args:
+        session: The conversation, if any.
+        database: The database that is read.
+        last: How many of the latest messages the model sees; None for all.
+
+    Raises:
+        RecallError: It is not a session.
+    """
+    if session is None:
+        return "", ()
+    if not isinstance(session, StoredSession):
+        if hasattr(session, "conversation"):  # a session of another kind: none of its messages is stored here
+            return "", ()
+        raise RecallError(f"recall: expected a session, as `memory.session(...)` returns it, got {session!r}")
+    return session.id, session.places(last) if session.is_of(database) else ()
+
+
+def _check(messages: Sequence[object], key: str | None, said_at: float | None) -> None:
+    for message in messages:
+        if not isinstance(message, Message):
+            raise MessageUnreadable(f"append: expected messages, Message(role, content), got {message!r}")
+    if key is not None:
+        check_name("idempotency key", key)
+    if said_at is not None and not is_time(said_at):
+        raise ScopeError(f"said_at: expected seconds since 1970, got {said_at!r}")
+
+
+def _check_number(what: str, number: object) -> None:
+    if not is_whole(number, -_MAX_SEQ, _MAX_SEQ):
+        raise ScopeError(f"{what}: expected the number of a message, got {number!r}")
+
+
+def _short(messages: Sequence[Message]) -> bool:
+    """Return whether messages are text only, and not long."""
+    size = 0
+    for message in messages:
+        if type(message.content) is not str:
+            return False
+        size += len(message.content) + sum([len(call.arguments) for call in message.tool_calls])
+    return size <= _MAX_SHORT

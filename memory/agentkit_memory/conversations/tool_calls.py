@@ -1,0 +1,142 @@
+"""Tool calls as rows: the message with the call, and the message with its result."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
+
+from agentkit_memory.checks import MAX_BYTES
+from agentkit_memory.store.item_rows import storable
+from agentkit_memory.store.records import StoredCall
+from agentkit_memory.store.tables import tool_calls
+from agentkit_prompts.context.messages import Message
+
+__all__ = ["has_calls", "read_calls", "record_calls"]
+
+_MAX_SEQ = 2**31 - 1
+
+_EARLIER = tool_calls.alias()
+_LATEST = (
+    select(func.max(_EARLIER.c.seq))
+    .where(
+        _EARLIER.c.branch_id == bindparam("branch"),
+        _EARLIER.c.call_id == bindparam("answered"),
+        _EARLIER.c.seq < bindparam("result"),
+    )
+    .scalar_subquery()
+)
+_ANSWER = (
+    update(tool_calls)
+    .where(
+        tool_calls.c.branch_id == bindparam("branch"),
+        tool_calls.c.call_id == bindparam("answered"),
+        tool_calls.c.result_seq.is_(None),
+        tool_calls.c.seq == _LATEST,
+    )
+    .values(result_seq=bindparam("result"))
+)
+_ADD = insert(tool_calls)
+_OPEN = (
+    select(*tool_calls.c["seq", "position", "call_id", "name", "arguments"])
+    .where(
+        tool_calls.c.branch_id == bindparam("branch"),
+        tool_calls.c.call_id == bindparam("answered"),
+        tool_calls.c.seq > bindparam("after"),
+        tool_calls.c.seq <= bindparam("until"),
+        or_(tool_calls.c.result_seq.is_(None), tool_calls.c.result_seq > bindparam("forked")),
+    )
+    .order_by(tool_calls.c.seq.desc())
+    .limit(1)
+)
+_KNOWN = select(tool_calls.c.seq).where(
+    tool_calls.c.branch_id == bindparam("branch"),
+    tool_calls.c.seq == bindparam("at"),
+    tool_calls.c.position == bindparam("place"),
+)
+_READ = (
+    select(*tool_calls.c["seq", "position", "call_id", "name", "arguments", "result_seq"])
+    .where(
+        tool_calls.c.branch_id == bindparam("branch"),
+        tool_calls.c.seq > bindparam("after"),
+        tool_calls.c.seq <= bindparam("until"),
+    )
+    .order_by(tool_calls.c.seq, tool_calls.c.position)
+)
+
+
+def _id(given: str) -> str:
+    """Return the id of a call as a database index can hold it: of a very long one, its beginning and a hash.
+
+    Some servers put kilobytes of thinking into an id. The message keeps it whole.
+    """
+    text = storable(given)
+    if len(text.encode()) <= MAX_BYTES:
+        return text
+    return f"{text[:64]}\N{HORIZONTAL ELLIPSIS}{hashlib.blake2b(text.encode(), digest_size=24).hexdigest()}"
+
+
+def has_calls(added: Sequence[Message]) -> bool:
+    """Return whether messages hold tool calls or results."""
+    return any(message.tool_calls or message.role == "tool" for message in added)
+
+
+def record_calls(
+    connection: Connection, branch: int, shared: Sequence[tuple[int, int, int]], expected: int, added: Sequence[Message]
+) -> None:
+    """Write the calls and results of messages that are added after message number `expected`.
+
+    A call that a fork shares with its parent, with a result in the fork, gets a row of the fork's own.
+    """
+    asked: list[dict[str, object]] = []
+    answers: list[tuple[str, int]] = []
+    for seq, message in enumerate(added, expected + 1):
+        for position, call in enumerate(message.tool_calls):
+            fields = {"call_id": _id(call.id), "name": storable(call.name), "arguments": storable(call.arguments)}
+            asked.append({"branch_id": branch, "seq": seq, "position": position, "result_seq": None, **fields})
+        if message.role == "tool":
+            answered = _id(message.tool_call_id or "")
+            mine = next((row for row in reversed(asked) if row["call_id"] == answered), None)
+            if mine is None:
+                answers.append((answered, seq))
+            elif mine["result_seq"] is None:
+                mine["result_seq"] = seq
+    if asked:
+        connection.execute(_ADD, asked)
+    for answered, seq in answers:
+        bound = {"branch": branch, "answered": answered, "result": seq}
+        if connection.execute(_ANSWER, bound).rowcount == 0 and shared:
+            _answer_shared(connection, branch, shared, answered, seq)
+
+
+def _answer_shared(
+    connection: Connection, branch: int, shared: Sequence[tuple[int, int, int]], answered: str, seq: int
+) -> None:
+    forked = shared[-1][2]
+    for other, after, until in reversed(shared):
+        bound = {"branch": other, "answered": answered, "after": after, "until": until, "forked": forked}
+        row = connection.execute(_OPEN, bound).mappings().one_or_none()
+        if row is None:
+            continue
+        place = {"branch": branch, "at": row["seq"], "place": row["position"]}
+        if connection.scalar(_KNOWN, place) is None:
+            connection.execute(_ADD, {**row, "branch_id": branch, "result_seq": seq})
+        return
+
+
+def read_calls(
+    connection: Connection, branch: int, shared: Sequence[tuple[int, int, int]], after: int = 0
+) -> list[StoredCall]:
+    """Return the calls of the messages after a number, in order, with those that a fork shares with its parent."""
+    forked = shared[-1][2] if shared else 0
+    found: dict[tuple[int, int], StoredCall] = {}
+    for other, begin, until in (*shared, (branch, 0, _MAX_SEQ)):
+        bound = {"branch": other, "after": max(after, begin), "until": until}
+        for row in connection.execute(_READ, bound):
+            call = StoredCall(*row)
+            if other != branch and call.result_seq is not None and call.result_seq > forked:
+                call = replace(call, result_seq=None)  # answered after the fork, where this branch does not see it
+            found[call.seq, call.position] = call
+    return [found[place] for place in sorted(found)]

@@ -1,0 +1,147 @@
+"""Turns: messages become recallable items behind a watermark, apart from the append."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import bindparam, insert, select, update
+
+from agentkit_memory.conversations.branch import MAIN, load
+from agentkit_memory.errors import MessageUnreadable, StoreVersion
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.item_rows import NAMESPACE, TURN, content_hash, storable
+from agentkit_memory.store.outbox import enqueue
+from agentkit_memory.store.scopes import required
+from agentkit_memory.store.tables import branches, conversations, items, messages, scopes
+from agentkit_prompts.context.messages import Message
+
+__all__ = ["REDACTED", "itemise", "turn_fields", "turn_id"]
+
+REDACTED = "[redacted]"
+"""Default text of a redacted message, which is not recalled."""
+
+_SPEAKERS = ("user", "assistant")
+
+_BEHIND = (
+    select(
+        *branches.c["id", "name", "head_seq", "itemised_seq"],
+        conversations.c.scope_id,
+        conversations.c.name.label("conversation"),
+        conversations.c.id.label("conversation_id"),
+        *scopes.c["tenant", "user", "session", "agent"],
+    )
+    .join(conversations, conversations.c.id == branches.c.conversation_id)
+    .join(scopes, scopes.c.id == conversations.c.scope_id)
+    .where(branches.c.itemised_seq < branches.c.head_seq)
+    .order_by(branches.c.id)
+    .limit(bindparam("most"))
+)
+_BEHIND_IN = _BEHIND.where(conversations.c.scope_id.in_(bindparam("scopes", expanding=True)))
+_ADVANCE = (
+    update(branches)
+    .where(branches.c.id == bindparam("branch"), branches.c.itemised_seq == bindparam("seen"))
+    .values(itemised_seq=bindparam("done"))
+)
+# A shared lock: a new expiry comes either before the items are written, or after and is then set on them.
+_EXPIRES = (
+    select(conversations.c.expires_at).where(conversations.c.id == bindparam("conversation")).with_for_update(read=True)
+)
+_MESSAGES = (
+    select(*messages.c["seq", "format", "body", "created_at", "said_at"])
+    .where(
+        messages.c.branch_id == bindparam("branch"),
+        messages.c.seq > bindparam("after"),
+        messages.c.seq <= bindparam("until"),
+    )
+    .order_by(messages.c.seq)
+)
+_ADD = insert(items)
+
+
+def itemise(database: Database, scope_ids: Sequence[int] | None, limit: int) -> int:
+    """Make items of new messages, each branch in a transaction of its own; return how many messages were read.
+
+    Call it until it returns 0. Several callers may run at once: the one that moves the watermark of a branch makes its
+    items. Only messages of users and assistants become items, not tool calls and results.
+
+    Args:
+        database: Where the conversations are.
+        scope_ids: Scopes of the conversations; None for all, which is for workers and not for readers.
+        limit: Most messages to read.
+    """
+    query = _BEHIND if scope_ids is None else _BEHIND_IN
+    bound = {"most": limit} if scope_ids is None else {"most": limit, "scopes": required(scope_ids)}
+    with database.read() as connection:
+        behind = connection.execute(query, bound).all()
+    read = 0
+    for branch in behind:
+        read += _itemise(database, branch, limit - read)
+        if read >= limit:
+            break
+    return read
+
+
+def _itemise(database: Database, branch: Any, limit: int) -> int:
+    """Make the items of the next messages of one branch."""
+    after: int = branch.itemised_seq
+    until: int = min(branch.head_seq, after + limit)
+    key = "\0".join((branch.tenant, branch.user, branch.session, branch.agent))
+    rows: list[dict[str, object]] = []
+    with database.write() as connection:
+        # First: a redaction comes either before the messages are read or after the items are written.
+        if connection.execute(_ADVANCE, {"branch": branch.id, "seen": after, "done": until}).rowcount != 1:
+            return until - after  # another caller makes them
+        now = database.clock()
+        expires_at = connection.scalar(_EXPIRES, {"conversation": branch.conversation_id})
+        for seq, version, body, stored, said_at in connection.execute(
+            _MESSAGES, {"branch": branch.id, "after": after, "until": until}
+        ).all():
+            try:
+                fields = turn_fields(load(branch.conversation, seq, version, body))
+            except StoreVersion:  # left for the newer version that wrote it
+                connection.execute(_ADVANCE, {"branch": branch.id, "seen": until, "done": seq - 1})
+                until = seq - 1
+                break
+            except MessageUnreadable:  # reported when the conversation is opened
+                continue
+            if fields is not None:
+                rows.append(
+                    {
+                        **fields,
+                        "id": turn_id(key, branch.conversation, branch.name, seq),
+                        "scope_id": branch.scope_id,
+                        "branch_id": branch.id,
+                        "position": seq,
+                        "created_at": now,
+                        "said_at": stored if said_at is None else said_at,
+                        "valid_to": expires_at,
+                    }
+                )
+        if rows:
+            connection.execute(_ADD, rows)
+            enqueue(connection, [str(row["id"]) for row in rows], turns=True)
+    return until - after
+
+
+def turn_id(scope_key: str, conversation: str, branch: str, seq: int) -> str:
+    """Return the id of the item of a message: the same in every store."""
+    return str(uuid.uuid5(NAMESPACE, "\0".join((TURN, scope_key, conversation, branch or MAIN, str(seq)))))
+
+
+def turn_fields(message: Message) -> dict[str, object] | None:
+    """Return the columns of the item of a message; None if it is not recalled."""
+    text = storable(message.text)
+    if message.role not in _SPEAKERS or not text.strip() or text == REDACTED:
+        return None
+    return {
+        "kind": TURN,
+        "title": "",
+        "text": text,
+        "content_hash": content_hash(text),
+        "start": 0,
+        "end": len(text),
+        "line": 0,
+        "speaker": storable(message.name or message.role),
+    }

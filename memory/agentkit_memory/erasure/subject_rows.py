@@ -1,0 +1,232 @@
+"""The rows of a subject: removed in small steps that a crash may interrupt, and counted again for the proof."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+
+from agentkit_memory.conversations.removal import delete_conversation
+from agentkit_memory.errors import NotFound, StoreCorrupt
+from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.scope import MAX_NAME, Scope
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.item_rows import forget_items
+from agentkit_memory.store.scopes import covered_ids
+from agentkit_memory.store.tables import (
+    branches,
+    conversations,
+    documents,
+    embeddings,
+    erasures,
+    item_sources,
+    items,
+    messages,
+    recall_logs,
+    scopes,
+    tool_calls,
+    vector_state,
+)
+
+__all__ = ["Request", "begin", "clear", "finish", "open_requests", "rescan", "seal", "tombstones"]
+
+_BATCH = 500
+_MAX_PASSES = 10
+"""How often to begin again while another writer adds to the subject's scopes."""
+
+_row = erasures.c.id == bindparam("erasure")
+_FIELDS = ("tenant", "user", "session", "agent")
+_OPEN = (
+    select(erasures.c.id, erasures.c.counts, *(erasures.c[name] for name in _FIELDS))
+    .where(erasures.c.finished_at.is_(None))
+    .order_by(erasures.c.requested_at, erasures.c.id)
+)
+_COUNTS = select(erasures.c.counts).where(_row)
+_COUNTED = update(erasures).where(_row).values(counts=bindparam("removed"))
+_ITEMS = select(items.c.id).where(items.c.scope_id == bindparam("scope")).limit(_BATCH)
+_CONVERSATION = (
+    select(conversations.c.id)
+    .where(conversations.c.scope_id == bindparam("scope"))
+    .order_by(conversations.c.id)
+    .limit(1)
+)
+_BY_SCOPE = {"documents": documents, "recall_logs": recall_logs}
+_SCOPE = delete(scopes).where(scopes.c.id == bindparam("scope"))
+_EMBEDDED = select(func.count()).select_from(embeddings)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An erasure that was requested and is not finished."""
+
+    id: str
+    subject: Scope
+    cleared: bool = False
+    """Whether its rows were removed before: rows that its scopes hold now were stored since, and stay."""
+    sealed: bool = False
+    """Whether the names of the subject are digests already, as nothing of it was left."""
+
+
+def begin(database: Database, subject: Scope) -> Request:
+    """Store the request to erase a subject, unless there is one."""
+    known = next((each for each in open_requests(database) if each.subject == subject), None)
+    request = Request(str(uuid.uuid4()) if known is None else known.id, subject)
+    with database.write() as connection:
+        if known is not None:  # rows that were stored since are included
+            _note(connection, request, cleared=False)
+            return request
+        names = {name: getattr(subject, name) for name in _FIELDS}
+        row = {"id": request.id, "requested_at": database.clock(), "counts": "{}", **names}
+        connection.execute(insert(erasures), row)
+    failpoint("erasure.begun")
+    return request
+
+
+def open_requests(database: Database) -> list[Request]:
+    """Return the erasures that are not finished, oldest first."""
+    with database.read() as connection:
+        rows = connection.execute(_OPEN).all()
+    noted = [json.loads(row.counts) for row in rows]
+    return [
+        Request(
+            row.id,
+            Scope(*(getattr(row, name) for name in _FIELDS)),
+            cleared=counts.get("cleared", False),
+            sealed=counts.get("sealed", False),
+        )
+        for row, counts in zip(rows, noted, strict=True)
+    ]
+
+
+def clear(database: Database, request: Request) -> dict[str, int]:
+    """Remove the subject's rows in small transactions; return how many were removed so far, per table.
+
+    The same transactions withdraw them from the index. If they were removed before, nothing is done.
+
+    Raises:
+        StoreCorrupt: Rows that are found cannot be deleted.
+    """
+    for _ in range(0 if request.cleared else _MAX_PASSES):
+        with database.write() as connection:
+            numbers = covered_ids(connection, request.subject)
+            if not numbers:
+                _note(connection, request, cleared=True)
+                break
+        for number in numbers:
+            while _step(database, request, number):
+                failpoint("erasure.step")
+    with database.read() as connection:
+        return _counts(connection, request)[0]
+
+
+def _step(database: Database, request: Request, scope: int) -> bool:
+    """Remove some rows of a scope, and the scope once it has none; return whether there may be more."""
+    try:
+        with database.write() as connection:
+            removed: dict[str, int] = {}
+            this = {"scope": scope}
+            found = connection.scalars(_ITEMS, this).all()
+            conversation = None if found else connection.scalar(_CONVERSATION, this)
+            if found:
+                vectors = int(connection.scalar(_EMBEDDED) or 0)
+                removed["items"] = forget_items(connection, found)
+                removed["embeddings"] = vectors - int(connection.scalar(_EMBEDDED) or 0)
+            elif conversation is not None:
+                removed = delete_conversation(connection, conversation)
+            else:
+                for name, table in _BY_SCOPE.items():
+                    removed[name] = connection.execute(delete(table).where(table.c.scope_id == scope)).rowcount
+                removed["scopes"] = connection.execute(_SCOPE, this).rowcount
+            seen = bool(found) or conversation is not None
+            if seen and not any(removed.values()) and database.is_sqlite:  # no other process can have removed them
+                raise StoreCorrupt(
+                    f"{database.where}: rows that are found cannot be deleted, so an index of the file is damaged: "
+                    "restore a backup, or `sqlite3 FILE .recover`; what was erased before stays erased"
+                )
+            _count(connection, request, scope, removed)
+            return seen
+    except NotFound:  # another writer added to the scope meanwhile: look again
+        return False
+
+
+def _counts(connection: Connection, request: Request) -> tuple[dict[str, int], list[int]]:
+    stored = json.loads(connection.scalar(_COUNTS, {"erasure": request.id}) or "{}")
+    return stored.get("removed", {}), stored.get("scopes", [])
+
+
+def _count(connection: Connection, request: Request, scope: int, added: dict[str, int]) -> None:
+    removed, numbers = _counts(connection, request)
+    for table, count in added.items():
+        if count:
+            removed[table] = removed.get(table, 0) + count
+    _note(connection, request, removed=removed, scopes=sorted({*numbers, scope}))
+
+
+def _note(connection: Connection, request: Request, **noted: object) -> None:
+    stored = json.loads(connection.scalar(_COUNTS, {"erasure": request.id}) or "{}")
+    connection.execute(_COUNTED, {"erasure": request.id, "removed": json.dumps(stored | noted)})
+
+
+def rescan(connection: Connection, request: Request) -> tuple[dict[str, int], list[int]]:
+    """Count what every table holds of the subject now, and rows without an owner; return the scopes' numbers, too.
+
+    A scope that was written to after its rows were removed is left out.
+    """
+    erased, now = set(_counts(connection, request)[1]), covered_ids(connection, request.subject)
+    numbers = sorted(erased.difference(now) if request.cleared else erased.union(now))
+    found = {"scopes": _number(connection, scopes, scopes.c.id.in_(numbers))}
+    for table in (conversations, documents, items, recall_logs):
+        found[table.name] = _number(connection, table, table.c.scope_id.in_(numbers))
+    orphans = (
+        (branches, branches.c.conversation_id, conversations.c.id),
+        (messages, messages.c.branch_id, branches.c.id),
+        (tool_calls, tool_calls.c.branch_id, branches.c.id),
+        (item_sources, item_sources.c.item_id, items.c.id),
+    )
+    for table, reference, owner in orphans:
+        found[table.name] = _number(connection, table, reference.not_in(select(owner)))
+    without_branch = items.c.branch_id.is_not(None) & items.c.branch_id.not_in(select(branches.c.id))
+    found["items"] += _number(connection, items, without_branch)
+    return found, numbers
+
+
+def _number(connection: Connection, table: object, where: object) -> int:
+    return int(connection.scalar(select(func.count()).select_from(table).where(where)) or 0)  # type: ignore[arg-type]
+
+
+def tombstones(connection: Connection, spaces: Sequence[str]) -> int:
+    """Return how many points, of any scope, wait to be removed from the indexes of these spaces."""
+    waiting = (vector_state.c.space.in_(spaces), vector_state.c.want < 0, vector_state.c.want != vector_state.c.have)
+    return int(connection.scalar(select(func.count()).select_from(vector_state).where(*waiting)) or 0)
+
+
+def seal(database: Database, request: Request) -> None:
+    """Replace the subject's names by digests, which can be checked by those who know the names."""
+    if request.sealed:
+        return
+    narrow = any(getattr(request.subject, name) for name in _FIELDS[1:])
+    kept = {
+        name: value if not value or (name == "tenant" and narrow) else _digest(request.subject, name)
+        for name, value in ((name, getattr(request.subject, name)) for name in _FIELDS)
+    }
+    with database.write() as connection:
+        removed, _ = _counts(connection, request)
+        counts = json.dumps({"removed": removed, "sealed": True})
+        connection.execute(update(erasures).where(erasures.c.id == request.id).values(counts=counts, **kept))
+    failpoint("erasure.sealed")
+
+
+def finish(database: Database, request: Request) -> None:
+    """Mark the erasure as finished."""
+    with database.write() as connection:
+        done = update(erasures).where(erasures.c.id == request.id).values(finished_at=database.clock())
+        connection.execute(done)
+
+
+def _digest(subject: Scope, name: str) -> str:
+    named = f"{name}\0{subject.tenant}\0{getattr(subject, name)}"
+    return f"blake2b:{hashlib.blake2b(named.encode(), digest_size=24).hexdigest()}"[:MAX_NAME]

@@ -1,0 +1,310 @@
+"""`Facts`: facts in SQL, each with a time of validity, sources, and perhaps facts that it supersedes."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
+
+from agentkit_memory.checks import is_time, is_whole
+from agentkit_memory.errors import FactError, NotFound
+from agentkit_memory.facts.drafts import FactDraft
+from agentkit_memory.scope import Scope
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.item_rows import (
+    FACT,
+    NAMESPACE,
+    content_hash,
+    forget_items,
+    in_batches,
+    lasting,
+    storable,
+    wanted,
+)
+from agentkit_memory.store.outbox import enqueue, withdraw
+from agentkit_memory.store.records import StoredFact
+from agentkit_memory.store.scopes import hold_scope, readable_ids, required, scope_id
+from agentkit_memory.store.tables import item_sources, items
+
+__all__ = ["Facts", "end_of", "ends_of", "newest_facts"]
+
+
+_ROW = select(*items.c["id", "text", "position", "valid_from", "valid_to", "superseded_by", "meta"]).where(
+    items.c.kind == FACT, items.c.scope_id.in_(bindparam("scopes", expanding=True))
+)
+_FIND = _ROW.where(items.c.id.in_(bindparam("ids", expanding=True)))
+_ALL = _ROW.where(items.c.position > bindparam("after")).order_by(items.c.position).limit(bindparam("most"))
+_CURRENT = _ALL.where(items.c.superseded_by.is_(None))
+_NEWEST = (
+    _ROW.where(wanted(), or_(lasting(), items.c.valid_from > bindparam("now")))
+    .order_by(items.c.position.desc())
+    .limit(bindparam("most"))
+)
+_SOURCES = (
+    select(item_sources.c.item_id, item_sources.c.source_id)
+    .where(item_sources.c.item_id.in_(bindparam("ids", expanding=True)))
+    .order_by(item_sources.c.item_id, item_sources.c.source_id)
+)
+_ENDS = (
+    select(item_sources.c.item_id, func.min(items.c.valid_to))
+    .join(items, items.c.id == item_sources.c.source_id)
+    .where(item_sources.c.item_id.in_(bindparam("ids", expanding=True)), items.c.valid_to.is_not(None))
+    .group_by(item_sources.c.item_id)
+)
+_END = select(func.min(items.c.valid_to)).where(items.c.id.in_(bindparam("ids", expanding=True)))
+# Locked until the fact is stored: a removal or redaction of a source waits, and then finds the fact.
+_KNOWN = (
+    select(items.c.id)
+    .where(items.c.id.in_(bindparam("ids", expanding=True)), items.c.scope_id.in_(bindparam("scopes", expanding=True)))
+    .order_by(items.c.id)
+    .with_for_update(read=True)
+)
+_LAST = select(func.coalesce(func.max(items.c.position), 0)).where(
+    items.c.scope_id == bindparam("scope"), items.c.kind == FACT
+)
+_SUCCESSORS = select(items.c.superseded_by).where(
+    items.c.id.in_(bindparam("ids", expanding=True)), items.c.superseded_by.is_not(None)
+)
+_SUPERSEDE = (
+    update(items)
+    .where(items.c.id.in_(bindparam("ids", expanding=True)), items.c.superseded_by.is_(None))
+    .values(superseded_by=bindparam("new"))
+)
+_RENEW = (
+    update(items)
+    .where(items.c.id == bindparam("item"))
+    .values(valid_from=bindparam("since"), valid_to=bindparam("until"), superseded_by=None, version=items.c.version + 1)
+)
+
+
+def _with_successors(connection: Connection, facts: Iterable[str]) -> list[str]:
+    """Return facts and their successors: a fact that replaces one of them replaces these, too.
+
+    Of two writers that replace the same fact, the last one wins.
+    """
+    found = list(dict.fromkeys(facts))
+    latest = found
+    while latest:
+        latest = [each for each in connection.scalars(_SUCCESSORS, {"ids": latest}) if each not in found]
+        found += dict.fromkeys(latest)
+    return found
+
+
+def _with_their_sources(connection: Connection, sources: Iterable[str]) -> list[str]:
+    """Return sources and the sources of those that are facts themselves."""
+    found = set(sources)
+    for batch in in_batches(sorted(found)):
+        found.update(source for _, source in connection.execute(_SOURCES, {"ids": batch}))
+    return sorted(found)
+
+
+class Facts:
+    """The facts of one scope."""
+
+    def __init__(self, database: Database, scope: Scope) -> None:
+        self._database = database
+        self._scope = scope
+
+    def add(
+        self,
+        text: str,
+        *,
+        valid_from: float | None = None,
+        valid_to: float | None = None,
+        supersedes: str | Iterable[str] = (),
+        sources: str | Iterable[str] = (),
+        metadata: Mapping[str, object] | None = None,
+    ) -> StoredFact:
+        """Store a fact and return it.
+
+        The same text from the same sources is the same fact: adding it again adds nothing. Added again without
+        sources it is valid again, with the new times, even if it was superseded.
+
+        Args:
+            text: One sentence.
+            valid_from: From when it is recalled, in seconds since 1970; None for at once.
+            valid_to: Until when it is recalled; None for ever.
+            supersedes: Ids of facts of this scope that it replaces. They are kept, and no longer recalled.
+            sources: Ids of items that it was taken from; the sources of a fact among them are its sources too. It is
+                deleted with any of them, and ends when one of them ends.
+            metadata: Anything JSON can hold.
+
+        Raises:
+            FactError: The text is blank or cannot be stored, or a time is invalid.
+            NotFound: A fact to replace, or a source, is not in this scope.
+        """
+        taken_from, replaced = _ids("sources", sources), _ids("supersedes", supersedes)
+        draft = FactDraft(text, taken_from, replaced, valid_from, valid_to, {} if metadata is None else metadata)
+        own = scope_id(self._database, self._scope)
+        with self._database.write() as connection:
+            hold_scope(connection, own)
+            return self.write(connection, own, draft)
+
+    def write(self, connection: Connection, own: int, draft: FactDraft) -> StoredFact:
+        """Store a draft in a transaction that has locked the scope, whose number is `own`.
+
+        All errors are raised before anything is written.
+        """
+        text, valid_from, valid_to = draft.text, draft.valid_from, draft.valid_to
+        replaced, taken_from = _ids("supersedes", draft.supersedes), _ids("sources", draft.sources)
+        meta = self._check(text, valid_from, valid_to, draft.metadata)
+        fact = str(uuid.uuid5(NAMESPACE, "\0".join((FACT, self._scope.key, text, *taken_from))))
+        self._check_known(connection, own, replaced, taken_from)
+        known = _read(connection, [fact], [own])
+        if not known:
+            row = {
+                "id": fact,
+                "scope_id": own,
+                "kind": FACT,
+                "position": int(connection.scalar(_LAST, {"scope": own}) or 0) + 1,
+                "title": "",
+                "text": text,
+                "content_hash": content_hash(text),
+                "start": 0,
+                "end": len(text),
+                "line": 0,
+                "created_at": self._database.clock(),
+                "valid_from": valid_from,
+                "valid_to": valid_to,
+                "meta": meta,
+            }
+            connection.execute(insert(items), row)
+            if taken_from:
+                rows = [
+                    {"item_id": fact, "source_id": source} for source in _with_their_sources(connection, taken_from)
+                ]
+                connection.execute(insert(item_sources), rows)
+            enqueue(connection, [fact])
+        elif not taken_from and _is_changed(known[0], valid_from, valid_to):
+            connection.execute(_RENEW, {"item": fact, "since": valid_from, "until": valid_to})
+            enqueue(connection, [fact])
+        old = [each for each in _with_successors(connection, replaced) if each != fact]
+        if old and not (known and taken_from):  # the same source again changes nothing
+            connection.execute(_SUPERSEDE, {"ids": old, "new": fact})
+            withdraw(connection, old)
+        return _read(connection, [fact], [own])[0]
+
+    def get(self, fact: str) -> StoredFact | None:
+        """Return a fact that this scope may read, valid and current or not; None for an unknown id."""
+        with self._database.read() as connection:
+            found = _read(connection, [fact], readable_ids(connection, self._scope))
+        return found[0] if found else None
+
+    def list(self, *, after: int = 0, limit: int = 100, superseded: bool = False) -> tuple[StoredFact, ...]:
+        """Return facts of exactly this scope, in the order in which they were first added.
+
+        Args:
+            after: Number of the last fact of the page before.
+            limit: Most facts to return.
+            superseded: Whether to return superseded ones too.
+        """
+        if not is_whole(limit, 1):
+            raise FactError(f"facts: expected a limit of 1 or more, got {limit!r}")
+        if not is_whole(after):
+            raise FactError(f"facts: expected the number of a fact as 'after', got {after!r}")
+        own = scope_id(self._database, self._scope)
+        with self._database.read() as connection:
+            bound = {"scopes": [own], "after": after, "most": limit}
+            rows = connection.execute(_ALL if superseded else _CURRENT, bound).all()
+            return tuple(_with_sources(connection, rows))
+
+    def remove(self, fact: str) -> bool:
+        """Delete a fact of this scope; return whether there was one. Facts that it superseded stay superseded."""
+        own = scope_id(self._database, self._scope)
+        with self._database.write() as connection:
+            hold_scope(connection, own)
+            known = _read(connection, [fact], [own])
+            forget_items(connection, [each.id for each in known])
+        return bool(known)
+
+    @staticmethod
+    def _check(text: str, valid_from: float | None, valid_to: float | None, metadata: Mapping[str, object]) -> str:
+        if not isinstance(text, str) or not text.strip():
+            raise FactError(f"a fact needs a text, got {text!r}")
+        problems = [] if storable(text) == text else ["the text holds NUL or an unpaired surrogate"]
+        for name, value in (("valid_from", valid_from), ("valid_to", valid_to)):
+            if value is not None and not is_time(value):
+                problems.append(f"{name} is {value!r}, expected seconds since 1970")
+        if not problems and valid_from is not None and valid_to is not None and valid_to <= valid_from:
+            problems.append(f"it ends ({valid_to}) before it begins ({valid_from})")
+        meta = "{}"
+        try:
+            meta = json.dumps(dict(metadata), sort_keys=True, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            problems.append(f"its metadata is not JSON ({error})")
+        if problems:
+            raise FactError(f"fact {text[:80]!r}: {'; '.join(problems)}")
+        return meta
+
+    def _check_known(self, connection: Connection, own: int, facts: Sequence[str], sources: Sequence[str]) -> None:
+        unknown = [f"fact {each}" for each in facts if not _read(connection, [each], [own])]
+        readable = readable_ids(connection, self._scope)
+        there: set[str] = set()
+        for batch in in_batches(sources):
+            there.update(connection.scalars(_KNOWN, {"ids": batch, "scopes": required(readable)}))
+        unknown += [f"item {each}" for each in sources if each not in there]
+        if unknown:
+            raise NotFound(f"not in this scope: {', '.join(unknown)}; nothing was stored")
+
+
+def newest_facts(connection: Connection, own: int, now: float, limit: int) -> list[StoredFact]:
+    """Return the facts of exactly one scope that are valid now or later, newest first."""
+    bound = {"scopes": required([own]), "now": now, "most": limit}
+    return _with_sources(connection, connection.execute(_NEWEST, bound).all())
+
+
+def _ids(name: str, given: object) -> list[str]:
+    listed = [given] if isinstance(given, str) else given
+    if not isinstance(listed, Iterable) or isinstance(listed, bytes | Mapping):
+        raise FactError(f"a fact: expected an id or ids as {name!r}, got {given!r}")
+    ids = list(listed)
+    if not all(isinstance(each, str) for each in ids):
+        raise FactError(f"a fact: expected ids as {name!r}, which are text, got {ids!r}")
+    return sorted({storable(each) for each in ids})
+
+
+def ends_of(connection: Connection, facts: Sequence[StoredFact]) -> list[float]:
+    """Return until when each fact is recalled, by its own time and that of its sources; infinity for ever."""
+    ends = dict.fromkeys([fact.id for fact in facts], inf)
+    for batch in in_batches(ends):
+        ends |= {fact: float(end) for fact, end in connection.execute(_ENDS, {"ids": batch})}
+    return [ends[fact.id] if fact.valid_to is None else min(ends[fact.id], fact.valid_to) for fact in facts]
+
+
+def end_of(connection: Connection, valid_to: float | None, sources: Sequence[str]) -> float:
+    """Return until when a fact with these sources would be recalled."""
+    ends = [valid_to, connection.scalar(_END, {"ids": list(sources)})]
+    return min((end for end in ends if end is not None), default=inf)
+
+
+def _is_changed(known: StoredFact, valid_from: float | None, valid_to: float | None) -> bool:
+    return known.superseded_by is not None or (known.valid_from, known.valid_to) != (valid_from, valid_to)
+
+
+def _read(connection: Connection, ids: Sequence[str], scope_ids: Sequence[int]) -> list[StoredFact]:
+    bound = {"ids": [storable(str(each)) for each in ids], "scopes": required(scope_ids)}
+    return _with_sources(connection, connection.execute(_FIND, bound).all())
+
+
+def _with_sources(connection: Connection, rows: Sequence[Any]) -> list[StoredFact]:
+    sources: dict[str, list[str]] = {row.id: [] for row in rows}
+    for batch in in_batches(sources):
+        for fact, source in connection.execute(_SOURCES, {"ids": batch}).all():
+            sources[fact].append(source)
+    return [
+        StoredFact(
+            row.id,
+            row.text,
+            row.position,
+            row.valid_from,
+            row.valid_to,
+            row.superseded_by,
+            tuple(sources[row.id]),
+            json.loads(row.meta),
+        )
+        for row in rows
+    ]

@@ -1,0 +1,205 @@
+"""Compares an index with SQL, point by point, and repairs it.
+
+Both sides are read in order of the id, a page at a time, so that memory does not grow with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal, TypeAlias
+
+from sqlalchemy import Connection, bindparam, func, select, update
+
+from agentkit_memory.index.vector_index import VectorIndex
+from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.store.engine import Database, upserts
+from agentkit_memory.store.outbox import MISSING, backfill, hold_spaces
+from agentkit_memory.store.records import Verification
+from agentkit_memory.store.tables import items, vector_state
+
+__all__ = ["repair", "verify"]
+
+_Kind: TypeAlias = Literal["missing", "stale", "orphan"]
+
+_PAGE = 2000
+_EXAMPLES = 10
+
+_state = vector_state.c
+_this_space = _state.space == bindparam("this")
+_columns = (_state.item_id, _state.want, _state.have, items.c.id.is_not(None).label("exists"))
+_ROWS = (
+    select(*_columns)
+    .outerjoin(items, items.c.id == _state.item_id)
+    .where(_this_space, _state.item_id > bindparam("after"))
+    .order_by(_state.item_id)
+    .limit(_PAGE)
+)
+_LOOK_AGAIN = (
+    select(*_columns)
+    .outerjoin(items, items.c.id == _state.item_id)
+    .where(_this_space, _state.item_id.in_(bindparam("ids", expanding=True)))
+)
+_COUNTS = select(
+    func.count(),
+    func.count().filter(_state.want != _state.have),
+    func.count().filter(_state.problem.is_not(None)),
+).where(_this_space)
+_PROBLEMS = (
+    select(_state.item_id, _state.problem)
+    .where(_this_space, _state.want != _state.have, _state.problem.is_not(None))
+    .order_by(_state.item_id)
+    .limit(_EXAMPLES)
+)
+_one = (_state.item_id == bindparam("item"), _this_space)
+_REQUEUE = update(vector_state).where(*_one, _state.want == bindparam("seen"))
+_MISSING_POINT = _REQUEUE.values(have=0)
+_STALE_POINT = _REQUEUE.values(have=0, want=bindparam("next"))
+_LEFT_OVER = _REQUEUE.values(want=bindparam("next"))
+_TOMBSTONE = upserts(vector_state)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    id: str
+    want: int
+    have: int
+    exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    kind: _Kind
+    id: str
+    version: int
+    """Of the point; 0 where it is missing."""
+    row: _Row | None
+
+
+def verify(database: Database, index: VectorIndex, space: str, now: float) -> Verification:
+    """Compare the index of a space with SQL, changing nothing."""
+    return _verification(database, index, space, now, repairing=False)
+
+
+def repair(database: Database, index: VectorIndex, space: str, now: float) -> Verification:
+    """Queue what is missing, stale or left over in the outbox; return what was found."""
+    return _verification(database, index, space, now, repairing=True)
+
+
+def _verification(database: Database, index: VectorIndex, space: str, now: float, *, repairing: bool) -> Verification:
+    counts = {"missing": 0, "stale": 0, "orphan": 0}
+    examples: dict[str, tuple[str, ...]] = {}
+    with database.read() as connection:
+        rows, waiting, failing = connection.execute(_COUNTS, {"this": space}).one()
+        unqueued = list(connection.scalars(MISSING, {"this": space, "now": now}))
+        problems = {row.item_id: row.problem for row in connection.execute(_PROBLEMS, {"this": space})}
+    counts["missing"] = len(unqueued)
+    examples["missing"] = tuple(unqueued[:_EXAMPLES])
+    if repairing and unqueued:
+        with database.write() as connection:
+            hold_spaces(connection)
+            backfill(connection, space, now)
+    differences = _differences(database, index, space, set(unqueued))
+    while some := list(islice(differences, _PAGE)):
+        certain = _certain(database, space, some)
+        for each in certain:
+            counts[each.kind] += 1
+            known = examples.get(each.kind, ())
+            if len(known) < _EXAMPLES:
+                examples[each.kind] = (*known, each.id)
+        if repairing and certain:
+            with database.write() as connection:
+                _queue(connection, space, certain)
+    if repairing:
+        failpoint("repair.queued")
+    return Verification(
+        space,
+        items=rows + len(unqueued),
+        points=index.count(),
+        pending=waiting,
+        failing=failing,
+        missing=counts["missing"],
+        stale=counts["stale"],
+        orphans=counts["orphan"],
+        examples={kind: ids for kind, ids in examples.items() if ids},
+        problems=problems,
+    )
+
+
+def _rows(database: Database, space: str) -> Iterator[_Row]:
+    after = ""
+    while True:
+        with database.read() as connection:
+            page = connection.execute(_ROWS, {"this": space, "after": after}).all()
+        for row in page:
+            yield _Row(*row)
+        if len(page) < _PAGE:
+            return
+        after = page[-1].item_id
+
+
+def _differences(database: Database, index: VectorIndex, space: str, unqueued: Container[str]) -> Iterator[_Difference]:
+    """Walk along both sides at once; `unqueued` items are counted already."""
+    points = index.versions()
+    rows = _rows(database, space)
+    point, row = next(points, None), next(rows, None)
+    while point is not None or row is not None:
+        if point is not None and (row is None or point[0] < row.id):
+            if point[0] not in unqueued:
+                yield _Difference("orphan", *point, None)
+            point = next(points, None)
+            continue
+        if row is None:
+            break
+        version = point[1] if point is not None and point[0] == row.id else 0
+        kind = _kind(row, version)
+        if kind is not None:
+            yield _Difference(kind, row.id, version, row)
+        if version and point is not None:
+            point = next(points, None)
+        row = next(rows, None)
+
+
+def _kind(row: _Row, version: int) -> _Kind | None:
+    if version > row.want > 0:
+        return "stale"  # newer than what a worker would write
+    if row.want != row.have:
+        return None  # pending: a worker does it
+    if row.want < 0 or not row.exists:
+        return "orphan"
+    if not version:
+        return "missing"
+    return None if version == row.want else "stale"
+
+
+def _certain(database: Database, space: str, differences: Sequence[_Difference]) -> list[_Difference]:
+    """Leave out what changed during the comparison."""
+    with database.read() as connection:
+        found = connection.execute(_LOOK_AGAIN, {"this": space, "ids": [each.id for each in differences]})
+        now = {row.item_id: _Row(*row) for row in found}
+    return [each for each in differences if now.get(each.id) == each.row]
+
+
+def _queue(connection: Connection, space: str, differences: Sequence[_Difference]) -> None:
+    missing, stale, left_over, orphans = [], [], [], []
+    for each in differences:
+        row: dict[str, object] = {"item": each.id, "this": space}
+        if each.row is None:
+            orphans.append(
+                {"item_id": each.id, "space": space, "want": -(each.version + 1), "have": max(each.version, 1)}
+            )
+        elif each.kind == "orphan":
+            left_over.append(row | {"seen": each.row.want, "next": -(abs(each.row.want) + 1)})
+        elif each.kind == "stale":
+            stale.append(row | {"seen": each.row.want, "next": max(each.row.want, each.version) + 1})
+        else:
+            missing.append(row | {"seen": each.row.want})
+    for statement, rows in (
+        (_MISSING_POINT, missing),
+        (_STALE_POINT, stale),
+        (_LEFT_OVER, left_over),
+        (_TOMBSTONE[connection.dialect.name], orphans),
+    ):
+        if rows:
+            connection.execute(statement, rows)

@@ -1,0 +1,218 @@
+"""Documents and their chunks in SQL, written together with the outbox of the index."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from sqlalchemy import bindparam, insert, select, update
+
+from agentkit_memory.errors import IngestError
+from agentkit_memory.ingest.chunks import Chunk
+from agentkit_memory.ingest.staging import BATCH, DocumentRow, Staging, finish_removals, forget_document, item_row
+from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.item_rows import NAMESPACE, forget_items
+from agentkit_memory.store.outbox import enqueue
+from agentkit_memory.store.scopes import hold_scope
+from agentkit_memory.store.tables import documents, items
+
+__all__ = ["MAX_WHOLE", "DocumentStore", "StoredDocument"]
+
+MAX_WHOLE = 2000
+"""Chunks of a document that is held in memory and written in one transaction; a longer one is staged."""
+
+_PAGE = 1000
+
+_FIND = select(documents.c.content_hash, documents.c.stamp).where(
+    documents.c.scope_id == bindparam("scope"), documents.c.uri == bindparam("uri"), documents.c.content_hash != ""
+)
+_OF_DOCUMENT = select(items.c.id).where(items.c.document_id == bindparam("document"))
+_MOVE = (
+    update(items)
+    .where(items.c.id == bindparam("item"))
+    .values(
+        position=bindparam("at"),
+        start=bindparam("first"),
+        end=bindparam("last"),
+        line=bindparam("row"),
+        meta=bindparam("its_meta"),
+        last_generation=None,
+    )
+)
+_ADD = insert(items)
+_GENERATION = select(documents.c.generation, documents.c.content_hash).where(documents.c.id == bindparam("document"))
+_STAMP = update(documents).where(documents.c.scope_id == bindparam("scope"), documents.c.uri == bindparam("named"))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """The hash and the stamp of a stored document."""
+
+    content_hash: str
+    stamp: str
+
+
+class DocumentStore:
+    """The documents of one scope."""
+
+    def __init__(self, database: Database, scope_id: int, scope_key: str) -> None:
+        self.database = database
+        self.scope_id = scope_id
+        self._scope_key = scope_key
+        new = database.insert(documents)
+        names = ("source", "content_hash", "stamp", "chunks", "ingested_at", "stage")
+        self._put = new.on_conflict_do_update(index_elements=["id"], set_={name: new.excluded[name] for name in names})
+
+    def find(self, uri: str) -> StoredDocument | None:
+        """Return the hash and the stamp of a document; None if it was never stored as a whole."""
+        with self.database.read() as connection:
+            row = connection.execute(_FIND, {"scope": self.scope_id, "uri": uri}).one_or_none()
+        return None if row is None else StoredDocument(*row)
+
+    def put_stamp(self, uri: str, stamp: str) -> None:
+        """Store the stamp of a file that was found unchanged."""
+        with self.database.write() as connection:
+            connection.execute(_STAMP.values(stamp=stamp), {"scope": self.scope_id, "named": uri})
+
+    def write(
+        self,
+        uri: str,
+        source: str,
+        chunks: Iterable[Chunk],
+        seal: Callable[[], tuple[str, str]],
+        on_queued: Callable[[], None] | None = None,
+        on_staged: Callable[[int], None] | None = None,
+    ) -> tuple[bool, int]:
+        """Store a document, replacing its former content; return whether it is new, and how many chunks it has.
+
+        Its former content is recalled until all of it is stored. A long one takes several transactions; after an
+        interruption, the next call goes on.
+
+        Args:
+            uri: Its key in the store.
+            source: Its name as it was given.
+            chunks: Its chunks in order. If they raise, everything stays as it was.
+            seal: Called after the last chunk; returns the hash and the stamp to store it under.
+            on_queued: Called whenever enough of a long one was put into the outbox to be worth indexing.
+            on_staged: Called with the number of chunks after every batch of a long one.
+        """
+        document = DocumentRow(self._id(uri), self.scope_id, uri, source)
+        rest = iter(chunks)
+        head = list(islice(rest, MAX_WHOLE + 1))
+        if len(head) <= MAX_WHOLE and not self._is_long(document.id):
+            digest, stamp = seal()
+            return self._replace(document, digest, stamp, head), len(head)
+        staging = Staging(self.database, document, on_queued)
+        count = 0
+        try:
+            for batch in _batches(chain(head, rest)):
+                staging.add(batch)
+                count += len(batch)
+                if on_staged is not None:
+                    on_staged(count)
+            digest, stamp = seal()
+        except IngestError:
+            with suppress(IngestError):  # another ingestion of it began and owns the written chunks
+                staging.discard()
+            raise
+        return staging.publish(digest, stamp), count
+
+    def remove_below(
+        self, folder_uri: str, is_gone: Callable[[str], bool], is_same_folder: Callable[[str, str], bool]
+    ) -> list[str]:
+        """Remove the documents below a folder whose address `is_gone`; return their names.
+
+        Folders whose addresses differ in case only are asked about: in some file systems they are one.
+        """
+        below = folder_uri.rstrip("/") + "/"
+        here = documents.c.scope_id == self.scope_id, documents.c.uri.istartswith(below, autoescape=True)
+        same: dict[str, bool] = {}
+        page = select(documents.c.id, documents.c.uri, documents.c.source).where(*here).order_by(documents.c.uri)
+        removed: list[str] = []
+        last = ""
+        while True:
+            with self.database.read() as connection:
+                rows = connection.execute(page.where(documents.c.uri > last).limit(_PAGE)).all()
+            for row in rows:
+                folder = row.uri[: len(below)]
+                if folder not in same:
+                    same[folder] = is_same_folder(folder, below)
+                if same[folder] and is_gone(row.uri):
+                    forget_document(self.database, row.id)
+                    removed.append(row.source)
+            if len(rows) < _PAGE:
+                return removed
+            last = rows[-1].uri
+
+    def finish_removals(self) -> None:
+        """Delete what an interrupted process left of former content."""
+        finish_removals(self.database, self.scope_id)
+
+    def _id(self, uri: str) -> str:
+        return str(uuid.uuid5(NAMESPACE, f"{self._scope_key}\0{uri}"))
+
+    def _is_long(self, document: str) -> bool:
+        """Return whether too much is stored of it to be replaced in one transaction."""
+        with self.database.read() as connection:
+            stored = connection.scalars(_OF_DOCUMENT.limit(MAX_WHOLE + 1), {"document": document}).all()
+            row = connection.execute(_GENERATION, {"document": document}).one_or_none()
+        return len(stored) > MAX_WHOLE or (row is not None and row.generation < 0)
+
+    def _replace(self, document: DocumentRow, digest: str, stamp: str, chunks: Sequence[Chunk]) -> bool:
+        """Store a document in one transaction; return whether it is new.
+
+        A chunk whose heading path and text are unchanged keeps its id, and is not indexed again.
+        """
+        ids = _chunk_ids(document.id, chunks)
+        now = self.database.clock()
+        with self.database.write() as connection:
+            hold_scope(connection, self.scope_id)
+            old = set(connection.scalars(_OF_DOCUMENT, {"document": document.id}))
+            known = connection.execute(_GENERATION, {"document": document.id}).one_or_none()
+            connection.execute(self._put, document.values(digest, stamp, len(chunks), now))
+            forget_items(connection, old.difference(ids))
+            failpoint("items.removed")
+            moved = [(item, chunk) for item, chunk in zip(ids, chunks, strict=True) if item in old]
+            if moved:
+                connection.execute(
+                    _MOVE,
+                    [
+                        {
+                            "item": item,
+                            "at": chunk.position,
+                            "first": chunk.start,
+                            "last": chunk.end,
+                            "row": chunk.line,
+                            "its_meta": chunk.meta,
+                        }
+                        for item, chunk in moved
+                    ],
+                )
+            added = [(item, chunk) for item, chunk in zip(ids, chunks, strict=True) if item not in old]
+            if added:
+                connection.execute(_ADD, [item_row(item, document, chunk, now) for item, chunk in added])
+                enqueue(connection, [item for item, _ in added])
+            failpoint("items.enqueued")
+        failpoint("items.committed")
+        return known is None or not known.content_hash
+
+
+def _batches(chunks: Iterator[Chunk]) -> Iterator[list[Chunk]]:
+    while batch := list(islice(chunks, BATCH)):
+        yield batch
+
+
+def _chunk_ids(document: str, chunks: Sequence[Chunk]) -> list[str]:
+    """Return the ids of chunks: hashes of the text, and of how often the document held it before."""
+    space = uuid.UUID(document)
+    seen: dict[tuple[str, str], int] = {}
+    ids = []
+    for chunk in chunks:
+        key = (chunk.title, chunk.text)
+        seen[key] = seen.get(key, 0) + 1
+        ids.append(str(uuid.uuid5(space, f"{seen[key]}\0{chunk.title}\0{chunk.text}")))
+    return ids

@@ -1,0 +1,1 @@
+"""A file to blocks of text: one reader per format."""

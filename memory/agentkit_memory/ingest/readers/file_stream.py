@@ -1,0 +1,181 @@
+"""`FileStream`: one pass over a file in pieces, hashed and counted on the way, and decoded if it is text."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Self
+
+from agentkit_memory.errors import IngestError
+from agentkit_memory.ingest.find_files import SourceFile, reason
+from agentkit_memory.ingest.ingest_options import IngestOptions
+
+__all__ = ["FileStream"]
+
+_PIECE = 256 * 1024
+_MAX_PROBLEMS = 10
+_UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_BOM = codecs.BOM_UTF8
+
+
+class FileStream:
+    """One pass over a file.
+
+    Raises:
+        IngestError: The file is gone, unreadable, or not a regular file.
+    """
+
+    def __init__(self, file: SourceFile, options: IngestOptions, on_bytes: Callable[[int], None] | None = None) -> None:
+        self.file = file
+        self.options = options
+        self._on_bytes = on_bytes
+        self._hash = hashlib.blake2b(digest_size=24)
+        self._problems: list[str] = []
+        self._more = 0
+        try:
+            status = file.path.stat()
+            if not stat.S_ISREG(status.st_mode):  # before it is opened: a pipe would wait for its writer
+                raise IngestError(file.source, "is not a regular file; give a text, Markdown, HTML, PDF or JSONL file")
+            self.stream: BinaryIO = file.path.open("rb", buffering=0)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        status = os.fstat(self.stream.fileno())
+        self.stamp = _stamp(status)
+        """Size, times and inode of the file when it was opened."""
+        self.changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
+        """When the file was last changed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stream.close()
+
+    @property
+    def digest(self) -> str:
+        """The hash of all bytes that were read so far."""
+        return self._hash.hexdigest()
+
+    def rewind(self) -> None:
+        """Start again from the beginning."""
+        self.stream.seek(0)
+        self._hash = hashlib.blake2b(digest_size=24)
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the rest of the file."""
+        while True:
+            try:
+                piece = self.stream.read(_PIECE)
+            except OSError as error:
+                raise self._unreadable(error) from error
+            if not piece:
+                return
+            self._hash.update(piece)
+            if self._on_bytes is not None:
+                self._on_bytes(len(piece))
+            yield piece
+
+    def text(self, encoding: str | None = None) -> Iterator[str]:
+        """Yield the text of the file, decoded by its byte order mark, else as `encoding`, else as UTF-8.
+
+        Raises:
+            IngestError: It is binary, or not in the encoding.
+        """
+        decoder: codecs.IncrementalDecoder | None = None
+        offset = 0  # of the piece in the file
+        name = encoding or "utf-8"
+        damaged = first = 0
+        for data in self.pieces():
+            piece = data
+            if decoder is None:
+                if piece.startswith(_BOM):
+                    name, piece, offset = "utf-8", piece[len(_BOM) :], len(_BOM)
+                elif piece[:2] in _UTF_16:
+                    name, piece, offset = _UTF_16[piece[:2]], piece[2:], 2
+                decoder = codecs.getincrementaldecoder(name)()
+            text, bad = self._decode(decoder, piece, offset, name, final=False)
+            if bad is not None:
+                first = first if damaged else bad
+                damaged += 1
+            yield text
+            offset += len(piece)
+        if decoder is not None:
+            text, bad = self._decode(decoder, b"", offset, name, final=True)
+            if bad is not None:
+                first = first if damaged else bad
+                damaged += 1
+            if text:
+                yield text
+        if damaged:
+            self.problem(f"bytes that are not {name.upper()} text, the first at {first}, became U+FFFD")
+
+    def problem(self, text: str) -> None:
+        """Note that a part of the file is damaged; `finish` reports all of them."""
+        if len(self._problems) < _MAX_PROBLEMS:
+            self._problems.append(text)
+        else:
+            self._more += 1
+
+    @property
+    def refused(self) -> bool:
+        """Whether the file will not be stored, as a part of it is damaged; reading on finds more problems."""
+        return bool(self._problems) and not self.options.lenient
+
+    def finish(self) -> IngestError | None:
+        """Read to the end; return the damage, if the options allow it.
+
+        Raises:
+            IngestError: A part of the file is damaged, or it was changed while it was read.
+        """
+        for _ in self.pieces():
+            pass
+        damage = None
+        if self._problems:
+            more = f"; and {self._more} more" if self._more else ""
+            damage = IngestError(self.file.source, "; ".join(self._problems) + more)
+            if not self.options.lenient:
+                raise damage
+        try:
+            now = _stamp(self.file.path.stat())
+        except OSError as error:
+            raise self._unreadable(error) from error
+        if not now == self.stamp == _stamp(os.fstat(self.stream.fileno())):
+            raise IngestError(self.file.source, "was changed while it was read; ingest it again")
+        return damage
+
+    def _decode(
+        self, decoder: codecs.IncrementalDecoder, piece: bytes, offset: int, name: str, *, final: bool
+    ) -> tuple[str, int | None]:
+        if not name.startswith("utf-16") and 0 in piece:
+            at = offset + piece.index(0)
+            raise IngestError(self.file.source, f"is binary (a zero byte at offset {at}); give a file of text")
+        state = decoder.getstate()
+        bad = None
+        try:
+            text = decoder.decode(piece, final)
+        except UnicodeDecodeError as error:
+            bad = offset - len(state[0]) + error.start
+            if not self.options.lenient:
+                raise IngestError(
+                    self.file.source,
+                    f"is not {name.upper()} text (byte {bad}); convert it first, or ingest it leniently",
+                ) from error
+            decoder.setstate(state)
+            decoder.errors = "replace"
+            text = decoder.decode(piece, final)
+            decoder.errors = "strict"
+        if "\0" in text:
+            raise IngestError(self.file.source, "holds NUL characters; give a file of text")
+        return text, bad
+
+    def _unreadable(self, error: OSError) -> IngestError:
+        return IngestError(
+            self.file.source, f"cannot be read ({reason(error)}); check that it is there, and check its permissions"
+        )
+
+
+def _stamp(status: os.stat_result) -> str:
+    return f"{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}:{status.st_ino}:{status.st_dev}"

@@ -1,0 +1,223 @@
+"""HTML to blocks: headings, paragraphs, lists, tables and code, without scripts, styles and navigation.
+
+The parser is fed in pieces and builds no tree. It is lxml, of the extra `ingest`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from agentkit_memory.errors import IngestError
+from agentkit_memory.ingest.readers.blocks import MAX_TITLE, PART, Block, Kind
+from agentkit_memory.ingest.readers.file_stream import FileStream
+
+__all__ = ["html_blocks"]
+
+_MAX_TAG = 8 * 1024 * 1024
+"""Bytes of one tag or comment, which the parser holds as a whole."""
+
+_SKIPPED = frozenset(
+    {"script", "style", "template", "noscript", "nav", "svg", "math", "iframe", "object", "embed", "canvas", "audio"}
+    | {"video", "select", "datalist", "button", "textarea", "dialog"}
+)
+_BREAKS = frozenset(
+    {"html", "head", "body", "p", "div", "section", "article", "main", "header", "footer", "aside", "address", "hr"}
+    | {"blockquote", "dl", "dt", "dd", "figure", "figcaption", "form", "fieldset", "legend", "details", "summary"}
+    | {"caption", "center", "hgroup", "search", "menu"}
+)
+_HEADINGS = {"title": 1, **{f"h{level}": level for level in range(1, 7)}}
+_LISTS = frozenset({"ul", "ol"})
+_SPACE = re.compile(r"[ \t\r\n\f\x0b]+")
+_DECLARED = re.compile(rb"<meta[^>]{1,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE)
+_ENCODING = re.compile(
+    r"(?:windows-|cp)(?:125[0-8]|874)|iso-8859-(?:[2-9]|1[0-6])|koi8-[ru]|gb2312|gbk|gb18030|big5|shift_jis|euc-jp|euc-kr"
+)
+_AS_WESTERN = frozenset({"iso-8859-1", "latin1", "latin-1", "ascii", "us-ascii", "l1"})
+
+
+def html_blocks(reading: FileStream) -> Iterator[Block]:
+    """Yield the blocks of a page.
+
+    Raises:
+        IngestError: lxml is not installed, or a tag or comment is too long.
+    """
+    try:
+        from lxml import etree  # pyright: ignore[reportAttributeAccessIssue] - it has no types
+    except ImportError as error:
+        raise IngestError(reading.file.source, "HTML needs lxml: install the extra `ingest`") from error
+
+    page = _Page()
+    parser = etree.HTMLParser(target=page, encoding="utf-8", remove_comments=True)
+    silent = fed = 0
+    for text in reading.text(_encoding(reading)):
+        data = text.encode()
+        fed += len(data)
+        before = page.events
+        if data:
+            parser.feed(data)
+        silent = 0 if page.events > before else silent + len(data)
+        if silent > _MAX_TAG:
+            limit = _MAX_TAG // 2**20
+            raise IngestError(
+                reading.file.source, f"has a tag or comment of more than {limit} MiB before byte {fed}; repair it"
+            )
+        yield from page.take()
+    if fed:
+        parser.close()
+    page.end_block()
+    yield from page.take()
+
+
+def _encoding(reading: FileStream) -> str:
+    """Return the encoding that the page declares at its beginning."""
+    head = reading.stream.read(2048)
+    reading.stream.seek(0)
+    found = _DECLARED.search(head)
+    name = found[1].decode("ascii").lower() if found else ""
+    if name in _AS_WESTERN:
+        return "windows-1252"  # as browsers read it
+    return name if _ENCODING.fullmatch(name) else "utf-8"
+
+
+class _Page:
+    """Receives what the parser finds, and collects blocks."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self._done: list[Block] = []
+        self._texts: list[str] = []
+        self._size = 0
+        self._kind: Kind = "text"
+        self._level = 0
+        self._continues = False
+        self._skipped = 0  # depth within an element whose content is skipped
+        self._lists = self._tables = self._code = 0  # how deep
+
+    def take(self) -> list[Block]:
+        done, self._done = self._done, []
+        return done
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        self.events += 1
+        if self._skipped or _is_skipped(tag, attributes):
+            self._skipped += 1
+        elif tag in _HEADINGS:
+            self.end_block()
+            self._kind, self._level = "heading", _HEADINGS[tag]
+        elif tag == "br":
+            self._add("\n")
+        elif tag == "img":
+            self._add(attributes.get("alt", ""))
+        elif tag in _LISTS:
+            self._enter()
+            self._lists += 1
+            self._kind = self._context()
+        elif tag == "table":
+            self._enter()
+            self._tables += 1
+            self._kind = self._context()
+        elif tag == "li":
+            self._add("\n" + "\t" * min(self._lists - 1, 8) + "- ")
+        elif tag == "tr":
+            self._add("\n")
+        elif tag in ("td", "th"):
+            if self._texts and not self._texts[-1].endswith("\n"):
+                self._add(" | ")
+        elif tag == "pre":
+            self.end_block()
+            self._code += 1
+            self._kind = "code"
+        elif tag in _BREAKS and not self._code:
+            self._break()
+
+    def end(self, tag: str) -> None:
+        self.events += 1
+        if self._skipped:
+            self._skipped -= 1
+        elif tag in _LISTS:
+            self._lists = max(0, self._lists - 1)
+            self._enter()
+        elif tag == "table":
+            self._tables = max(0, self._tables - 1)
+            self._enter()
+        elif tag == "pre":
+            self._code = max(0, self._code - 1)
+            self.end_block()
+        elif tag in _HEADINGS:
+            self.end_block()
+        elif tag in _BREAKS and not self._code:
+            self._break()
+
+    def data(self, text: str) -> None:
+        self.events += 1
+        if self._skipped:
+            return
+        if not self._code:
+            text = _SPACE.sub(" ", text)
+        for start in range(0, len(text), PART):
+            self._add(text[start : start + PART])
+
+    def close(self) -> None:
+        """End of the page; the parser asks for it."""
+
+    def end_block(self) -> None:
+        """End the block, if there is one."""
+        self._emit("\n\n")
+        self._kind, self._level, self._continues = self._context(), 0, False
+
+    def _context(self) -> Kind:
+        return "code" if self._code else "table" if self._tables else "list" if self._lists else "text"
+
+    def _enter(self) -> None:
+        """Begin or end a list or table, if it is not within another."""
+        if self._lists + self._tables == 0:
+            self.end_block()
+
+    def _break(self) -> None:
+        if self._lists + self._tables or self._kind == "heading":
+            self._add(" ")
+        else:
+            self.end_block()
+
+    def _add(self, text: str) -> None:
+        if not text:
+            return
+        self._texts.append(text)
+        self._size += len(text)
+        if self._size >= PART:
+            if self._kind == "heading":
+                self._kind = "text"
+            self._emit("")
+            self._continues = True
+
+    def _emit(self, end: str) -> None:
+        text = "".join(self._texts)
+        self._texts, self._size = [], 0
+        if not text.strip():
+            return
+        if self._kind != "code":
+            text = _tidy(text, open_at_start=self._continues, open_at_end=not end)
+        elif end:
+            text = text.strip("\n")
+        title = " ".join(text.split())[:MAX_TITLE] if self._kind == "heading" else ""
+        self._done.append(Block(text + end, self._kind, self._level, title, self._continues))
+
+
+def _tidy(text: str, *, open_at_start: bool, open_at_end: bool) -> str:
+    """Return the text without needless space; tabs are the indentation of list items."""
+    lines = []
+    for line in text.split("\n"):
+        if words := " ".join(line.split()):
+            lines.append("  " * (len(line) - len(line.lstrip("\t"))) + words)
+    start = text[0] if open_at_start and text[0] in " \n" else ""
+    return start + "\n".join(lines) + (" " if open_at_end and text[-1].isspace() else "")
+
+
+def _is_skipped(tag: str, attributes: Mapping[str, str]) -> bool:
+    return (
+        tag in _SKIPPED
+        or "hidden" in attributes
+        or attributes.get("aria-hidden") == "true"
+        or attributes.get("role") == "navigation"
+    )

@@ -1,0 +1,127 @@
+"""JSON lines to blocks: every record is a document of its own, with a title and metadata."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agentkit_memory.ingest.ingest_options import RecordFields
+from agentkit_memory.ingest.readers.blocks import MAX_TITLE, Block, Part, text_blocks
+from agentkit_memory.ingest.readers.file_stream import FileStream
+from agentkit_prompts.errors import nearest
+
+__all__ = ["record_blocks"]
+
+MAX_RECORD = 16 * 1024 * 1024
+"""Characters of one line, which is held in memory."""
+
+_MAX_META = 8192
+_MAX_VALUE = 500
+_ABSENT = object()
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+class _BadRecord(Exception):
+    """Why a line is not a record."""
+
+
+def record_blocks(reading: FileStream) -> Iterator[Block | Part]:
+    """Yield every record as a part. Invalid ones are noted as problems of the file."""
+    fields = reading.options.records
+    for number, line in _lines(reading.text()):
+        try:
+            text, title, meta = _record(line, fields, reading.options.lenient)
+        except _BadRecord as problem:
+            reading.problem(f"line {number} {problem}")
+            continue
+        if text and not reading.refused:
+            yield Part(meta, title, number, apart=True)
+            yield from text_blocks([text], markdown=False)
+
+
+def _lines(pieces: Iterator[str]) -> Iterator[tuple[int, str | None]]:
+    """Yield numbered lines that are not blank; None for one that is too long to be held."""
+    held: list[str] = []
+    size, number = 0, 1
+    for piece in pieces:
+        head, *tail = piece.split("\n")
+        for position, text in enumerate([head, *tail]):
+            if position:
+                line = "".join(held)
+                if size > MAX_RECORD or line.strip():
+                    yield number, line if size <= MAX_RECORD else None
+                held, size, number = [], 0, number + 1
+            size += len(text)
+            if size <= MAX_RECORD:
+                held.append(text)
+            else:
+                held.clear()
+    if size > MAX_RECORD or "".join(held).strip():
+        yield number, "".join(held) if size <= MAX_RECORD else None
+
+
+def _record(line: str | None, fields: RecordFields, lenient: bool) -> tuple[str, str, str]:
+    if line is None:
+        raise _BadRecord(f"is longer than {MAX_RECORD:,} characters")
+    try:
+        record = json.loads(line, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise _BadRecord(f"is not JSON ({_reason(error)})") from None
+    if not isinstance(record, Mapping):
+        raise _BadRecord(f"is not an object but {type(record).__name__}")
+    texts = [found for name in fields.text if (found := _find(record, name)) is not _ABSENT and found is not None]
+    if not texts:
+        wanted = " or ".join(repr(name) for name in fields.text)
+        raise _BadRecord(f"has no field {wanted}{nearest(fields.text[0], [str(name) for name in record])}")
+    for found in texts:
+        if not isinstance(found, str):
+            raise _BadRecord(f"has a text that is not a string but {type(found).__name__}")
+    titles = [found for name in fields.title if isinstance(found := _find(record, name), str)]
+    text = "\n\n".join(texts)
+    meta = json.dumps(_metadata(record, fields), ensure_ascii=False)
+    if len(meta) > _MAX_META:
+        raise _BadRecord(f"has more than {_MAX_META:,} characters of metadata")
+    title = " ".join(titles[0].split())[:MAX_TITLE] if titles else ""
+    return _storable(text, lenient), _storable(title, lenient), _storable(meta, lenient)
+
+
+def _metadata(record: Mapping[str, Any], fields: RecordFields) -> dict[str, Any]:
+    if fields.metadata is not None:
+        return {name: found for name in fields.metadata if (found := _find(record, name)) is not _ABSENT}
+    used = {*fields.text, *fields.title}
+    return {
+        name: value
+        for name, value in record.items()
+        if name not in used
+        and (isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= _MAX_VALUE))
+    }
+
+
+def _find(record: Mapping[str, Any], name: str) -> Any:
+    if name in record:
+        return record[name]
+    found: Any = record
+    for key in name.split("."):
+        if not isinstance(found, Mapping) or key not in found:
+            return _ABSENT
+        found = found[key]
+    return found
+
+
+def _storable(text: str, lenient: bool) -> str:
+    """Return the text, if every database can hold it: escapes can make NUL and unpaired surrogates."""
+    if lenient:
+        return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+    if found := _UNSTORABLE.search(text):
+        raise _BadRecord(f"holds \\u{ord(found[0]):04x}, which cannot be stored")
+    return text
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
+
+
+def _reason(error: Exception) -> str:
+    return str(error)[:100] if isinstance(error, ValueError) else "it is nested too deeply"

@@ -1,0 +1,116 @@
+"""PDF to blocks, page by page, read by a process of its own with limited memory and time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Timer
+from typing import IO, cast
+
+from agentkit_memory.errors import IngestError
+from agentkit_memory.ingest.readers.blocks import MAX_TITLE, Block, Part, text_blocks
+from agentkit_memory.ingest.readers.file_stream import FileStream
+
+__all__ = ["pdf_blocks"]
+
+MAX_PAGE_SECONDS = 60.0
+"""Time for one page."""
+MAX_FILE_SECONDS, MAX_MB_SECONDS = 120.0, 60.0
+"""Time for all pages: a constant, and more for every megabyte of the file."""
+MAX_FILE_TEXT, MAX_BYTE_TEXT = 2_000_000, 32
+"""Characters of all pages: a constant, and more for every byte. Pages can share content, so that a small file may have
+any amount of text; text that is compressed once is about five times as long as its bytes."""
+
+_WORKER = Path(__file__).with_name("pdf_worker.py")
+
+
+def pdf_blocks(reading: FileStream) -> Iterator[Block | Part]:
+    """Yield every page as a part. Those that cannot be read are noted as problems of the file.
+
+    Raises:
+        IngestError: The file is encrypted, damaged as a whole, has no text or too much for its size, or takes too long.
+    """
+    for _ in reading.pieces():  # for the hash; the process reads the file itself, in any order
+        pass
+    reading.stream.seek(0)
+    title, page, empty = "", 0, True
+    for row in _rows(reading):
+        match row:
+            case ["no", why]:
+                raise IngestError(reading.file.source, f"{why}")
+            case ["title", str() as text]:
+                title = " ".join(text.split())[:MAX_TITLE]
+            case ["bad", int() as number, why]:
+                reading.problem(f"page {number} cannot be read ({why})")
+            case ["page", int() as number, str() as text] if not reading.refused:
+                if number != page:
+                    page = number
+                    yield Part(json.dumps({"page": page}), title)
+                empty = empty and not text.strip()
+                yield from text_blocks([text], markdown=False)
+    if empty and not reading.refused:
+        raise IngestError(reading.file.source, "holds no text, only images perhaps; make it text with OCR first")
+    reading.stream.seek(0, os.SEEK_END)  # the process shares the file position, and all was counted
+
+
+def _rows(reading: FileStream) -> Iterator[list[object]]:
+    """Yield the rows that the process writes, and end it if it takes too long or writes too much.
+
+    Only the time of waiting for it counts.
+    """
+    size = os.fstat(reading.stream.fileno()).st_size
+    max_seconds, max_text = MAX_FILE_SECONDS + MAX_MB_SECONDS * size / 1e6, MAX_FILE_TEXT + MAX_BYTE_TEXT * size
+    command = [sys.executable, "-P", "-X", "utf8", str(_WORKER)]
+    late = False
+    waited, length = 0.0, 0
+
+    def stop() -> None:
+        nonlocal late
+        late = True
+        process.kill()
+
+    with subprocess.Popen(
+        command, stdin=reading.stream, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8"
+    ) as process:
+        output = cast("IO[str]", process.stdout)
+        complete = False
+        try:
+            while True:
+                timer = Timer(min(MAX_PAGE_SECONDS, max_seconds - waited), stop)
+                timer.daemon = True
+                began = time.monotonic()
+                timer.start()
+                try:
+                    line = output.readline()
+                finally:
+                    timer.cancel()
+                    waited += time.monotonic() - began
+                if not line.endswith("\n"):
+                    break
+                row = json.loads(line)
+                length += len(row[-1]) if row[0] == "page" else 0
+                if length > max_text or waited >= max_seconds:
+                    break
+                complete = complete or row[0] in ("end", "no")
+                yield row
+        finally:
+            process.kill()
+    if length > max_text:
+        raise IngestError(
+            reading.file.source,
+            f"has more than {max_text:,} characters of text, too many for its {size:,} bytes: it may be a bomb",
+        )
+    if waited >= max_seconds:
+        raise IngestError(
+            reading.file.source,
+            f"takes more than {max_seconds:,.0f} seconds to read, too many for its {size:,} bytes; split it",
+        )
+    if late:
+        raise IngestError(reading.file.source, f"has a page that takes more than {MAX_PAGE_SECONDS:g} seconds to read")
+    if not complete:
+        raise IngestError(reading.file.source, f"made its reader fail (exit code {process.returncode}); it is damaged")

@@ -1,0 +1,103 @@
+"""`OpenStore`: what the memories of one `Memory.open` share: the database, its embedders and its indexes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from agentkit_memory.checks import expanded
+from agentkit_memory.embedders.store_embedders import Embedders
+from agentkit_memory.erasure.erase import resume
+from agentkit_memory.errors import IndexBusy, IndexUnavailable, StoreError, StoreFull, StoreUnavailable
+from agentkit_memory.index.indexes import Indexes
+from agentkit_memory.index.opening import index_opener
+from agentkit_memory.index.vector_index import IndexOpener, VectorIndex
+from agentkit_memory.process.threads import Threads
+from agentkit_memory.recall.space_reader import SpaceReader
+from agentkit_memory.reembed.switching import establish
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.recall_logs import RecallLogs
+from agentkit_prompts.ranking.embedder import Embedder
+
+__all__ = ["OpenStore"]
+
+T = TypeVar("T")
+
+
+class OpenStore:
+    """An open database with the indexes that are needed from it, each opened at its first use."""
+
+    def __init__(self, database: Database, opener: IndexOpener, keep_recalls: int | None) -> None:
+        self.database = database
+        self.embedders = Embedders(database)
+        self.indexes = Indexes(database, opener, embed=self.embedders.embed, clock=database.clock)
+        self.threads = Threads()
+        self.logs = RecallLogs(database, keep_recalls)
+
+    @classmethod
+    def open(
+        cls,
+        target: str | os.PathLike[str],
+        index: str | os.PathLike[str] | IndexOpener | None,
+        embedder: Embedder | str | None,
+        timeout: float,
+        clock: Callable[[], float],
+        keep_recalls: int | None,
+    ) -> OpenStore:
+        """Open a store and go on with interrupted erasures; see `Memory.open`."""
+        place: Path | str
+        if isinstance(target, str) and "://" in target:
+            if index is None:
+                raise StoreUnavailable(f"{target.split('://')[0]}://...: give the folder of the index too: index=...")
+            place, opener = target, index_opener(index)
+        elif not isinstance(target, str | os.PathLike):
+            raise StoreUnavailable(f"expected a folder or a postgresql:// URL to open a memory in, got {target!r}")
+        else:
+            home = expanded(target)
+            place = home / "memory.db"
+            opener = index_opener(home / "index" if index is None else index)
+        RecallLogs.check_keep(keep_recalls)
+        store = cls(Database.open(place, timeout=timeout, clock=clock), opener, keep_recalls)
+        with suppress(StoreError):  # an erasure that cannot go on now either is resumed at the next opening
+            resume(store.database, store.indexes)
+        try:
+            if embedder is not None:
+                establish(store.database, store.embedders.add(embedder))
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def index(self) -> VectorIndex:
+        """Return the index of the active space.
+
+        Raises:
+            IndexBusy: Another process owns it.
+        """
+        return self.indexes.get()
+
+    def catch_up(self) -> VectorIndex:
+        """Return the index of the active space after writing to it what the outbox holds."""
+        return self.indexes.catch_up()
+
+    def index_if_free(self) -> None:
+        """Catch up, unless another process has the index or it cannot be written now: then its next user does it."""
+        with suppress(IndexBusy, IndexUnavailable, StoreFull):
+            self.catch_up()
+
+    def read(self, act: Callable[[SpaceReader], T]) -> T:
+        """Call `act` with a reader of the active space; again if another space became active meanwhile."""
+        return self.indexes.ask(
+            lambda space: act(SpaceReader(self.database, self.logs, self.indexes, self.embedders, space))
+        )
+
+    def close(self) -> None:
+        self.threads.close()
+        self.embedders.close()  # first: whoever waits for one may hold an index, which is waited for
+        try:
+            self.indexes.close()
+        finally:
+            self.database.close()

@@ -1,0 +1,208 @@
+"""Retrievers: BM25 and dense scores of candidates, each with a share of the scores of their neighbours.
+
+A turn is often understood only from the turn before it, and an answer from its question. With BM25, a neighbour lends
+the terms a candidate does not have itself; with dense vectors, a share of its score. A long text is lent less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from math import sqrt
+from types import MappingProxyType
+from typing import ClassVar, Protocol, TypeAlias
+
+from agentkit_memory.errors import RecallError
+from agentkit_memory.recall.candidates import Pool
+from agentkit_memory.recall.question import Question
+from agentkit_memory.terms.sparse import held_terms, indexed_text
+
+__all__ = [
+    "DENSE",
+    "SPARSE",
+    "BM25Retriever",
+    "DenseRetriever",
+    "PolicyPart",
+    "Retriever",
+    "Scores",
+    "spread",
+    "term_weights",
+    "z_scores",
+]
+
+SPARSE = "bm25"
+DENSE = "dense"
+
+_MAX_NUMBER = 1e6
+_MIN_DEVIATION = 1e-12
+"""A smaller standard deviation counts as 0."""
+_MAX_SWEEPS = 16
+_MIN_STEP = 1e-3
+"""Of the average weight of a term: once no term moves by more, the sweeps end."""
+_MAX_SAMPLE = 64
+"""Hits from which the weights of terms are estimated."""
+
+Scores: TypeAlias = tuple[list[float], list[float]]
+"""Per candidate its own score, and what its neighbours lend it, on one scale."""
+
+
+class Retriever(Protocol):
+    """A query to the index that finds candidates, and the scores of these once the pool is complete."""
+
+    @property
+    def name(self) -> str:
+        """`bm25` or `dense`: which query to the index it is."""
+        ...
+
+    def scores(self, question: Question, pool: Pool) -> Scores:
+        """Return the scores of the candidates."""
+        ...
+
+
+@dataclass(frozen=True)
+class PolicyPart:
+    """A part of a policy, whose fields are numbers.
+
+    Raises:
+        RecallError: A field is not a number, is infinite, or is below its minimum.
+    """
+
+    minimum: ClassVar[Mapping[str, float]] = {}
+
+    def __post_init__(self) -> None:
+        problems = []
+        for name in (field.name for field in fields(self)):
+            value: object = getattr(self, name)
+            least = self.minimum.get(name, -_MAX_NUMBER)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < _MAX_NUMBER:
+                wanted = f"a number from {least:g} up" if name in self.minimum else "a number"
+                problems.append(f"{name}: expected {wanted}, got {value!r}")
+        if problems:
+            raise RecallError(f"{type(self).__name__}: " + "; ".join(problems))
+
+
+@dataclass(frozen=True)
+class BM25Retriever(PolicyPart):
+    """BM25. A term of the question counts once: in the candidate itself or, at a discount, in a neighbour."""
+
+    share: float = 0.6
+    """Weight of a term of a neighbour one place away; two places away, its square. 0.0 ignores neighbours."""
+    answer: float = 0.9
+    """Weight of the terms of a question for the turn that answers it, which may not repeat them."""
+    minimum = MappingProxyType({"share": 0.0, "answer": 0.0})
+
+    @property
+    def name(self) -> str:
+        """The sparse query."""
+        return SPARSE
+
+    def scores(self, question: Question, pool: Pool) -> Scores:
+        """Return BM25 scores, with the term weights of the index."""
+        own = pool.raw_scores(SPARSE)
+        lent = [0.0] * len(pool)
+        if not self.share:
+            return own, lent
+        best = sorted((n for n, each in enumerate(pool.candidates) if SPARSE in each.retrieved), key=lambda n: -own[n])
+        best = best[:_MAX_SAMPLE]
+        named = len(question.terms) < len(question.asked)
+        apart = range(len(pool)) if named else sorted({n for n, near in enumerate(pool.near) if near}.union(best))
+        held = {n: _held(pool, n, question.asked) for n in apart}
+        weights = term_weights([own[n] for n in best], [held[n] for n in best])
+        worth = {
+            n: {term: weights.get(term, 0.0) * value for term, value in terms.items() if term in question.terms}
+            for n, terms in held.items()
+        }
+        lenders = _lenders(pool, self.share, self.answer)
+        for n, terms in worth.items():
+            own[n] = sum(terms.values())
+            best_of: dict[int, float] = {}
+            for other, share in lenders[n]:
+                for term, value in worth[other].items():
+                    best_of[term] = max(best_of.get(term, 0.0), share * value)
+            if best_of:
+                lent[n] = sum([max(0.0, value - terms.get(term, 0.0)) for term, value in best_of.items()])
+        return own, lent
+
+
+@dataclass(frozen=True)
+class DenseRetriever(PolicyPart):
+    """The cosine of dense vectors."""
+
+    share: float = 0.3
+    """Share of its score that a candidate lends one place away; two places away, its square."""
+    answer: float = 0.9
+    """Share of its score that a question lends to the turn that answers it."""
+    minimum = BM25Retriever.minimum
+
+    @property
+    def name(self) -> str:
+        """The dense query."""
+        return DENSE
+
+    def scores(self, question: Question, pool: Pool) -> Scores:
+        """Return cosines as z-scores."""
+        own = z_scores(pool.raw_scores(DENSE))
+        if not self.share:
+            return own, [0.0] * len(pool)
+        return own, [
+            sum([share * own[other] for other, share in lenders]) for lenders in _lenders(pool, self.share, self.answer)
+        ]
+
+
+def spread(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean of values and their standard deviation, 0.0 where they hardly differ."""
+    if not values:
+        return 0.0, 0.0
+    mean = sum(values) / len(values)
+    deviation = sqrt(sum([(value - mean) ** 2 for value in values]) / len(values))
+    return mean, deviation if deviation > _MIN_DEVIATION else 0.0
+
+
+def z_scores(values: Sequence[float]) -> list[float]:
+    """Return the values in standard deviations above their mean; all 0.0 where they do not differ."""
+    mean, deviation = spread(values)
+    return [(value - mean) / deviation if deviation else 0.0 for value in values]
+
+
+def term_weights(scores: Sequence[float], held: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """Estimate the weight of each term from the scores of texts: score = sum of (held times weight).
+
+    An index returns the score of a text, not its parts: how rare a term is in the scope is not known here, but each
+    score is an equation in it. Solved by coordinate descent; terms that always occur together share their weight.
+    """
+    columns: dict[int, list[tuple[int, float]]] = {}
+    for row, terms in enumerate(held):
+        for term, value in terms.items():
+            columns.setdefault(term, []).append((row, value))
+    total = sum(map(sum, (terms.values() for terms in held)))
+    start = sum(scores) / total if total else 0.0
+    weights = dict.fromkeys(columns, start)
+    left = [score - start * sum(terms.values()) for score, terms in zip(scores, held, strict=True)]
+    squares = {term: sum([value * value for _, value in column]) for term, column in columns.items()}
+    for _ in range(_MAX_SWEEPS):
+        furthest = 0.0
+        for term, column in columns.items():
+            step = max(sum([value * left[row] for row, value in column]) / squares[term], -weights[term])
+            weights[term] += step
+            furthest = max(furthest, abs(step))
+            for row, value in column:
+                left[row] -= step * value
+        if furthest <= _MIN_STEP * start:
+            break
+    return weights
+
+
+def _held(pool: Pool, number: int, asked: Mapping[int, float]) -> dict[int, float]:
+    """Return the terms of the question that a candidate holds, with the weights of its vector in the index."""
+    item = pool.candidates[number].item
+    return held_terms(indexed_text(item.title, item.text), asked)
+
+
+def _lenders(pool: Pool, share: float, answer: float) -> list[list[tuple[int, float]]]:
+    """Return per candidate its neighbours, each with the share that it lends."""
+    shares = {step: share ** abs(step) for step in (-2, -1, 1, 2)}
+    asking = pool.ends_asking
+    return [
+        [(other, leaning * (answer if step == -1 and asking[other] else shares[step])) for step, other in near]
+        for leaning, near in zip(pool.leaning, pool.near, strict=True)
+    ]

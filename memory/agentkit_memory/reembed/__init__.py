@@ -1,0 +1,1 @@
+"""Changing the model that a store is read by."""

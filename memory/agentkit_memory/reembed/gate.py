@@ -1,0 +1,97 @@
+"""`Gate`: the checks of a new model; `Reembedding`: the result of a change; `ReembedProgress`: how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from agentkit_memory.checks import is_whole
+from agentkit_memory.errors import ReembedError
+
+__all__ = ["Gate", "GateCheck", "ReembedProgress", "Reembedding"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The checks that a new space has to pass before it becomes the active one.
+
+    Raises:
+        ReembedError: A share is not between 0 and 1, the sample is below 1, or a question is not text.
+    """
+
+    sample: int = 100
+    """How many items, and how many questions of the recall logs, are tried."""
+    self_retrieval: float = 0.9
+    """Share of these items that must be among the best 10 for half of their own text."""
+    overlap: float = 0.8
+    """Share of the items used by recent recalls, and of the hits for `questions` so far, that must be found again."""
+    failing: float = 0.0
+    """Share of the items that may be left without a dense vector, for BM25 only."""
+    questions: Sequence[str] = ()
+    """More questions to compare the spaces by, in the scope of the memory."""
+
+    def __post_init__(self) -> None:
+        for name in ("self_retrieval", "overlap", "failing"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+                raise ReembedError(f"Gate.{name}: expected a share between 0 and 1, got {value!r}")
+        if not is_whole(self.sample, 1):
+            raise ReembedError(f"Gate.sample: expected a whole number, 1 or more, got {self.sample!r}")
+        if not isinstance(self.questions, list | tuple) or not all(isinstance(each, str) for each in self.questions):
+            raise ReembedError(f"Gate.questions: expected a tuple or list of texts, got {self.questions!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class GateCheck:
+    """The outcome of one check."""
+
+    name: str
+    """`self-retrieval`, `recent recalls` or `questions`."""
+    tried: int
+    """How many items had to be found; 0 where there was nothing to try."""
+    found: int
+    minimum: float
+    """Share that has to be found."""
+    examples: tuple[str, ...] = ()
+    """Ids of some items that were not found."""
+
+    @property
+    def share(self) -> float:
+        """Share that was found; 1.0 where there was nothing to try."""
+        return self.found / self.tried if self.tried else 1.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether the share is large enough."""
+        return self.share >= self.minimum
+
+
+@dataclass(frozen=True, slots=True)
+class ReembedProgress:
+    """How far a change of the model is."""
+
+    space: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reembedding:
+    """The result of a change of the model."""
+
+    space: str
+    """The new space."""
+    model: str
+    """Its model; empty for BM25 alone."""
+    flipped: bool
+    """Whether the new space is the active one now."""
+    why: str = ""
+    """Why not, if so. The new space is kept up to date meanwhile: go on, or abandon it."""
+    items: int = 0
+    """Items that the new space holds."""
+    failing: int = 0
+    """Items without a dense vector."""
+    checks: tuple[GateCheck, ...] = field(default=())
+    """The checks of the gate."""
+    left: tuple[str, ...] = ()
+    """Retired spaces that another process still holds; they are dropped once it closes them."""

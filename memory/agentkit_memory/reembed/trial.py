@@ -1,0 +1,157 @@
+"""The checks of a new space: that it finds its own items, and what the active space found until now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from sqlalchemy import bindparam, select
+
+from agentkit_memory.embedders.contract import Vector
+from agentkit_memory.embedders.store_embedders import Embedders
+from agentkit_memory.index.indexes import Indexes
+from agentkit_memory.index.vector_index import Hit, VectorIndex
+from agentkit_memory.reembed.gate import Gate, GateCheck
+from agentkit_memory.scope import Scope
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.item_rows import wanted
+from agentkit_memory.store.scopes import readable_ids
+from agentkit_memory.store.spaces import Space
+from agentkit_memory.store.tables import items, recall_logs, scopes, vector_state
+from agentkit_memory.terms.sparse import indexed_text, query_vector
+
+__all__ = ["check"]
+
+_BEST = 10
+_HITS = 50
+_EXAMPLES = 10
+_MIN_WORDS = 8
+
+_held = (
+    vector_state.c.item_id == items.c.id,
+    vector_state.c.space == bindparam("this"),
+    vector_state.c.want == vector_state.c.have,
+    wanted(),
+)
+# Ids are hashes of content: the first of them are a sample, the same one each time.
+_SAMPLE = (
+    select(items.c.id, items.c.scope_id, items.c.title, items.c.text)
+    .join(vector_state, vector_state.c.item_id == items.c.id)
+    .where(*_held)
+    .order_by(items.c.id)
+    .limit(bindparam("most"))
+)
+_HELD = (
+    select(items.c.id)
+    .join(vector_state, vector_state.c.item_id == items.c.id)
+    .where(*_held, items.c.id.in_(bindparam("ids", expanding=True)))
+)
+_TEXTS = select(items.c.text).where(items.c.id.in_(bindparam("ids", expanding=True)))
+_RECENT = (
+    select(
+        recall_logs.c.query, recall_logs.c.candidates, scopes.c.tenant, scopes.c.user, scopes.c.session, scopes.c.agent
+    )
+    .join(scopes, scopes.c.id == recall_logs.c.scope_id)
+    .order_by(recall_logs.c.id.desc())
+    .limit(bindparam("most"))
+)
+
+
+def check(
+    indexes: Indexes, embedders: Embedders, space: Space, index: VectorIndex, gate: Gate, scope: Scope
+) -> tuple[GateCheck, ...]:
+    """Run the checks of a gate on a space that was built.
+
+    Raises:
+        IndexBusy: The gate has questions, and another process owns the active index.
+        EmbedderError: A question cannot be embedded.
+    """
+    database = indexes.database
+    asked = _Queried(embedders, space, index)
+    checks = [_self_retrieval(database, asked, gate), _recent_recalls(database, asked, gate)]
+    if gate.questions:
+        active = indexes.active()
+        before = _Queried(embedders, active, indexes.catch_up(active))
+        checks.append(_questions(database, before, asked, gate, scope))
+    return tuple(checks)
+
+
+class _Queried:
+    """A space that is queried."""
+
+    def __init__(self, embedders: Embedders, space: Space, index: VectorIndex) -> None:
+        self.space = space
+        self._index = index
+        self._embedders = embedders
+
+    def vectors(self, questions: Sequence[str]) -> list[Vector | None]:
+        """Return the dense vectors of questions, all at once."""
+        if not self.space.model or not questions:
+            return [None] * len(questions)
+        return [*self._embedders.get(self.space.model).questions(questions)]
+
+    def best(self, question: str, vector: Vector | None, scope_ids: Sequence[int], most: int) -> list[Hit]:
+        """Return the best hits of dense retrieval or, without a model, of BM25."""
+        if vector is None:
+            return self._index.query_sparse(query_vector(question), scope_ids, most)
+        return self._index.query_dense(vector, scope_ids, most)
+
+    def found(self, question: str, vector: Vector | None, scope_ids: Sequence[int], most: int) -> set[str]:
+        """Return the ids of the best hits of BM25 and of dense retrieval."""
+        hits = self._index.query_sparse(query_vector(question), scope_ids, most)
+        if vector is not None:
+            hits = [*hits, *self._index.query_dense(vector, scope_ids, most)]
+        return {hit.id for hit in hits}
+
+
+def _self_retrieval(database: Database, asked: _Queried, gate: Gate) -> GateCheck:
+    """Query items with half of their text."""
+    with database.read() as connection:
+        rows = connection.execute(_SAMPLE, {"this": asked.space.name, "most": gate.sample}).all()
+    questions = [_half(indexed_text(row.title, row.text)) for row in rows]
+    vectors = asked.vectors(questions)  # may take long: no connection is held meanwhile
+    missed = []
+    with database.read() as connection:
+        for row, question, vector in zip(rows, questions, vectors, strict=True):
+            found = {hit.id for hit in asked.best(question, vector, [row.scope_id], _BEST)}
+            if row.id not in found and row.text not in set(connection.scalars(_TEXTS, {"ids": sorted(found)})):
+                missed.append(row.id)
+    return _result("self-retrieval", len(rows), missed, gate.self_retrieval)
+
+
+def _recent_recalls(database: Database, asked: _Queried, gate: Gate) -> GateCheck:
+    """Repeat recent questions in their scopes: the items that were used then should be found now."""
+    with database.read() as connection:
+        recent = connection.execute(_RECENT, {"most": gate.sample}).all()
+    vectors = asked.vectors([row.query for row in recent])
+    tried, missed = 0, []
+    with database.read() as connection:
+        for row, vector in zip(recent, vectors, strict=True):
+            used = [each["item"] for each in json.loads(row.candidates) if each["used"]]
+            held = set(connection.scalars(_HELD, {"this": asked.space.name, "ids": used}))
+            scope_ids = readable_ids(connection, Scope(row.tenant, row.user, row.session, row.agent))
+            tried += len(held)
+            missed += sorted(held - asked.found(row.query, vector, scope_ids, _HITS))
+    return _result("recent recalls", tried, missed, gate.overlap)
+
+
+def _questions(database: Database, before: _Queried, asked: _Queried, gate: Gate, scope: Scope) -> GateCheck:
+    """Query both spaces: the hits of the active one should be found by the new one."""
+    vectors = zip(before.vectors(gate.questions), asked.vectors(gate.questions), strict=True)
+    tried, missed = 0, []
+    with database.read() as connection:
+        scope_ids = readable_ids(connection, scope)
+    for question, (old, new) in zip(gate.questions, vectors, strict=True):
+        found = before.found(question, old, scope_ids, _BEST)
+        tried += len(found)
+        missed += sorted(found - asked.found(question, new, scope_ids, _HITS))
+    return _result("questions", tried, missed, gate.overlap)
+
+
+def _half(text: str) -> str:
+    words = text.split()
+    return " ".join(words[: max(_MIN_WORDS, len(words) // 2)])
+
+
+def _result(name: str, tried: int, missed: Sequence[str], minimum: float) -> GateCheck:
+    return GateCheck(name, tried, tried - len(missed), minimum, tuple(missed[:_EXAMPLES]))

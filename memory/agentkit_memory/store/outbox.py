@@ -1,0 +1,145 @@
+"""The outbox: what SQL wants of the index, written in the transaction that writes the items.
+
+Code that writes items calls `enqueue` or `withdraw`; only these add rows to `vector_state`. Workers then bring the
+index to the wanted state (`index/index_worker.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from sqlalchemy import (
+    Connection,
+    Select,
+    String,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+    text,
+    update,
+)
+
+from agentkit_memory.store.engine import Database, upserts
+from agentkit_memory.store.spaces import FACTS, active_space
+from agentkit_memory.store.tables import documents, items, vector_spaces, vector_state
+from agentkit_memory.terms.sparse import SPACE
+
+__all__ = [
+    "MISSING",
+    "WORTH_INDEXING",
+    "backfill",
+    "enqueue",
+    "hold_spaces",
+    "pending",
+    "reset",
+    "withdraw",
+    "written_spaces",
+]
+
+WORTH_INDEXING = 2048
+"""Items to index at once, where only BM25 is computed: flushing takes as long for few as for many."""
+
+_SPACES_LOCK = 0x61676E7370  # any number, the same in every process
+
+_state = vector_state.c
+_WRITTEN = (
+    select(vector_spaces.c.space)
+    .where(vector_spaces.c.state.in_(("active", "building")))
+    .order_by(vector_spaces.c.space)
+)
+_READ_FOR_FACTS = select(vector_spaces.c.space).where(vector_spaces.c.state == FACTS)
+_ANEW = {"attempts": 0, "problem": None}  # the last error may quote the text before
+_NEXT = {"want": func.abs(_state.want) + 1, **_ANEW}
+_ADD = upserts(vector_state, _NEXT)
+_WITHDRAW = update(vector_state).where(_state.want > 0).values(want=-(_state.want + 1), **_ANEW)
+_WITHDRAW_ONE = _WITHDRAW.where(_state.item_id == bindparam("item"))
+_this_space = _state.space == bindparam("this")
+_PENDING = select(func.count()).select_from(vector_state).where(_this_space, _state.want != _state.have)
+_any_state = vector_state.alias("any_state")
+# Items of a document's next generation are enqueued once that is complete; until then they are not missing.
+_DUE = or_(
+    items.c.first_generation == 0,
+    ~select(documents.c.id)
+    .where(documents.c.id == items.c.document_id, documents.c.generation < items.c.first_generation)
+    .exists(),
+    select(_any_state.c.item_id).where(_any_state.c.item_id == items.c.id).exists(),
+)
+MISSING = select(items.c.id, bindparam("this", type_=String), literal_column("1"), literal_column("0")).where(
+    items.c.superseded_by.is_(None),
+    or_(items.c.valid_to.is_(None), items.c.valid_to > bindparam("now")),
+    ~select(_state.item_id).where(_state.item_id == items.c.id, _this_space).exists(),
+    _DUE,
+)
+_BACKFILL = insert(vector_state).from_select(["item_id", "space", "want", "have"], MISSING)
+_DROP_TOMBSTONES = delete(vector_state).where(_this_space, _state.want < 0)
+_NOTHING_HELD = (
+    update(vector_state).where(_this_space).values(have=0, leased_by=None, leased_until=None, attempts=0, problem=None)
+)
+
+
+def hold_spaces(connection: Connection, *, change: bool = False) -> None:
+    """Lock the set of spaces until the transaction ends; with `change`, exclusively.
+
+    Otherwise an item could be written while a space is being added, and never reach it. SQLite has one writer at a
+    time anyway.
+    """
+    if connection.dialect.name != "sqlite":
+        lock = "pg_advisory_xact_lock" if change else "pg_advisory_xact_lock_shared"
+        connection.execute(text(f"SELECT {lock}(:key)"), {"key": _SPACES_LOCK})
+
+
+def written_spaces(connection: Connection) -> list[str]:
+    """Return the names of the spaces that items are written to: the active one and those being built."""
+    return list(connection.scalars(_WRITTEN)) or [SPACE]
+
+
+def enqueue(connection: Connection, item_ids: Sequence[str], *, turns: bool = False) -> None:
+    """Queue new or changed items for every index.
+
+    An item whose removal is still pending gets the next version. Turns are queued for extraction of facts too, once a
+    worker has asked for that.
+    """
+    if item_ids:
+        hold_spaces(connection)
+        spaces = written_spaces(connection) + (list(connection.scalars(_READ_FOR_FACTS)) if turns else [])
+        ordered = sorted(item_ids)  # every writer locks rows in this order, so that there is no deadlock
+        rows = [{"item_id": item, "space": space, "want": 1, "have": 0} for space in spaces for item in ordered]
+        connection.execute(_ADD[connection.dialect.name], rows)
+
+
+def withdraw(connection: Connection, item_ids: Sequence[str] | Select[tuple[str]]) -> None:
+    """Queue items for removal from every index: they are deleted, superseded or no longer to be found.
+
+    Args:
+        connection: Where the items are written; call it before they are deleted if `item_ids` selects from them.
+        item_ids: Their ids, or a SELECT of them.
+    """
+    if isinstance(item_ids, Select):
+        connection.execute(_WITHDRAW.where(_state.item_id.in_(item_ids)))
+    elif item_ids:
+        connection.execute(_WITHDRAW_ONE, [{"item": item} for item in sorted(item_ids)])
+
+
+def pending(database: Database, space: str | None = None) -> int:
+    """Return how many items wait for the index of a space (the active one)."""
+    with database.read() as connection:
+        name = active_space(connection).name if space is None else space
+        return int(connection.scalar(_PENDING, {"this": name}) or 0)
+
+
+def backfill(connection: Connection, space: str, now: float | None = None) -> int:
+    """Queue every recallable item that a space has no row for; return how many there were."""
+    added = connection.execute(_BACKFILL, {"this": space, "now": time.time() if now is None else now})
+    return int(added.rowcount)
+
+
+def reset(connection: Connection, space: str) -> None:
+    """Queue everything again for a space whose index is empty."""
+    connection.execute(_DROP_TOMBSTONES, {"this": space})
+    connection.execute(_NOTHING_HELD, {"this": space})
+    backfill(connection, space)

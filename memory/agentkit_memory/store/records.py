@@ -1,0 +1,185 @@
+"""Plain data that the store returns: messages, branches, tool calls, facts, recalls, erasures and comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agentkit_prompts.context.messages import Message
+
+__all__ = [
+    "CHUNK",
+    "FACT",
+    "TURN",
+    "BranchInfo",
+    "Candidate",
+    "Erasure",
+    "RecallLog",
+    "StoredCall",
+    "StoredFact",
+    "StoredMessage",
+]
+
+CHUNK, TURN, FACT = "chunk", "turn", "fact"
+"""Kinds of items."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A stored message. Times are seconds since 1970."""
+
+    seq: int
+    """Its number in the conversation, from 1."""
+    message: Message
+    stored_at: float
+    said_at: float
+    """`stored_at` unless another time was given."""
+    redacted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BranchInfo:
+    """A branch of a conversation: its name, and where it was forked from which other one."""
+
+    name: str
+    parent: str | None
+    fork_seq: int
+    """Messages it shares with its parent."""
+    messages: int
+    """How many it has, shared ones included."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCall:
+    """A tool call of a conversation."""
+
+    seq: int
+    """Number of the message that asks for it."""
+    position: int
+    """Its place among the calls of that message, from 0."""
+    id: str
+    """From the model; above 2,600 bytes, its beginning and a hash (the message keeps it whole)."""
+    name: str
+    arguments: str
+    """JSON, as the model wrote it; `{}` once the message was redacted."""
+    result_seq: int | None
+    """Number of the message with its result, if any."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFact:
+    """A fact. Times are seconds since 1970."""
+
+    id: str
+    text: str
+    number: int
+    """Its place among the facts of its scope, from 1: facts are listed in this order."""
+    valid_from: float | None = None
+    """Before this it is not recalled."""
+    valid_to: float | None = None
+    """From this on it is not recalled."""
+    superseded_by: str | None = None
+    """Id of the fact that took its place."""
+    sources: tuple[str, ...] = ()
+    """Ids of the items it was taken from; it is deleted with any of them."""
+    metadata: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An item that a recall considered, without its text: what is erased elsewhere is not left in a log."""
+
+    item: str
+    kind: str
+    score: float
+    used: bool
+    why: str
+    """Why it was used or not."""
+    slot: str = ""
+    """Where in a context it was used: `documents`, `knowledge` or `conversation`; empty if it was not."""
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """The parts of the score, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecallLog:
+    """One recall: its question, its candidates, and why each was used or not."""
+
+    query: str
+    policy: Mapping[str, object]
+    """Name and settings of the policy, as JSON holds them."""
+    candidates: tuple[Candidate, ...]
+    took_us: int
+    conversation: str = ""
+    """Name of the conversation it was for, if any."""
+    degraded: tuple[str, ...] = ()
+    """What did not work."""
+    id: int = 0
+    """Grows from recall to recall; 0 until it is written."""
+    at: float = 0.0
+    """When it was written, in seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """The proof that a subject was erased: what was removed, and what a new scan finds."""
+
+    id: str
+    removed: Mapping[str, int]
+    """Rows that were removed, per table."""
+    found: Mapping[str, int]
+    """Rows of the subject that a scan of every table finds now."""
+    points: int | None
+    """Points of the subject that the index holds now; None if the index could not be asked."""
+    waiting: int
+    """Points whose removal waits for the owner of the index."""
+    compacted: bool
+    """Whether the files of SQLite and of the index were rewritten without deleted bytes. False on a server."""
+    note: str = ""
+    """What is still to be done, and how."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left, in SQL and in the index."""
+        return not any(self.found.values()) and self.points == 0 and not self.waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """How an index compares with what SQL holds.
+
+    Writes of others during the comparison count as pending.
+    """
+
+    space: str
+    items: int = 0
+    """Items that the space should hold or is about to remove."""
+    points: int = 0
+    """Points in the index."""
+    pending: int = 0
+    """Items that wait for a worker; this is not an error."""
+    failing: int = 0
+    """Those of the pending ones that failed when they were tried."""
+    missing: int = 0
+    """Items that should be in the index, are not, and wait for no worker."""
+    stale: int = 0
+    """Points of another version than in SQL."""
+    orphans: int = 0
+    """Points and outbox rows of deleted items."""
+    examples: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Some ids of each kind, by its name."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """Errors of some of the failing ones, by id."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is missing, stale or orphaned."""
+        return not (self.missing or self.stale or self.orphans)
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """The comparison before a repair and the one after."""
+
+    before: Verification
+    after: Verification

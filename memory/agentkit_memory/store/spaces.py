@@ -1,0 +1,119 @@
+"""A space is one way to index what SQL holds: BM25 alone, or BM25 and one dense model. One of them is read."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, delete, insert, select, tuple_, update
+
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.tables import embeddings, vector_spaces, vector_state
+from agentkit_memory.terms.sparse import SPACE
+
+__all__ = [
+    "FACTS",
+    "Space",
+    "active_space",
+    "claim_space",
+    "find_space",
+    "forget_space",
+    "known_spaces",
+    "retired_spaces",
+    "space_name",
+]
+
+FACTS = "facts"
+"""Name and state of the row for a queue instead of a space: of turns that facts are to be extracted from."""
+
+_PLAIN = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_MAX_NAME = 64
+_BATCH = 2000
+"""Outbox rows that are deleted in one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A row of `vector_spaces`."""
+
+    name: str
+    index_id: str = ""
+    """Which index the outbox is about; empty while there is none."""
+    model: str = ""
+    dimensions: int = 0
+    """Length of the dense vectors; 0 where the space has none."""
+    state: str = "active"
+    """`active`: it is read and written; `building`: written only; `retired`: neither."""
+
+
+_ROW = select(*vector_spaces.c["space", "index_id", "model", "dimensions", "state"])
+_FIND = _ROW.where(vector_spaces.c.space == bindparam("name"))
+_KNOWN = _ROW.where(vector_spaces.c.state != FACTS).order_by(vector_spaces.c.space)
+_ACTIVE = _ROW.where(vector_spaces.c.state == "active")
+_state = vector_state.c
+_SOME = (
+    select(_state.item_id, _state.space).where(_state.space == bindparam("this")).order_by(_state.item_id).limit(_BATCH)
+)
+_FORGET_SOME = delete(vector_state).where(tuple_(_state.item_id, _state.space).in_(_SOME))
+_FORGET_VECTORS = delete(embeddings).where(embeddings.c.model == bindparam("its_model"))
+_FORGET_SPACE = delete(vector_spaces).where(
+    vector_spaces.c.space == bindparam("this"), vector_spaces.c.state == "retired"
+)
+
+
+def space_name(model: str) -> str:
+    """Return the name of the space of BM25 and a model (none: BM25 alone): short, and fit for a file name anywhere."""
+    if not model:
+        return SPACE
+    name = f"{SPACE}+{model}"
+    if _PLAIN.fullmatch(model) and len(name) <= _MAX_NAME:
+        return name
+    digest = hashlib.blake2b(model.encode(), digest_size=5).hexdigest()
+    readable = re.sub(r"[^a-z0-9._-]+", "-", model.lower()).strip("-")
+    return f"{SPACE}+{readable[: _MAX_NAME - len(SPACE) - len(digest) - 2]}~{digest}"
+
+
+def find_space(connection: Connection, name: str) -> Space | None:
+    """Return the space of that name, if it was ever indexed."""
+    row = connection.execute(_FIND, {"name": name}).first()
+    return None if row is None else Space(*row)
+
+
+def known_spaces(connection: Connection) -> list[Space]:
+    """Return every space that was ever indexed."""
+    return [Space(*row) for row in connection.execute(_KNOWN)]
+
+
+def active_space(connection: Connection) -> Space:
+    """Return the space that is read: BM25 alone in a store that was never indexed."""
+    row = connection.execute(_ACTIVE).first()
+    return Space(SPACE) if row is None else Space(*row)
+
+
+def claim_space(connection: Connection, space: Space, index_id: str) -> None:
+    """Record that the outbox is about this index of the space from now on."""
+    known = update(vector_spaces).where(vector_spaces.c.space == space.name).values(index_id=index_id)
+    if not connection.execute(known).rowcount:
+        row = {"space": space.name, "index_id": index_id, "model": space.model}
+        connection.execute(insert(vector_spaces).values(**row, dimensions=space.dimensions, state=space.state))
+
+
+def retired_spaces(database: Database) -> list[Space]:
+    """Return the spaces that are no longer read and not yet dropped."""
+    with database.read() as connection:
+        return [each for each in known_spaces(connection) if each.state == "retired"]
+
+
+def forget_space(database: Database, space: Space) -> None:
+    """Remove what SQL holds of a space whose index is dropped: its outbox, and the kept vectors of its model."""
+    while True:
+        with database.write() as connection:
+            known = find_space(connection, space.name)
+            if known is None or known.state != "retired":  # somebody builds it again
+                return
+            if not connection.execute(_FORGET_SOME, {"this": space.name}).rowcount:
+                if space.model:
+                    connection.execute(_FORGET_VECTORS, {"its_model": space.model})
+                connection.execute(_FORGET_SPACE, {"this": space.name})
+                return

@@ -1,0 +1,1 @@
+"""Text to terms, and BM25 as sparse vectors."""

@@ -1,0 +1,64 @@
+"""BM25 as sparse vectors: terms become numbers, a document's weights hold everything but the IDF.
+
+The IDF is multiplied in by the index at query time, over the scope that is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from agentkit_memory.terms.analysis import count_terms, list_terms
+
+__all__ = ["SPACE", "SparseVector", "document_vector", "held_terms", "indexed_text", "query_vector"]
+
+SPACE = "bm25-1"
+"""Name of the vectors made here. Another analysis or other constants need another name."""
+
+_K1 = 1.2
+_B = 0.75
+_MEAN_LENGTH = 120
+"""Terms of a typical chunk. A constant: a real mean would reveal the other scopes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparseVector:
+    """Term numbers (32 bits, ascending, each once) and their weights."""
+
+    indices: list[int]
+    values: list[float]
+
+
+def indexed_text(title: str, text: str) -> str:
+    """Return the text of an item that is indexed: a chunk is found by its headings too."""
+    return f"{title}\n{text}" if title else text
+
+
+def document_vector(text: str) -> SparseVector:
+    """Return the weights of a stored text."""
+    counts = count_terms(text)
+    ordered = sorted(counts)
+    weights = _weights(counts.values(), sum(counts.values()))
+    return SparseVector(ordered, [weights[counts[term]] for term in ordered])
+
+
+def held_terms(text: str, wanted: Mapping[int, float]) -> dict[int, float]:
+    """Return the stored weights of the wanted terms in a text, each times how often it is wanted."""
+    terms = list_terms(text)
+    held = wanted.keys() & terms
+    counts = {term: terms.count(term) for term in wanted if term in held}  # few are wanted of many
+    weights = _weights(counts.values(), len(terms) - terms.count(None))
+    return {term: wanted[term] * weights[count] for term, count in counts.items()}
+
+
+def query_vector(text: str) -> SparseVector:
+    """Return the weights of a question: how often each of its terms occurs. Empty if it has only stop words."""
+    counts = count_terms(text)
+    ordered = sorted(counts)
+    return SparseVector(ordered, [float(counts[term]) for term in ordered])
+
+
+def _weights(counts: Iterable[int], length: int) -> dict[int, float]:
+    """Return the weight of a term in a text of that many terms, by how often it occurs."""
+    norm = _K1 * (1 - _B + _B * length / _MEAN_LENGTH)
+    return {count: count * (_K1 + 1) / (count + norm) for count in set(counts)}

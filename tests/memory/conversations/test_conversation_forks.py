@@ -1,0 +1,270 @@
+"""Forks, pages and tool calls of conversations, and views that others have changed."""
+
+from __future__ import annotations
+
+import math
+import random
+import string
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentkit_memory import HeadMoved, KeyReused, Memory, NameTaken, NotFound, ScopeError, StoredSession
+from agentkit_memory.store.records import StoredCall
+from agentkit_prompts.context.messages import Message, ToolCall
+
+
+def said(session: StoredSession) -> list[str]:
+    return [message.text for message in session.conversation]
+
+
+def user(*texts: object) -> list[Message]:
+    return [Message("user", str(text)) for text in texts]
+
+
+def test_a_fork_shows_what_was_said_before_it_and_goes_its_own_way(either: Memory) -> None:
+    main = either.session("s")
+    main.append(*user(1, 2, 3))
+    fork = main.fork("other", at=2)
+    assert (fork.id, fork.branch, said(fork)) == ("s", "other", ["1", "2"])
+    main.append(*user(4))
+    fork.append(*user("x"))
+    assert said(fork) == ["1", "2", "x"] and said(main) == ["1", "2", "3", "4"]
+    assert said(either.session("s", branch="other")) == ["1", "2", "x"]
+    assert said(either.session("s")) == ["1", "2", "3", "4"]
+
+
+def test_a_fork_takes_one_row(memory: Memory) -> None:
+    main = memory.session("s")
+    main.append(*user(*range(50)))
+
+    def rows() -> int:
+        with memory._store.database.read() as connection:
+            tables = ("conversations", "branches", "messages", "tool_calls", "items")
+            counts = [connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one() for table in tables]
+        return sum(counts)
+
+    before = rows()
+    main.fork("a", at=40)
+    assert rows() == before + 1
+
+
+def test_a_fork_of_a_fork_shows_both_and_one_from_before_the_first_fork_only_what_is_older(either: Memory) -> None:
+    main = either.session("s")
+    main.append(*user("a1", "a2", "a3"))
+    first = main.fork("first", at=3)
+    first.append(*user("b4", "b5"))
+    second = first.fork("second", at=4)
+    second.append(*user("c5"))
+    early = second.fork("early", at=2)
+    early.append(*user("d3"))
+    empty = early.fork("empty", at=0)
+    empty.append(*user("e1"))
+    main.append(*user("a4"))
+    expected = {
+        "main": ["a1", "a2", "a3", "a4"],
+        "first": ["a1", "a2", "a3", "b4", "b5"],
+        "second": ["a1", "a2", "a3", "b4", "c5"],
+        "early": ["a1", "a2", "d3"],
+        "empty": ["e1"],
+    }
+    assert {name: said(either.session("s", branch=name)) for name in expected} == expected
+    assert [(each.name, each.parent, each.fork_seq, each.messages) for each in main.branches()] == [
+        ("main", None, 0, 4),
+        ("first", "main", 3, 5),
+        ("second", "first", 4, 5),
+        ("early", "second", 2, 3),
+        ("empty", "early", 0, 1),
+    ]
+
+
+@given(steps=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 20), st.integers(0, 3)), max_size=12))
+@settings(max_examples=25, deadline=None)
+def test_forks_show_what_copies_would(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int, int]]
+) -> None:
+    with Memory.open(tmp_path_factory.mktemp("forks")) as memory:
+        sessions = [memory.session("s")]
+        copies: list[list[str]] = [[]]
+        for number, (which, at, more) in enumerate(steps):
+            chosen = which % len(sessions)
+            at = min(at, len(copies[chosen]))
+            sessions.append(sessions[chosen].fork(f"f{number}", at=at))
+            copies.append(copies[chosen][:at])
+            for each in (chosen, len(sessions) - 1):
+                new = [f"{number}.{each}.{index}" for index in range(more)]
+                sessions[each].append(*user(*new))
+                copies[each] += new
+        assert [said(session) for session in sessions] == copies
+        for session, copy in zip(sessions, copies, strict=True):
+            assert said(memory.session("s", branch=session.branch)) == copy
+            middle = len(copy) // 2
+            assert [each.message.text for each in session.page(after=middle, limit=4)] == copy[middle : middle + 4]
+            newest = session.page(before=middle + 1, limit=3)
+            assert [each.seq for each in newest] == list(range(max(1, middle - 2), middle + 1))
+
+
+def test_a_key_that_was_used_before_the_fork_is_known_to_it_and_one_used_after_is_not(either: Memory) -> None:
+    main = either.session("s")
+    main.append(*user(1), key="one")
+    fork = main.fork("f")
+    main.append(*user(2), key="two")
+    assert said(fork) == ["1"] and len(fork.append(*user(1), key="one")) == 1
+    assert said(either.session("s", branch="f").fork("deeper")) == ["1"]
+    with pytest.raises(KeyReused, match=r"'one' was used for other messages \(message 1 on\)"):
+        fork.append(*user("other"), key="one")
+    assert not fork.append_now(*user("other"), key="one")
+    fork.append(*user("mine"), key="two")
+    assert said(either.session("s", branch="f")) == ["1", "mine"]
+
+
+def test_what_is_no_number_of_a_message_is_refused(either: Memory) -> None:
+    session = either.session("s")
+    session.append(*user(1, 2, 3))
+    wrong: Any
+    for wrong in (1.5, "2", True, math.nan):
+        for act in (
+            lambda number: session.fork("other", at=number),
+            lambda number: session.page(after=number),
+            lambda number: session.page(before=number),
+            session.redact,
+        ):
+            with pytest.raises(ScopeError, match="expected the number of a message"):
+                act(wrong)
+    assert [branch.name for branch in session.branches()] == ["main"]
+    assert said(session) == ["1", "2", "3"]
+
+
+def test_what_cannot_be_forked_or_opened_says_what_there_is(either: Memory) -> None:
+    main = either.session("chat")
+    main.append(*user(1))
+    main.fork("second-try")
+    with pytest.raises(NameTaken, match="has a branch 'second-try' already"):
+        main.fork("second-try")
+    with pytest.raises(NotFound, match=r"holds 1 message\(s\), so it cannot be forked at 2"):
+        main.fork("x", at=2)
+    with pytest.raises(NotFound, match="cannot be forked at -1"):
+        main.fork("x", at=-1)
+    for name in ("", "a\0", "x" * 256):
+        with pytest.raises(ScopeError):
+            main.fork(name)
+    with pytest.raises(NotFound, match=r"has no branch 'secnd-try'.*did you mean 'second-try'"):
+        either.session("chat", branch="secnd-try")
+    assert len(main.branches()) == 2
+
+
+def test_pages_are_read_without_reading_the_conversation(either: Memory) -> None:
+    either.session("s").append(*user(*range(1, 101)))
+    with either._store.database.write() as connection:
+        connection.exec_driver_sql("UPDATE messages SET body = '{' WHERE seq = 50")  # unreadable, where it is read
+    session = either.session("s", load=False)
+    assert [each.seq for each in session.page(limit=3)] == [98, 99, 100]
+    assert [each.seq for each in session.page(before=98, limit=3)] == [95, 96, 97]
+    assert [each.seq for each in session.page(after=0, limit=3)] == [1, 2, 3]
+    assert [each.seq for each in session.page(after=3, before=6)] == [4, 5]
+    assert session.page(after=100) == session.page(before=1) == ()
+    assert [each.message.text for each in session.page(after=10, limit=1)] == ["11"]
+    for limit in (0, -1, True, 2.5):
+        with pytest.raises(ScopeError, match="limit of 1 or more"):
+            session.page(limit=limit)  # type: ignore[arg-type]
+
+
+def test_a_session_that_was_not_read_is_read_when_its_messages_are_wanted(either: Memory) -> None:
+    either.session("s").append(*user(1))
+    late = either.session("s", load=False)
+    either.session("s").append(*user(2))
+    assert not late.append_now(*user(3))  # reading may take long
+    assert said(late) == ["1", "2"]
+    assert len(either.session("s", load=False).append(*user(3))) == 3
+
+
+def test_what_was_said_at_another_time_keeps_it(home: Path) -> None:
+    now = iter([1000.0, 900.0, 800.0, 700.0])  # a clock that goes backwards
+    with Memory.open(home, clock=lambda: next(now, 600.0)) as memory:
+        session = memory.session("s")
+        session.append(*user("a"))
+        session.append(*user("b"), said_at=5.0)
+        session.append(*user("c"))
+        told = session.page()
+        assert [each.message.text for each in told] == ["a", "b", "c"]
+        assert told[1].said_at == 5.0 and told[0].said_at == told[0].stored_at > told[2].stored_at
+        for wrong in (math.nan, math.inf, "yesterday"):
+            with pytest.raises(ScopeError, match="said_at: expected seconds"):
+                session.append(*user("d"), said_at=wrong)  # type: ignore[arg-type]
+
+
+def call(number: str, name: str = "look", arguments: str = '{"at": 1}') -> Message:
+    return Message("assistant", "", tool_calls=(ToolCall(number, name, arguments),))
+
+
+def result(number: str) -> Message:
+    return Message("tool", "seen", tool_call_id=number, name="look")
+
+
+def test_tool_calls_are_told_with_the_message_that_answers_them(either: Memory) -> None:
+    session = either.session("s")
+    session.append(*user("look"))
+    session.append(call("a"))
+    assert session.tool_calls() == (StoredCall(2, 0, "a", "look", '{"at": 1}', None),)
+    session.append(result("a"))
+    session.append(call("a", "again"), result("a"))  # some models begin to count anew every turn
+    two = Message("assistant", "", tool_calls=(ToolCall("b", "x"), ToolCall("c", "y", "{\0")))
+    session.append(two)
+    session.append(result("c"))
+    told = [(each.seq, each.position, each.id, each.name, each.result_seq) for each in session.tool_calls()]
+    assert told == [(2, 0, "a", "look", 3), (4, 0, "a", "again", 5), (6, 0, "b", "x", None), (6, 1, "c", "y", 7)]
+    assert [each.seq for each in session.tool_calls(after=4)] == [6, 6]
+    assert session.conversation[5] == two  # the message is as it was written
+
+
+def test_calls_whose_ids_no_index_takes_find_their_results(either: Memory) -> None:
+    begin = "".join(random.Random(1).choices(string.ascii_letters, k=9000))  # what can be compressed takes less
+    asked = Message("assistant", "", tool_calls=(ToolCall(f"{begin}1", "look"), ToolCall(f"{begin}2", "listen")))
+    session = either.session("s")
+    session.append(*user("hello"), asked)
+    session.append(result(f"{begin}2"), result(f"{begin}1"))
+    told = session.tool_calls()
+    assert [(each.name, each.result_seq) for each in told] == [("look", 4), ("listen", 3)]
+    assert told[0].id != told[1].id
+    assert all(each.id.startswith(begin[:64]) and len(each.id) < 200 for each in told)
+    assert either.session("s").conversation[1] == asked
+
+
+def test_a_result_that_answers_nothing_is_no_call(either: Memory) -> None:
+    session = either.session("s")
+    session.append(result("nobody"))
+    assert session.tool_calls() == ()
+
+
+def test_a_fork_between_a_call_and_its_result_answers_for_itself(either: Memory) -> None:
+    main = either.session("s")
+    main.append(*user("look"), call("a"))
+    fork = main.fork("f")
+    deeper = fork.fork("g")
+    main.append(*user("wait"), result("a"))
+    fork.append(result("a"))
+    assert [each.result_seq for each in main.tool_calls()] == [4]
+    assert [each.result_seq for each in fork.tool_calls()] == [3]
+    assert [each.result_seq for each in deeper.tool_calls()] == [None]
+    fork.append(call("a"), result("a"))
+    fork.append(result("a"))  # a second answer to a call that has one
+    assert [(each.seq, each.result_seq) for each in fork.tool_calls()] == [(2, 3), (4, 5)]
+    assert [(each.seq, each.result_seq) for each in fork.fork("h", at=2).tool_calls()] == [(2, None)]
+
+
+def test_only_appends_with_tool_traffic_write_tool_calls(memory: Memory) -> None:
+    session = memory.session("s")
+    session.append(*user(1), Message("assistant", "2"))
+    with memory._store.database.read() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM tool_calls").scalar_one() == 0
+
+
+def test_an_append_that_fails_leaves_no_tool_calls(either: Memory) -> None:
+    mine, theirs = either.session("s"), either.session("s")
+    theirs.append(*user(1))
+    with pytest.raises(HeadMoved):
+        mine.append(call("a"))
+    assert mine.tool_calls() == ()

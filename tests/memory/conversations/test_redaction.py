@@ -1,0 +1,387 @@
+"""What is redacted, has expired or was deleted is gone from everywhere it was kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit_memory import (
+    ExtractionError,
+    Fact,
+    FactDraft,
+    HeadMoved,
+    Memory,
+    NotFound,
+    Scope,
+    ScopeError,
+    StoredSession,
+    Turn,
+)
+from agentkit_memory.conversations.turns import itemise
+from agentkit_memory.store.item_rows import StoredItem, read_items
+from agentkit_memory.store.records import RecallLog
+from agentkit_memory.store.scopes import readable_ids
+from agentkit_prompts.context.messages import Message, ToolCall
+from tests.memory.embedders.word_embedder import Words
+
+SECRET = "my card is 4929-1111"
+
+
+def user(*texts: str) -> list[Message]:
+    return [Message("user", text) for text in texts]
+
+
+def itemise_all(memory: Memory) -> None:
+    while itemise(memory._store.database, None, 100):
+        pass
+
+
+def everything(memory: Memory) -> str:
+    """Return every row of every table as text."""
+    with memory._store.database.read() as connection:
+        tables = (
+            "scopes conversations branches messages tool_calls documents items item_sources vector_state embeddings "
+            "recall_logs erasures"
+        )
+        rows = [connection.exec_driver_sql(f"SELECT * FROM {table}").all() for table in tables.split()]
+    return repr(rows)
+
+
+def keep_vectors(memory: Memory) -> None:
+    """Keep a vector of every item, as an embedder would."""
+    with memory._store.database.write() as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO embeddings (model, content_hash, vector, created_at) "
+            "SELECT DISTINCT 'm', content_hash, CAST('1' AS BYTEA), 0 FROM items"
+            if not memory._store.database.is_sqlite
+            else "INSERT INTO embeddings SELECT DISTINCT 'm', content_hash, x'00', 0 FROM items"
+        )
+
+
+def count(memory: Memory, table: str) -> int:
+    with memory._store.database.read() as connection:
+        return int(connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one())
+
+
+def recalled(memory: Memory, query: str) -> list[str]:
+    return [found.text for found in memory.recall(query)]
+
+
+def log(query: str, conversation: str = "s") -> RecallLog:
+    return RecallLog(query, {"name": "default"}, (), 10, conversation)
+
+
+def test_a_redacted_message_is_replaced_wherever_it_was_kept(either: Memory) -> None:
+    session = either.session("s")
+    session.append(*user("hello", SECRET), Message("assistant", "noted"))
+    itemise_all(either)
+    keep_vectors(either)
+    own = either._own_scope()
+    turn = next(each for each in items_of(either) if SECRET in each.text)
+    either.facts.add(f"They said: {SECRET}", sources=turn.id)
+    for query in (SECRET, f"and {SECRET} again?", f"  {SECRET}\n", "hello"):
+        either._store.logs.write(own, log(query))
+    view = session.redact(2)
+    assert [message.text for message in view] == ["hello", "[redacted]", "noted"]
+    assert [message.text for message in either.session("s").conversation] == ["hello", "[redacted]", "noted"]
+    assert "4929" not in everything(either)
+    assert [each.text for each in items_of(either)] == ["hello", "noted"] and count(either, "embeddings") == 2
+    assert [each.redacted for each in session.page()] == [False, True, False]
+    assert [each.query.strip() for each in either.recall_logs()] == [
+        "[redacted]",
+        "and [redacted] again?",
+        "[redacted]",
+        "hello",
+    ]
+    assert either.verify().pending and not either.repair().after.missing
+    assert either.verify().orphans == 0
+
+
+def items_of(memory: Memory) -> list[StoredItem]:
+    """Return what can be recalled now, in order of position."""
+    with memory._store.database.read() as connection:
+        ids = connection.exec_driver_sql("SELECT id FROM items").scalars().all()
+        found = read_items(connection, ids, readable_ids(connection, memory.scope), memory._store.database.clock())
+    return sorted(found, key=lambda each: (each.position, each.kind))
+
+
+def test_a_replacement_that_says_something_can_be_recalled_in_its_place(either: Memory) -> None:
+    session = either.session("s")
+    session.append(*user(SECRET))
+    itemise_all(either)
+    before = items_of(either)[0]
+    session.redact(1, "my card is [number]")
+    (after,) = items_of(either)
+    assert (after.id, after.text, after.version) == (before.id, "my card is [number]", before.version + 1)
+    session.append(*user("more"))
+    itemise_all(either)
+    assert [each.text for each in items_of(either)] == ["my card is [number]", "more"]
+
+
+def test_a_message_that_is_redacted_before_it_is_an_item_never_becomes_one(either: Memory) -> None:
+    session = either.session("s")
+    session.append(*user(SECRET, "hello"))
+    session.redact(1)
+    itemise_all(either)
+    assert [each.text for each in items_of(either)] == ["hello"]
+
+
+def test_tool_calls_lose_their_arguments_and_the_conversation_stays_valid(either: Memory) -> None:
+    session = either.session("s")
+    pay = Message("assistant", "I pay.", tool_calls=(ToolCall("a", "pay", '{"card": "4929-1111"}'),), name="Ann")
+    session.append(*user("pay"), pay)
+    fork = session.fork("f")
+    fork.append(Message("tool", "4929-1111 paid", tool_call_id="a", name="pay"))
+    fork.redact(2, "")
+    fork.redact(3)
+    kept = either.session("s", branch="f").conversation
+    assert kept[1] == Message("assistant", "", tool_calls=(ToolCall("a", "pay", "{}"),), name="Ann")
+    assert kept[2].tool_call_id == "a" and kept.complete() is kept
+    assert [each.arguments for each in fork.tool_calls()] == ["{}"]
+    assert "4929" not in everything(either)
+
+
+def test_a_fork_with_a_call_of_the_same_number_keeps_its_own(either: Memory) -> None:
+    main = either.session("s")
+    main.append(*user("a"))
+    fork = main.fork("f")
+    for session, argument in ((main, "1"), (fork, "2")):
+        session.append(Message("assistant", "", tool_calls=(ToolCall("x", "t", argument),)))
+    main.redact(2)
+    assert [each.arguments for each in fork.tool_calls()] == ["2"]
+    assert fork.refresh()[1].tool_calls[0].arguments == "2"
+
+
+def test_other_views_show_it_when_they_next_append_or_refresh(either: Memory) -> None:
+    mine, theirs, third = either.session("s"), either.session("s"), either.session("s")
+    mine.append(*user(SECRET), key="k")
+    for each in (theirs, third):
+        each.refresh()
+    fork = theirs.fork("f")
+    memo = theirs.memo
+    mine.redact(1)
+    assert theirs.conversation[0].text == SECRET  # it has not asked
+    assert [message.text for message in theirs.append(*user("next"))] == ["[redacted]", "next"]
+    assert theirs.memo is not memo
+    assert fork.refresh()[0].text == "[redacted]"
+    assert not third.append_now(*user("late"))
+    with pytest.raises(HeadMoved):
+        third.append(*user("late"))
+    assert [message.text for message in third.conversation] == ["[redacted]", "next"]
+    assert len(mine.append(*user(SECRET), key="k")) == 2  # a repeated append of what was redacted since adds nothing
+
+
+def test_a_shared_message_is_redacted_in_the_conversation_and_its_forks(either: Memory) -> None:
+    main = either.session("s")
+    main.append(*user("a", SECRET, "c"))
+    fork = main.fork("f")
+    fork.append(*user("d"))
+    fork.redact(2)
+    assert [message.text for message in main.refresh()] == ["a", "[redacted]", "c"]
+    assert [message.text for message in fork.conversation] == ["a", "[redacted]", "c", "d"]
+
+
+def test_there_must_be_something_to_redact(either: Memory) -> None:
+    session = either.session("s")
+    session.append(*user("a"))
+    for seq in (0, 2, -1):
+        with pytest.raises(NotFound, match=f"no message {seq}"):
+            session.redact(seq)
+
+
+def test_a_replacement_with_a_zero_byte_is_stored(either: Memory) -> None:
+    session = either.session("s")
+    session.append(*user(SECRET))
+    either.recall(SECRET)
+    session.redact(1, "cut\0out")
+    assert [message.text for message in either.session("s").conversation] == ["cut\0out"]
+    assert recalled(either, "cut out") == []
+    assert either.recall_logs()[0].query == "cut\ufffdout"
+    assert recalled(either, SECRET) == []
+
+
+def test_short_texts_are_not_cut_out_of_other_questions(either: Memory) -> None:
+    session = either.session("s")
+    session.append(*user("tea"))
+    for query in ("tea", "steam engines"):
+        either._store.logs.write(either._own_scope(), log(query))
+    either._store.logs.write(either.within("other")._own_scope(), log("tea"))
+    session.redact(1)
+    assert [each.query for each in either.recall_logs()] == ["[redacted]", "steam engines"]
+    assert [each.query for each in either.within("other").recall_logs()] == ["tea"]
+
+
+def test_an_expired_conversation_is_not_recalled_and_then_deleted(either: Memory) -> None:
+    now = [1000.0]
+    either._store.database.clock = lambda: now[0]
+    old = either.session("old", expires_at=2000.0)
+    old.append(*user("zebras are striped"))
+    either.session("kept").append(*user("violins are wooden"))
+    itemise_all(either)
+    turn = next(each for each in items_of(either) if "zebras" in each.text)
+    either.facts.add("Zebras have stripes.", sources=turn.id)
+    either._store.logs.write(either._own_scope(), log("zebras?", "old"))
+    either._store.logs.write(either._own_scope(), log("violins?", "kept"))
+    assert either.expire() == {} and {each.kind for each in items_of(either)} == {"turn", "fact"}
+    now[0] = 2000.0
+    assert "zebras are striped" not in [each.text for each in items_of(either)]
+    removed = either.expire()
+    assert {name: removed[name] for name in ("conversations", "messages", "items", "recall_logs")} == {
+        "conversations": 1,
+        "messages": 1,
+        "items": 2,
+        "recall_logs": 1,
+    }
+    assert "ebras" not in everything(either)
+    assert [each.query for each in either.recall_logs()] == ["violins?"]
+    assert either.verify().orphans == 0 and either.expire() == {}
+    with pytest.raises(NotFound, match="was deleted; open it again"):
+        old.append(*user("more"))
+
+
+def test_nothing_is_added_to_what_has_expired_unless_it_was_given_more_time(either: Memory) -> None:
+    now = [1000.0]
+    either._store.database.clock = lambda: now[0]
+    session = either.session("s", expires_at=2000.0)
+    session.append(*user("old"))
+    now[0] = 2000.0
+    for _ in range(2):
+        with pytest.raises(NotFound, match="has expired; open it again to begin a new one"):
+            session.append(*user("lost otherwise"))
+    assert not session.append_now(*user("lost otherwise"))
+    now[0] = 1500.0
+    either.session("s", expires_at=3000.0)
+    now[0] = 2000.0
+    assert [message.text for message in session.append(*user("kept"))] == ["old", "kept"]
+
+
+def test_an_expired_conversation_begins_anew_when_it_is_opened(either: Memory) -> None:
+    now = [1000.0]
+    either._store.database.clock = lambda: now[0]
+    session = either.session("s", expires_at=2000.0)
+    session.append(*user("old"))
+    session.fork("f")
+    now[0] = 1999.0
+    assert len(either.session("s").conversation) == 1
+    assert len(either.session("s", expires_at=3000.0).conversation) == 1
+    now[0] = 2999.0
+    assert len(either.session("s", branch="f").conversation) == 1
+    now[0] = 3000.0
+    with pytest.raises(NotFound, match="no branch 'f'"):
+        either.session("s", branch="f")
+    fresh = either.session("s")
+    fresh.append(*user("new"))
+    now[0] = 1e12
+    assert [message.text for message in either.session("s").conversation] == ["new"]
+
+
+def test_a_time_that_is_none_and_a_name_that_nobody_can_have_are_refused(either: Memory) -> None:
+    wrong: Any
+    for wrong in ("soon", math.nan, True):
+        with pytest.raises(ScopeError, match="expected seconds since 1970"):
+            either.expire(wrong)
+        with pytest.raises(ScopeError, match="expected seconds since 1970"):
+            either.session("s", expires_at=wrong)
+    with pytest.raises(ScopeError, match="holds NUL"):
+        either.delete_session("a\0b")
+    with pytest.raises(ScopeError, match="holds NUL"):
+        either.session("s", branch="a\0b")
+    assert count(either, "conversations") == 0
+
+
+def test_a_time_to_expire_can_be_taken_back(either: Memory) -> None:
+    now = [1000.0]
+    either._store.database.clock = lambda: now[0]
+    either.session("s", expires_at=2000.0).append(*user("zebra"))
+    itemise_all(either)
+    either.session("s", expires_at=math.inf)
+    now[0] = 3000.0
+    assert either.expire() == {} and [each.text for each in items_of(either)] == ["zebra"]
+    with pytest.raises(ScopeError, match="expires_at: expected seconds"):
+        either.session("s", expires_at=math.nan)
+
+
+def test_a_deleted_conversation_leaves_nothing(either: Memory, docs: Path) -> None:
+    (docs / "a.md").write_text("zebras live in Africa")
+    either.ingest(docs)
+    session = either.session("s")
+    session.append(*user("zebras are striped"), Message("assistant", "", tool_calls=(ToolCall("1", "t"),)))
+    session.fork("f").append(*user("zebras again"))
+    itemise_all(either)
+    either.recall("zebras")
+    assert either.delete_session("s") and not either.delete_session("s")
+    for table in ("conversations", "branches", "messages", "tool_calls"):
+        assert count(either, table) == 0
+    assert recalled(either, "zebras") == ["zebras live in Africa"]
+    assert either.verify().orphans == 0
+    with pytest.raises(NotFound):
+        session.refresh()
+    assert len(either.session("s").conversation) == 0
+
+
+def test_a_conversation_of_another_scope_is_not_deleted(either: Memory) -> None:
+    theirs = either.within(Scope("local", user="ada")).session("s")
+    theirs.append(*user("mine"))
+    assert not either.delete_session("s") and not either.within("other").delete_session("s")
+    assert len(theirs.refresh()) == 1
+
+
+def test_a_session_object_of_a_conversation_made_again_is_not_confused_with_it(either: Memory) -> None:
+    old: StoredSession = either.session("s")
+    old.append(*user("a"))
+    either.delete_session("s")
+    new = either.session("s")
+    new.append(*user("b"))
+    if old._branch.id != new._branch.id:
+        with pytest.raises(NotFound):
+            old.append(*user("c"))
+    assert [message.text for message in either.session("s").conversation] == ["b"]
+
+
+def test_what_went_wrong_with_a_text_does_not_quote_it_when_it_is_gone(either: Memory) -> None:
+    def useless(turns: Sequence[Turn], known: Sequence[Fact]) -> list[FactDraft]:
+        raise ExtractionError(f"no facts in {turns[-1].text!r}")
+
+    session = either.session("s")
+    session.append(Message("user", SECRET), Message("user", f"again: {SECRET}"))
+    worker = either.worker(useless)
+    for _ in range(6):  # turn by turn, three times, then it is given up
+        worker.drain()
+    assert "no facts in" in everything(either)
+    session.redact(1)  # nothing is left to recall
+    session.redact(2, "something else")
+    assert SECRET not in everything(either)
+
+
+def test_a_log_of_a_question_that_failed_does_not_quote_it_in_what_went_wrong(either: Memory) -> None:
+    session = either.session("s")
+    session.append(Message("user", SECRET))
+    row = RecallLog(SECRET, {}, (), 1, "s", (f"searched with BM25 only: cannot read {SECRET!r}",))
+    other = RecallLog("tea?", {}, (), 1, "s", ("busy",))
+    for each in (row, other):
+        either._store.logs.write(either._own_scope(), each)
+    session.redact(1)
+    assert SECRET not in everything(either)
+    assert "errors of this recall were removed" in either.recall_logs()[0].degraded[0]
+    assert either.recall_logs()[1].degraded == ("busy",)
+
+
+def test_what_goes_wrong_with_a_text_while_it_is_redacted_is_not_kept(home: Path) -> None:
+    def spoil(text: str) -> Sequence[float] | None:
+        if SECRET in text:
+            session.redact(1, "something else")
+            raise RuntimeError(f"no vector for {text!r}")
+        return None
+
+    with Memory.open(home, embedder=Words(wrong=spoil)) as memory:
+        session = memory.session("s")
+        session.append(Message("user", SECRET))
+        memory.recall("else")
+        assert SECRET not in everything(memory)
+        memory.recall("else")
+        verified = memory.verify()
+        assert (verified.ok, verified.pending, verified.failing) == (True, 0, 0)

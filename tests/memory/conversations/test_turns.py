@@ -1,0 +1,172 @@
+"""What is said in conversations becomes items: once, in order, and only what is worth recalling."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, text
+
+from agentkit_memory import Memory, Scope, ScopeError
+from agentkit_memory.conversations.turns import itemise
+from agentkit_memory.store.item_rows import read_around, read_items
+from agentkit_memory.store.scopes import readable_ids
+from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.parts import Image, Text
+
+
+def rows(memory: Memory, columns: str = "text") -> list[Any]:
+    with memory._store.database.read() as connection:
+        query = f"SELECT {columns} FROM items WHERE kind = 'turn' ORDER BY branch_id, position"
+        found = connection.exec_driver_sql(query).all()
+    return [row[0] if len(row) == 1 else tuple(row) for row in found]
+
+
+def all_of(memory: Memory, limit: int = 100, scopes: Sequence[int] | None = None) -> int:
+    total = 0
+    while seen := itemise(memory._store.database, scopes, limit):
+        total += seen
+    return total
+
+
+def test_what_users_and_assistants_say_becomes_items_and_tool_traffic_never(either: Memory) -> None:
+    either.session("s").append(
+        Message("system", "be kind"),
+        Message("user", "hello", name="Ann"),
+        Message("assistant", "", tool_calls=(ToolCall("1", "look"),)),
+        Message("tool", "seen", tool_call_id="1", name="look"),
+        Message("assistant", "I saw it.", tool_calls=(ToolCall("2", "look"),)),
+        Message("user", (Text("And \0this: "), Image(Path("cat.png")))),
+        Message("user", " \n"),
+        said_at=77.0,
+    )
+    assert all_of(either) == 7
+    assert rows(either, "position, speaker, text, said_at") == [
+        (2, "Ann", "hello", 77.0),
+        (5, "assistant", "I saw it.", 77.0),
+        (6, "user", "And \ufffdthis: [image: cat.png]", 77.0),
+    ]
+    assert all_of(either) == 0
+
+
+def test_the_watermark_moves_by_so_many_messages_and_no_message_is_done_twice(either: Memory) -> None:
+    for name in ("a", "b"):
+        session = either.session(name)
+        for number in range(5):
+            session.append(Message("user", f"{name}{number}"))
+    assert [itemise(either._store.database, None, 3) for _ in range(5)] == [3, 3, 3, 1, 0]
+    assert rows(either) == [f"{name}{number}" for name in "ab" for number in range(5)]
+    either.session("a").append(Message("user", "later"))
+    assert all_of(either) == 1 and len(rows(either)) == 11
+
+
+def test_several_may_make_items_at_once_while_others_append(either: Memory) -> None:
+    failures: list[BaseException] = []
+    done = threading.Event()
+
+    def work() -> None:
+        try:
+            while not done.is_set() or itemise(either._store.database, None, 7):
+                itemise(either._store.database, None, 3)
+        except BaseException as error:
+            failures.append(error)
+
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    sessions = [either.session(name) for name in "ab"]
+    for number in range(40):
+        for session in sessions:
+            session.append(Message("user", f"{session.id}{number}"))
+    done.set()
+    for worker in workers:
+        worker.join()
+    assert not failures
+    assert rows(either) == [f"{name}{number}" for name in "ab" for number in range(40)]
+    with either._store.database.read() as connection:
+        assert connection.execute(text("SELECT count(*) FROM vector_state")).scalar() == 80
+
+
+def test_what_a_fork_shares_is_one_item(either: Memory) -> None:
+    main = either.session("s")
+    main.append(Message("user", "shared"))
+    main.fork("f").append(Message("user", "own"))
+    all_of(either)
+    assert rows(either) == ["shared", "own"]
+
+
+def test_only_the_scopes_that_are_named_are_looked_at(either: Memory) -> None:
+    for tenant in ("a", "b"):
+        either.within(tenant).session("s").append(Message("user", tenant))
+    assert all_of(either, scopes=[either.within("a")._own_scope()]) == 1
+    assert all_of(either, scopes=[]) == 0 and rows(either) == ["a"]
+    with pytest.raises(ScopeError, match="reading needs a scope"):
+        itemise(either._store.database, "a", 1)  # type: ignore[arg-type]
+
+
+def test_a_damaged_message_is_passed_over_and_one_of_a_newer_version_waited_for(either: Memory) -> None:
+    session = either.session("s")
+    session.append(*[Message("user", str(number)) for number in range(5)])
+    with either._store.database.write() as connection:
+        connection.execute(text("UPDATE messages SET body = '{' WHERE seq = 2"))
+        connection.execute(text("UPDATE messages SET format = 99 WHERE seq = 4"))
+    assert all_of(either) == 3 and rows(either) == ["0", "2"]
+    with either._store.database.write() as connection:
+        connection.execute(text("UPDATE messages SET format = 1 WHERE seq = 4"))
+    assert all_of(either) == 2 and rows(either) == ["0", "2", "3", "4"]
+
+
+def test_a_turn_knows_its_conversation_and_its_neighbours(either: Memory) -> None:
+    session = either.session("chat")
+    session.append(*[Message("user", word) for word in ("one", "two", "three", "four", "five")])
+    fork = session.fork("f", at=2)
+    fork.append(Message("user", "aside"))
+    either.within("other").session("chat").append(Message("user", "theirs"))
+    all_of(either)
+    with either._store.database.read() as connection:
+        scopes = readable_ids(connection, either.scope)
+        ids = connection.execute(text("SELECT id FROM items WHERE text IN ('three', 'theirs')")).scalars().all()
+        (three,) = read_items(connection, ids, scopes, 0.0)
+        assert (three.kind, three.conversation, three.branch, three.position) == ("turn", "chat", "main", 3)
+        around = read_around(connection, [three], scopes, 0.0)
+        assert sorted(each.text for each in around) == ["four", "two"]
+        assert sorted(each.text for each in read_around(connection, [three], scopes, 0.0, 2)) == sorted(
+            ["one", "two", "four", "five"]
+        )
+        aside = connection.execute(text("SELECT id FROM items WHERE text = 'aside'")).scalar_one()
+        (found,) = read_items(connection, [aside], scopes, 0.0)
+        assert found.branch == "f"
+        assert read_around(connection, [], scopes, 0.0) == []
+        assert read_items(connection, [aside], readable_ids(connection, Scope("other")), 0.0) == []
+
+
+def test_the_same_message_has_the_same_item_in_every_store(
+    memory: Memory, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with Memory.open(tmp_path_factory.mktemp("other")) as other:
+        other.session("before").append(Message("user", "x"))
+        for each in (memory, other):
+            each.session("s").append(Message("user", "hello"))
+            all_of(each)
+        assert set(rows(memory, "id")) < set(rows(other, "id"))
+
+
+def test_a_turn_that_becomes_an_item_as_its_conversation_is_given_an_end_ends_with_it(
+    either: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = either._store.database
+    write = database.write
+    either.session("s").append(Message("user", "the code word is Xanadu"))
+
+    def late(*, wait: bool = True) -> AbstractContextManager[Connection]:
+        monkeypatch.setattr(database, "write", write)
+        either.session("s", expires_at=2000.0)  # by somebody else, after it was seen that there is something to do
+        return write(wait=wait)
+
+    monkeypatch.setattr(database, "write", late)
+    assert all_of(either) == 1
+    assert rows(either, "valid_to") == [2000.0]

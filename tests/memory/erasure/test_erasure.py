@@ -1,0 +1,411 @@
+"""Erasing a subject: nothing is left of it in a table, in the index or in the bytes of the file; a proof says so."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sqlite3
+import struct
+import subprocess
+import sys
+import threading
+import uuid
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agentkit_memory import (
+    Memory,
+    NotFound,
+    Pool,
+    Question,
+    RecallPolicy,
+    Scope,
+    ScopeError,
+    StoreCorrupt,
+    StoreError,
+)
+from agentkit_memory.conversations.turns import itemise
+from agentkit_memory.index.lock import FolderLock
+from agentkit_memory.store.records import RecallLog
+from agentkit_prompts.context.messages import Message, ToolCall
+from tests.memory.embedders.word_embedder import Words
+
+MARKER = "Xanadu-4929"
+TABLES = (
+    "scopes, conversations, branches, messages, tool_calls, documents, items, item_sources, vector_state, embeddings, "
+    "recall_logs, erasures"
+)
+
+
+def fill(memory: Memory, scope: Scope, docs: Path, marker: str) -> None:
+    """Leave something of a scope in every table and in the index."""
+    mine = memory.within(scope)
+    (docs / "a.md").write_text(f"# {marker}\n\n{marker} likes tea.\n" * 30)
+    mine.ingest(docs)
+    session = mine.session(f"chat {marker}")
+    call = Message("assistant", "", tool_calls=(ToolCall(marker, marker, f'"{marker}"'),))
+    session.append(Message("user", f"I am {marker}", name=marker), call, key=marker)
+    session.append(Message("tool", marker, tool_call_id=marker))
+    session.fork(marker, at=1).append(Message("user", f"{marker} again"))
+    while itemise(memory._store.database, None, 100):
+        pass
+    with memory._store.database.read() as connection:
+        turn = connection.exec_driver_sql(f"SELECT id FROM items WHERE text = 'I am {marker}'").scalar_one()
+    mine.facts.add(f"{marker} is a name.", sources=turn, metadata={"of": marker})
+    mine._store.logs.write(mine._own_scope(), RecallLog(f"who is {marker}?", {}, (), 1, marker))
+    mine.recall("tea")
+    with memory._store.database.write() as connection:
+        vector = "x'00'" if memory._store.database.is_sqlite else "CAST('1' AS BYTEA)"
+        connection.exec_driver_sql(
+            f"INSERT INTO embeddings (model, content_hash, vector, created_at) "
+            f"SELECT DISTINCT '{marker}', content_hash, {vector}, 0 FROM items WHERE text LIKE '%%{marker}%%'"
+            if not memory._store.database.is_sqlite
+            else f"INSERT INTO embeddings SELECT DISTINCT '{marker}', content_hash, {vector}, 0 "
+            f"FROM items WHERE text LIKE '%{marker}%'"
+        )
+
+
+def everything(memory: Memory) -> str:
+    with memory._store.database.read() as connection:
+        return repr([connection.exec_driver_sql(f"SELECT * FROM {table}").all() for table in TABLES.split(", ")])
+
+
+def holding(home: Path, marker: str = MARKER) -> list[str]:
+    """Return the files that hold a text."""
+    return [file.name for file in sorted(home.rglob("*")) if file.is_file() and marker.encode() in file.read_bytes()]
+
+
+def written(home: Path, data: bytes) -> list[str]:
+    """Return the files of the index that hold some bytes."""
+    return [file.name for file in sorted((home / "index").rglob("*")) if file.is_file() and data in file.read_bytes()]
+
+
+ADA, BOB = Scope("local", user=f"ada {MARKER}"), Scope("local", user="bob")
+
+
+def test_a_user_is_erased_from_every_table_and_from_the_index_and_others_stay(either: Memory, docs: Path) -> None:
+    fill(either, BOB, docs, "Bobby")
+    before, points = everything(either), either._store.index().count()
+    fill(either, ADA, docs, MARKER)
+    fill(either, Scope("local", user=ADA.user, agent="helper"), docs, f"{MARKER} by the helper")
+    assert MARKER in everything(either)
+    proof = either.erase(ADA)
+    assert proof.complete and proof.points == 0 and proof.waiting == 0 and not any(proof.found.values())
+    assert {name: proof.removed[name] for name in ("scopes", "conversations", "branches", "documents")} == {
+        "scopes": 2,
+        "conversations": 2,
+        "branches": 4,
+        "documents": 2,
+    }
+    assert {"messages", "tool_calls", "items", "recall_logs", "embeddings"} < set(proof.removed)
+    assert MARKER not in everything(either)
+    assert everything(either).split("erasures")[0][:200] == before[:200]
+    assert either._store.index().count() == points
+    assert either.within(ADA).recall("tea") == () or not list(either.within(ADA).recall("tea"))
+    assert len(list(either.within(BOB).recall("Bobby tea"))) > 0
+    assert len(either.within(BOB).session("chat Bobby").conversation) == 3
+    verified = either.verify()
+    assert (verified.missing, verified.stale, verified.orphans) == (0, 0, 0)
+
+
+def test_no_byte_of_the_subject_is_left_in_the_files(home: Path, docs: Path) -> None:
+    with Memory.open(home) as memory:
+        fill(memory, BOB, docs, "Bobby")
+        fill(memory, ADA, docs, MARKER)
+        (docs / "a.md").write_text("changed")
+        memory.within(ADA).ingest(docs)  # what was replaced before is in the file, too
+        assert holding(home)
+        proof = memory.erase(ADA)
+        assert proof.complete and proof.compacted and proof.note == ""
+        assert holding(home) == []
+        assert holding(home, "Bobby")
+    assert holding(home) == []
+
+
+def test_redacted_bytes_go_when_the_file_is_compacted(home: Path) -> None:
+    with Memory.open(home) as memory:
+        session = memory.session("s")
+        session.append(Message("user", MARKER * 100))
+        session.redact(1)
+        assert memory.compact() and holding(home) == []
+
+
+def numbers(text: str) -> bytes:
+    """Return the vector of a text as an index writes it to a file."""
+    vector = Words().vector(text)
+    return struct.pack(f"<{len(vector)}f", *(each / math.hypot(*vector) for each in vector))
+
+
+def test_no_vector_of_the_subject_is_left_in_the_files_of_the_index(home: Path) -> None:
+    with Memory.open(home, embedder=Words()) as memory:
+        others = [memory.facts.add(f"other {number}").id for number in range(30)]
+        gone = memory.within(ADA).facts.add("a pavilion in Oslo").id
+        memory.recall("pavilion")
+        assert written(home, numbers("a pavilion in Oslo")) and written(home, uuid.UUID(gone).bytes)
+        proof = memory.erase(ADA)
+        assert proof.complete and proof.compacted and proof.note == ""
+        for _ in range(2):
+            assert not written(home, numbers("a pavilion in Oslo")) and not written(home, uuid.UUID(gone).bytes)
+            assert written(home, numbers("other 7"))
+            assert sorted(name for name, _ in memory._store.index().versions()) == sorted(others)
+            memory.facts.add("other 7")
+            memory.recall("other")
+        assert memory.facts.remove(others[7]) and memory.compact() and not written(home, numbers("other 7"))
+        assert memory.verify().ok and memory.recall("other 9").knowledge[0].text == "other 9"
+
+
+def test_a_reader_who_keeps_the_log_from_being_emptied_is_told_of(home: Path, docs: Path) -> None:
+    with Memory.open(home, timeout=0.1) as memory:
+        fill(memory, ADA, docs, MARKER)
+        with closing(sqlite3.connect(home / "memory.db", isolation_level=None)) as other:
+            other.execute("BEGIN")
+            other.execute("SELECT count(*) FROM items").fetchone()
+            proof = memory.erase(ADA)
+            assert proof.complete and not proof.compacted and "compact() later" in proof.note
+            other.execute("COMMIT")
+        assert memory.compact() and holding(home) == []
+
+
+def test_a_writer_who_keeps_the_file_from_being_rewritten_is_told_of(home: Path, docs: Path) -> None:
+    with Memory.open(home, timeout=0.05) as memory:
+        with closing(sqlite3.connect(home / "memory.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreError, match="another process is writing"):
+                memory.compact()
+        assert memory.compact()
+
+
+@pytest.mark.parametrize(
+    ("subject", "gone"),
+    [
+        (Scope("local"), {"shared", "ada", "bob", "agent", "session"}),
+        (Scope("local", user="ada"), {"ada", "agent", "session"}),
+        (Scope("local", agent="helper"), {"agent"}),
+        (Scope("local", session="s1"), {"session"}),
+        (Scope("local", user="bob", agent="helper"), set()),
+    ],
+)
+def test_a_subject_owns_the_scopes_that_have_all_its_names(either: Memory, subject: Scope, gone: set[str]) -> None:
+    scopes = {
+        "shared": Scope("local"),
+        "ada": Scope("local", user="ada"),
+        "bob": Scope("local", user="bob"),
+        "agent": Scope("local", user="ada", agent="helper"),
+        "session": Scope("local", user="ada", session="s1"),
+        "elsewhere": Scope("other", user="ada", session="s1", agent="helper"),
+    }
+    for name, scope in scopes.items():
+        either.within(scope).session("talk").append(Message("user", name))
+    assert either.erase(subject).complete
+    left = {name for name, scope in scopes.items() if len(either.within(scope).session("talk").conversation)}
+    assert left == set(scopes) - gone
+
+
+def test_a_memory_erases_only_within_its_own_tenant(either: Memory) -> None:
+    with pytest.raises(ScopeError, match=r"'other' is not the tenant of this memory \('local'\)"):
+        either.erase("other")
+    either.within("other").session("s").append(Message("user", "x"))
+    assert either.within("other").erase("other").removed["messages"] == 1
+
+
+def test_erasing_who_was_never_here_is_a_proof_too(either: Memory) -> None:
+    proof = either.erase(Scope("local", user="nobody"))
+    assert proof.complete and dict(proof.removed) == {} and "nobody" not in everything(either)
+
+
+def test_facts_of_others_that_were_taken_from_the_subject_go_with_it(either: Memory) -> None:
+    ada = either.within(Scope("local", user="ada"))
+    fact = either.facts.add("shared")
+    quoting = ada.facts.add("ada's", sources=fact.id)
+    assert either.erase("local").complete
+    assert ada.facts.get(quoting.id) is None
+    mine = ada.facts.add("Ada likes tea.")
+    gathered = either.facts.add("Somebody likes tea.")
+    with either._store.database.write() as connection:  # as if a job had gathered it for all to read
+        connection.exec_driver_sql(f"INSERT INTO item_sources VALUES ('{gathered.id}', '{mine.id}')")
+    assert either.erase(Scope("local", user="ada")).complete
+    assert either.facts.get(gathered.id) is None and either.verify().orphans == 0
+
+
+def test_what_was_open_when_its_subject_was_erased_says_so_and_never_writes_to_somebody_else(either: Memory) -> None:
+    ada = either.within(Scope("local", user="ada"))
+    session = ada.session("s")
+    session.append(Message("user", "x"))
+    number = ada._own_scope()
+    either.erase(Scope("local", user="ada"))
+    other = either.within(Scope("local", user="eve"))
+    other.session("s").append(Message("user", "eve's"))
+    assert other._own_scope() != number
+    with pytest.raises(NotFound, match="was deleted"):
+        session.append(Message("user", "y"))
+    with pytest.raises(NotFound, match="deleted or erased meanwhile"):
+        either._store.logs.write(number, RecallLog("q", {}, (), 1))
+    assert [each.text for each in other.session("s").conversation] == ["eve's"]
+    assert len(ada.session("s").append(Message("user", "back"))) == 1 and ada._own_scope() == number
+
+
+def test_a_recall_during_which_its_reader_is_erased_leaves_no_trace_of_what_was_asked(either: Memory) -> None:
+    ada = either.within(Scope("local", user="ada"))
+    ada.session("s").append(Message("user", "The heron is at the weir."))
+
+    class Erasing:
+        name = "erasing"
+
+        def scores(self, question: Question, pool: Pool) -> list[float]:
+            assert either.erase(ada.scope).complete
+            return [0.0] * len(pool)
+
+    recall = ada.recall("Where is the heron?", policy=RecallPolicy(scorers=(Erasing(),)))
+    assert any("this recall was not logged" in problem for problem in recall.degraded)
+    assert ada.recall_logs() == () and not any(either.erase(ada.scope).removed.values())
+    assert not ada.delete_session("s") and not any(either.erase(ada.scope).removed.values())
+
+
+def test_an_erasure_while_the_subject_still_writes_ends_and_tells_what_it_left(either: Memory) -> None:
+    ada = either.within(Scope("local", user="ada"))
+    stop = threading.Event()
+
+    def talk() -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            try:
+                ada.session(f"s{number % 3}").append(Message("user", str(number)))
+            except StoreError:
+                continue
+
+    writer = threading.Thread(target=talk)
+    writer.start()
+    try:
+        proofs = [either.erase(Scope("local", user="ada")) for _ in range(3)]
+    finally:
+        stop.set()
+        writer.join()
+    assert all(proof.complete or "still writes" in proof.note for proof in proofs)
+    last = either.erase(Scope("local", user="ada"))
+    assert last.complete and not any(last.found.values())
+
+
+CRASH = """
+import sys
+from agentkit_memory import Memory, Scope
+with Memory.open(sys.argv[1], index=sys.argv[2]) as memory:
+    memory.erase(Scope("local", user=sys.argv[3]))
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
+@pytest.mark.parametrize(
+    "point", ["erasure.begun", "erasure.step:1", "erasure.step:2", "worker.deleted", "erasure.sealed"]
+)
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_an_erasure_that_was_killed_is_taken_up_when_the_store_is_opened(
+    kind: str, point: str, request: pytest.FixtureRequest, tmp_path: Path, docs: Path
+) -> None:
+    target = str(tmp_path / "store") if kind == "sqlite" else request.getfixturevalue("fresh_postgres")
+    index = tmp_path / "index"
+    with Memory.open(target, index=index) as memory:
+        fill(memory, BOB, docs, "Bobby")
+        fill(memory, ADA, docs, MARKER)
+    command = [sys.executable, "-c", CRASH, target, str(index), ADA.user]
+    killed = subprocess.run(command, env={**os.environ, "AGENTKIT_FAILPOINT": point}, check=False).returncode
+    assert killed == -signal.SIGKILL
+    with Memory.open(target, index=index) as memory:  # nobody has to ask again
+        assert MARKER not in everything(memory)
+        with memory._store.database.read() as connection:
+            rows = connection.exec_driver_sql("SELECT finished_at IS NULL FROM erasures").scalars().all()
+        assert [bool(row) for row in rows] == [False]
+        verified = memory.verify()
+        assert (verified.missing, verified.stale, verified.orphans) == (0, 0, 0)
+        assert len(memory.within(BOB).session("chat Bobby").conversation) == 3
+        again = memory.erase(ADA)
+        assert again.complete and dict(again.removed) == {}
+    if kind == "sqlite":
+        assert holding(tmp_path / "store") == []
+
+
+def test_points_that_another_process_owns_wait_for_it_and_the_proof_says_so(home: Path, docs: Path) -> None:
+    with Memory.open(home) as memory:
+        fill(memory, ADA, docs, MARKER)
+    lock = FolderLock(next(file.parent for file in (home / "index").rglob("lock")))
+    try:
+        with Memory.open(home) as memory:
+            proof = memory.erase(ADA)
+            assert not proof.complete and proof.points is None and proof.waiting > 0 and "in use" in proof.note
+            assert not any(proof.found.values())  # in SQL it is gone
+            assert list(memory.within(ADA).session("x").conversation) == []
+    finally:
+        lock.release()
+    with Memory.open(home) as memory:
+        assert memory.erase(ADA).complete
+        assert memory._store.index().count() == 0
+
+
+def test_what_is_written_after_an_erasure_that_waits_for_the_index_stays(home: Path) -> None:
+    with Memory.open(home, scope=ADA) as owner:
+        owner.facts.add(f"{MARKER} likes tea.")
+        owner.recall("tea")
+        with Memory.open(home) as other:
+            assert not other.erase(ADA).complete  # the index is the owner's
+        owner.session("back").append(Message("user", "I am here again"))
+        owner.facts.add("Ada wants new shoes.")
+    with Memory.open(home, scope=ADA) as memory:
+        assert [message.text for message in memory.session("back").conversation] == ["I am here again"]
+        assert [fact.text for fact in memory.facts.list()] == ["Ada wants new shoes."]
+        with memory._store.database.read() as connection:
+            open_ones = "SELECT count(*) FROM erasures WHERE finished_at IS NULL"
+            assert connection.exec_driver_sql(open_ones).scalar_one() == 0
+        assert memory.erase(ADA).complete and memory.facts.list() == ()  # asked for again, all of it goes
+
+
+def test_an_erasure_that_is_asked_for_again_before_it_is_done_takes_what_was_written_since(home: Path) -> None:
+    with Memory.open(home, scope=ADA) as owner:
+        owner.facts.add(f"{MARKER} likes tea.")
+        owner.recall("tea")
+        with Memory.open(home) as other:
+            other.erase(ADA)
+            owner.facts.add("Ada wants new shoes.")
+            proof = other.erase(ADA)
+            assert not any(proof.found.values()) and not proof.complete
+            assert owner.facts.list() == ()
+
+
+def test_points_in_an_index_that_is_no_longer_read_are_no_proof(home: Path) -> None:
+    with Memory.open(home, scope=ADA) as reader, Memory.open(home) as other:
+        reader.facts.add(f"{MARKER} likes tea.")
+        reader.recall("tea")
+        assert other.reembed(Words(), gate=None).left == ("bm25-1",)  # which the reader holds
+        proof = other.erase(ADA)
+        assert not proof.complete and proof.points is None and "bm25-1" in proof.note
+        reader.recall("tea")  # and lets it go
+        assert other.erase(ADA).complete
+
+
+def test_rows_that_cannot_be_removed_end_an_erasure_and_not_the_patience(home: Path) -> None:
+    with Memory.open(home, scope=ADA) as memory:
+        for number in range(3):
+            memory.facts.add(f"fact {number}")
+        memory.recall("fact")
+    with closing(sqlite3.connect(home / "memory.db")) as file:  # as where an index tells of rows that are not there
+        file.execute("CREATE TRIGGER damage BEFORE DELETE ON items BEGIN SELECT RAISE(IGNORE); END")
+    with Memory.open(home) as memory, pytest.raises(StoreCorrupt, match="rows that are found cannot be removed"):
+        memory.erase(ADA)
+
+
+def test_a_store_without_an_index_can_erase(home: Path) -> None:
+    with Memory.open(home) as memory:
+        memory.session("s").append(Message("user", "x"))
+        proof = memory.erase("local")
+        assert proof.complete and proof.compacted and not list((home / "index").rglob("shard"))
+
+
+def test_what_is_kept_of_an_erasure_names_nobody_but_can_be_checked(either: Memory) -> None:
+    for subject in (ADA, Scope("local", user=ADA.user)):
+        either.within(subject).session("s")
+        either.erase(subject)
+    with either._store.database.read() as connection:
+        rows = connection.exec_driver_sql('SELECT tenant, "user", session, agent FROM erasures').all()
+    assert rows[0] == rows[1] and rows[0].tenant == "local" and rows[0].user.startswith("blake2b:")

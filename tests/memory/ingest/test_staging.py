@@ -1,0 +1,352 @@
+"""A long document is shown as it was until all of it is stored, whatever happens in between."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from agentkit_memory import IngestError, IngestOptions, IngestProgress, Memory
+from agentkit_memory.ingest.chunks import Chunk
+from agentkit_memory.ingest.documents import DocumentStore
+from agentkit_memory.process.failpoints import VARIABLE
+from agentkit_memory.store import documents, staging
+from agentkit_memory.store.item_rows import read_items
+
+PARTS = 60
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is long and what is a batch, in numbers a test can write quickly."""
+    monkeypatch.setattr(documents, "MAX_WHOLE", 12)
+    monkeypatch.setattr(documents, "BATCH", 8)
+
+
+def manual(word: str, parts: int = PARTS, *, changed: int = -1, inserted: str = "") -> str:
+    said = [f"# Part {part}\n{word if part != changed else 'horse'} number{part}\n" for part in range(parts)]
+    return inserted + "\n".join(said)
+
+
+def texts(memory: Memory) -> list[str]:
+    """The last word of everything that is shown, in order, read from SQL as recall reads it."""
+    database = memory._store.database
+    with database.read() as connection:
+        snapshot = "BEGIN" if database.is_sqlite else "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+        connection.exec_driver_sql(snapshot)
+        ids = list(connection.scalars(text("SELECT id FROM items")))
+        scopes = list(connection.scalars(text("SELECT id FROM scopes")))
+        found = read_items(connection, ids, scopes, time.time())
+    return [item.text.split()[-2] for item in sorted(found, key=lambda item: item.position)]
+
+
+def counts(memory: Memory) -> tuple[int, int]:
+    """Rows of items, and of the outbox."""
+    both = text("SELECT (SELECT count(*) FROM items), (SELECT count(*) FROM vector_state)")
+    with memory._store.database.read() as connection:
+        row = connection.execute(both).one()
+        return row[0], row[1]
+
+
+def check(memory: Memory, shown: int) -> None:
+    """Nothing is lost, left over, or indexed twice."""
+    memory._store.catch_up()
+    assert counts(memory) == (shown, shown)
+    found = memory.verify()
+    assert (found.ok, found.points, found.pending) == (True, shown, 0)
+
+
+def test_a_long_document_is_stored_found_and_passed_over(either: Memory, docs: Path) -> None:
+    (docs / "a.md").write_text(manual("zebra"))
+    assert either.ingest(docs).chunks == PARTS
+    assert len(either.recall("zebra", limit=100)) == PARTS
+    assert either.recall("number41")[0].title == "Part 41"
+    assert len(either.ingest(docs).unchanged) == 1
+    check(either, PARTS)
+
+
+def test_half_of_it_is_not_shown(either: Memory, docs: Path) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def look(progress: IngestProgress) -> None:
+        seen.append((progress.chunks, len(texts(either))))
+
+    (docs / "a.md").write_text(manual("zebra"))
+    either.ingest(docs, on_progress=look)
+    assert [chunks for chunks, _ in seen][:3] == [8, 16, 24]
+    assert {shown for chunks, shown in seen[:-1]} == {0}
+    assert seen[-1] == (PARTS, PARTS)
+
+
+def test_what_was_there_is_shown_until_the_new_is_complete(either: Memory, docs: Path) -> None:
+    file = docs / "a.md"
+    file.write_text(manual("zebra"))
+    either.ingest(docs)
+    file.write_text(manual("violin", PARTS + 5))
+    seen: list[set[str]] = []
+    found: list[tuple[int, int]] = []
+
+    def look(_: IngestProgress) -> None:
+        seen.append(set(texts(either)))
+        found.append((len(either.recall("zebra", limit=200)), len(either.recall("violin", limit=200))))
+
+    report = either.ingest(docs, on_progress=look)
+    assert (len(report.changed), report.chunks) == (1, PARTS + 5)
+    assert seen[:-1] == [{"zebra"}] * (len(seen) - 1)
+    assert set(found[:-1]) == {(PARTS, 0)}
+    assert (seen[-1], found[-1]) == ({"violin"}, (0, PARTS + 5))
+    check(either, PARTS + 5)
+
+
+def test_what_stays_in_its_place_is_not_written_again(memory: Memory, docs: Path) -> None:
+    file = docs / "a.md"
+    file.write_text(manual("zebra"))
+    memory.ingest(docs)
+    ids = {found.text: found.id for found in memory.recall("zebra", limit=100)}
+    file.write_text(manual("zebra", PARTS + 3).replace("zebra number7\n", "horse number7\n"))
+    memory.ingest(docs)
+    again = {found.text: found.id for found in memory.recall("zebra", limit=100)}
+    assert {told for told in again if ids.get(told) == again[told]} == set(ids) - {"# Part 7\nzebra number7"}
+    check(memory, PARTS + 3)
+
+
+def test_it_may_become_short_and_long_again(either: Memory, docs: Path) -> None:
+    file = docs / "a.md"
+    for word, parts in (("zebra", 60), ("violin", 3), ("harbor", 10), ("quartz", 40), ("zebra", 0), ("marmot", 13)):
+        file.write_text(manual(word, parts))
+        either.ingest(docs)
+        assert texts(either) == [word] * parts
+        assert len(either.recall(word, limit=100)) == parts
+        check(either, parts)
+
+
+@pytest.mark.parametrize("word", ["zebra", "violin"])
+def test_an_interrupted_one_goes_on_where_it_stopped(either: Memory, docs: Path, word: str) -> None:
+    file = docs / "a.md"
+    file.write_text(manual("zebra"))
+
+    def stop(progress: IngestProgress) -> None:
+        if progress.chunks == 32:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        either.ingest(docs, on_progress=stop)
+    assert texts(either) == []
+    assert either.verify().ok  # what nobody sees is missed by nobody
+    with either._store.database.read() as connection:
+        written = set(connection.scalars(text("SELECT id FROM items")))
+    assert len(written) == 32
+    file.write_text(manual(word, changed=5))
+    assert either.ingest(docs).added
+    with either._store.database.read() as connection:
+        kept = written & set(connection.scalars(text("SELECT id FROM items")))
+    assert len(kept) == (31 if word == "zebra" else 0)
+    assert sorted(texts(either)) == sorted([word] * (PARTS - 1) + ["horse"])
+    check(either, PARTS)
+
+
+def test_one_that_cannot_be_read_to_its_end_leaves_nothing(either: Memory, docs: Path) -> None:
+    bad = manual("violin").encode() + b"\xff"
+    file = docs / "a.md"
+    file.write_bytes(bad)
+    assert "is not UTF-8" in str(either.ingest(docs).errors[0])
+    check(either, 0)
+    file.write_text(manual("zebra"))
+    either.ingest(docs)
+    file.write_bytes(bad)
+    assert either.ingest(docs).errors
+    assert texts(either) == ["zebra"] * PARTS
+    check(either, PARTS)
+    assert "became U+FFFD" in str(either.ingest(docs, options=IngestOptions(lenient=True)).repaired[0])
+    assert texts(either)[:-1] == ["violin"] * (PARTS - 1)
+
+
+def test_one_that_is_gone_is_forgotten_in_several_transactions(either: Memory, docs: Path) -> None:
+    (docs / "a.md").write_text(manual("zebra"))
+    (docs / "b.md").write_text("violin number1")
+    either.ingest(docs)
+    (docs / "a.md").unlink()
+    assert either.ingest(docs).removed == (str(docs / "a.md"),)
+    check(either, 1)
+
+
+def test_a_file_that_changes_while_it_is_read_is_told(memory: Memory, docs: Path) -> None:
+    file = docs / "a.md"
+    file.write_text(manual("zebra"))
+
+    def touch(progress: IngestProgress) -> None:
+        if progress.chunks == 8:
+            with file.open("a") as more:
+                more.write("zebra late")
+
+    (error,) = memory.ingest(docs, on_progress=touch).errors
+    assert "was changed while it was read; ingest it again" in str(error)
+    check(memory, 0)
+    assert memory.ingest(docs).added
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_told(memory: Memory, docs: Path) -> None:
+    file = docs / "a.md"
+    file.write_text(manual("zebra"))
+    (docs / "new").write_text(manual("violin"))
+
+    def swap(progress: IngestProgress) -> None:
+        if progress.chunks == 8:
+            (docs / "new").replace(file)
+
+    assert "was changed while" in str(memory.ingest(docs, on_progress=swap).errors[0])
+
+
+def test_of_two_at_once_the_last_to_begin_goes_on(either: Memory) -> None:
+    store = DocumentStore(either._store.database, either._own_scope(), either.scope.key)
+
+    def chunks(word: str) -> Iterator[Chunk]:
+        for number in range(PARTS):
+            yield Chunk(number, number, number + 1, 1, "", f"Part {word} number{number}")
+            if word == "zebra" and number == 30:
+                store.write("file:///a", "a", chunks("violin"), lambda: ("2", ""))
+
+    with pytest.raises(IngestError, match="another ingestion of it began after this one"):
+        store.write("file:///a", "a", chunks("zebra"), lambda: ("1", ""))
+    assert texts(either) == ["violin"] * PARTS
+    check(either, PARTS)
+
+
+def test_readers_see_one_version_or_the_other_and_nothing_else(either: Memory, docs: Path) -> None:
+    file = docs / "a.md"
+    file.write_text(manual("zebra"))
+    either.ingest(docs)
+    stop = threading.Event()
+    seen: list[tuple[str, ...]] = []
+
+    def watch() -> None:
+        while not stop.is_set():
+            seen.append(tuple(texts(either)))
+
+    reader = threading.Thread(target=watch)
+    reader.start()
+    try:
+        for word, parts in (("violin", 40), ("zebra", 60), ("violin", 40)):
+            file.write_text(manual(word, parts))
+            either.ingest(docs)
+    finally:
+        stop.set()
+        reader.join()
+    assert set(seen) <= {("zebra",) * 60, ("violin",) * 40}
+
+
+CHILD = """if True:
+    import sys
+    from agentkit_memory import Memory
+    from agentkit_memory.store import documents, staging
+    documents.MAX_WHOLE, documents.BATCH, staging.WORTH_INDEXING = 12, 8, 1
+    with Memory.open(sys.argv[1], **({"index": sys.argv[3]} if sys.argv[3] else {})) as memory:
+        print("open", flush=True)
+        memory.ingest(sys.argv[2])
+"""
+
+
+def child(target: str, docs: Path, index: str, failpoint: str = "") -> subprocess.Popen[bytes]:
+    environment = os.environ | ({VARIABLE: failpoint} if failpoint else {})
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD, target, str(docs), index], env=environment, stdout=subprocess.PIPE
+    )
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, home: Path, tmp_path: Path) -> tuple[str, str]:
+    if request.param == "sqlite":
+        return str(home), ""
+    return request.getfixturevalue("fresh_postgres"), str(tmp_path / "index")
+
+
+def opened(place: tuple[str, str]) -> Memory:
+    return Memory.open(place[0], index=place[1] or None)
+
+
+FAILPOINTS = [
+    "document.staged",
+    "document.staged:4",
+    "document.queued",
+    "worker.flushed",
+    "document.published",
+    "document.swept",
+]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
+def test_killed_between_any_two_writes_it_is_the_old_or_the_new(place: tuple[str, str], docs: Path) -> None:
+    file = docs / "a.md"
+    file.write_text(manual("zebra"))
+    with opened(place) as memory:
+        memory.ingest(docs)
+    words = ["zebra", "violin"]
+    for number, failpoint in enumerate(FAILPOINTS):
+        old, new = words[number % 2], words[(number + 1) % 2]
+        file.write_text(manual(new))
+        assert child(place[0], docs, place[1], failpoint).wait() == -signal.SIGKILL, failpoint
+        with opened(place) as memory:
+            shown = new if failpoint.startswith(("document.published", "document.swept")) else old
+            assert texts(memory) == [shown] * PARTS, failpoint
+            assert len(memory.recall(shown, limit=200)) == PARTS, failpoint
+            memory.ingest(docs)
+            assert texts(memory) == [new] * PARTS
+            check(memory, PARTS)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
+def test_killed_while_it_is_removed_it_is_gone(place: tuple[str, str], docs: Path) -> None:
+    (docs / "a.md").write_text(manual("zebra"))
+    with opened(place) as memory:
+        memory.ingest(docs)
+    (docs / "a.md").rename(docs / "a.old")
+    assert child(place[0], docs, place[1], "document.hidden").wait() == -signal.SIGKILL
+    with opened(place) as memory:
+        assert memory.recall("zebra") == ()
+        memory.ingest(docs)
+        check(memory, 0)
+    (docs / "a.old").rename(docs / "a.md")
+    with opened(place) as memory:
+        memory.ingest(docs)
+    (docs / "a.md").rename(docs / "a.old")
+    assert child(place[0], docs, place[1], "document.hidden").wait() == -signal.SIGKILL
+    (docs / "a.old").rename(docs / "a.md")  # it comes back before all of it was removed
+    with opened(place) as memory:
+        assert memory.ingest(docs).added
+        check(memory, PARTS)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
+def test_killed_at_any_moment_it_goes_on(home: Path, docs: Path) -> None:
+    random_ = random.Random(5)
+    for number in range(6):
+        (docs / f"{number}.md").write_text(manual(f"zebra{number}", 80 if number % 2 else 5))
+    kills = 0
+    while kills < 5:
+        process = child(str(home), docs, "")
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(random_.uniform(0.0, 0.35))
+        process.kill()
+        if process.wait() == 0:
+            break
+        kills += 1
+        with Memory.open(home) as memory:
+            assert memory.verify().stale == 0
+    with Memory.open(home) as memory:
+        memory.ingest(docs)
+        assert sorted(texts(memory)) == sorted(f"zebra{n}" for n in range(6) for _ in range(80 if n % 2 else 5))
+        check(memory, 255)
+
+
+def test_batches_are_bounded() -> None:
+    assert staging.BATCH <= 1000

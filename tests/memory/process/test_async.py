@@ -1,0 +1,197 @@
+"""Async code reaches the same store: the event loop never waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agentkit_memory import HeadMoved, Memory, StoreClosed
+from agentkit_memory.process.event_loop import LoopThread
+from agentkit_prompts.context.messages import Message
+
+
+async def test_everything_that_a_memory_does_can_be_awaited(either: Memory, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    session = await either.run(either.session, "s")
+    await either.run(session.append, Message("user", "hello"), key="k")
+    await either.run(either.ingest, docs)
+    assert [found.text for found in await either.run(either.recall, "zebra", limit=1)] == ["zebra"]
+    fact = await either.run(either.facts.add, "a fact", valid_from=1.0)
+    assert fact.valid_from == 1.0 and len(either.session("s").conversation) == 1
+
+
+async def test_the_loop_goes_on_while_the_database_is_locked(home: Path) -> None:
+    with Memory.open(home) as memory, closing(sqlite3.connect(home / "memory.db", isolation_level=None)) as other:
+        session = memory.session("s")
+        session.append(Message("user", "first"))
+        other.execute("BEGIN IMMEDIATE")
+        writing = asyncio.create_task(memory.run(session.append, Message("user", "hello")))
+        longest = 0.0
+        for _ in range(20):
+            began = time.monotonic()
+            await asyncio.sleep(0.005)
+            longest = max(longest, time.monotonic() - began)
+        assert not writing.done() and longest < 1.0
+        other.execute("ROLLBACK")
+        assert len(await writing) == 2
+
+
+async def test_what_is_raised_is_raised_to_who_awaits(memory: Memory) -> None:
+    mine, theirs = memory.session("s"), memory.session("s")
+    theirs.append(Message("user", "a"))
+    with pytest.raises(HeadMoved):
+        await memory.run(mine.append, Message("user", "b"))
+
+
+async def test_who_is_cancelled_is_told_when_the_write_has_ended(memory: Memory) -> None:
+    session = memory.session("s")
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        begun.set()
+        go_on.wait(10)
+        session.append(Message("user", "hello"))
+
+    task = asyncio.create_task(memory.run(slow))
+    while not begun.is_set():
+        await asyncio.sleep(0.001)
+    task.cancel()
+    await asyncio.sleep(0.02)
+    assert not task.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(session.conversation) == 1
+
+
+async def test_what_was_cancelled_before_it_began_never_begins(memory: Memory) -> None:
+    go_on = threading.Event()
+    blocked = [asyncio.create_task(memory.run(go_on.wait, 10)) for _ in range(8)]
+    await asyncio.sleep(0.01)
+    session = memory.session("s")
+    late = asyncio.create_task(memory.run(session.append, Message("user", "hello")))
+    await asyncio.sleep(0.01)
+    late.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await late
+    go_on.set()
+    await asyncio.gather(*blocked)
+    assert len(memory.session("s").conversation) == 0
+
+
+async def test_a_write_that_fails_after_its_caller_was_cancelled_bothers_nobody(memory: Memory) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def failing() -> None:
+        begun.set()
+        go_on.wait(10)
+        raise ValueError("nobody hears this")
+
+    task = asyncio.create_task(memory.run(failing))
+    while not begun.is_set():
+        await asyncio.sleep(0.001)
+    task.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_context_variables_are_seen_in_the_thread(memory: Memory) -> None:
+    who = contextvars.ContextVar("who", default="nobody")
+    who.set("me")
+    assert await memory.run(who.get) == "me"
+
+
+async def test_a_closed_memory_says_so_to_async_code(home: Path) -> None:
+    memory = Memory.open(home)
+    session = memory.session("s")
+    await memory.run(memory.close)
+    with pytest.raises(StoreClosed):
+        await memory.run(session.append, Message("user", "hello"))
+
+
+async def test_many_tasks_append_to_many_conversations(either: Memory) -> None:
+    async def talk(name: str) -> None:
+        session = await either.run(either.session, name)
+        for number in range(5):
+            await either.run(session.append, Message("user", f"{name}{number}"))
+
+    await asyncio.gather(*(talk(str(name)) for name in range(20)))
+    for name in range(20):
+        assert [each.text for each in either.session(str(name)).conversation] == [f"{name}{n}" for n in range(5)]
+
+
+class Waited:
+    """An embedder that takes for ever once it is told to, and may not want to stop."""
+
+    model = "waited-1"
+
+    def __init__(self, stubborn: bool = False) -> None:
+        self.stubborn = stubborn
+        self.slow = False
+        self.asked = threading.Event()
+        self.ended = threading.Event()
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        if self.slow:
+            self.asked.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                self.ended.set()
+                if self.stubborn:
+                    await asyncio.sleep(60)
+        return [[1.0, float(len(text))] for text in texts]
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+@pytest.mark.parametrize("waits_for", ["a question", "what is indexed"])
+def test_who_waits_for_an_async_embedder_is_told_that_the_memory_was_closed(
+    home: Path, waits_for: str, stubborn: bool
+) -> None:
+    embedder = Waited(stubborn)
+    memory = Memory.open(home, embedder=embedder)
+    memory.facts.add("zebra")
+    memory.recall("zebra")
+    embedder.slow = True
+    if waits_for == "what is indexed":
+        memory.facts.add("heron")
+    told: list[BaseException | None] = []
+
+    def recall() -> None:
+        try:
+            memory.recall("a zebra")
+        except BaseException as error:
+            told.append(error)
+
+    thread = threading.Thread(target=recall, daemon=True)
+    thread.start()
+    assert embedder.asked.wait(10)
+    began = time.monotonic()
+    memory.close()
+    thread.join(10)
+    assert not thread.is_alive() and time.monotonic() - began < 5
+    assert [type(error) for error in told] == [StoreClosed]
+    assert embedder.ended.wait(10)  # it was cancelled, and could put its things away
+    embedder = Waited()
+    with Memory.open(home, embedder=embedder) as memory:
+        assert memory.verify().failing == 0  # it is nobody's failure
+        assert not memory.recall("heron").degraded and memory.verify().ok
+
+
+def test_a_loop_that_was_closed_begins_no_other() -> None:
+    before = threading.active_count()
+    loop = LoopThread()
+    loop.close()
+    with pytest.raises(StoreClosed, match="open it again"):
+        loop.result(asyncio.sleep(0))
+    assert threading.active_count() == before

@@ -1,0 +1,64 @@
+"""Failpoints kill at the named place and nowhere else; off, they do nothing."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import agentkit_memory
+from agentkit_memory import failpoints
+from agentkit_memory.process.failpoints import FAILPOINTS, Failpoint, failpoint
+
+ROOT = Path(agentkit_memory.__file__).parent
+PASS = """if True:
+    from agentkit_memory.process.failpoints import failpoint
+    for _ in range(5):
+        failpoint("worker.leased")
+        failpoint("worker.flushed")
+        print("passed", flush=True)
+"""
+
+
+def run(spec: str) -> subprocess.CompletedProcess[str]:
+    import os
+
+    environment = os.environ | {failpoints.VARIABLE: spec}
+    return subprocess.run([sys.executable, "-c", PASS], env=environment, capture_output=True, text=True)
+
+
+def test_a_process_is_killed_at_the_pass_that_was_asked_for() -> None:
+    killed = run("worker.flushed:3")
+    assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, "passed\n" * 2)
+    assert run("worker.leased").stdout == ""
+    assert run("").stdout == "passed\n" * 5
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("worker.flush", "no failpoint 'worker.flush'; there is worker.flushed"),
+        ("?", "edge.between, edge.flushed, edge.unnamed"),
+        ("worker.flushed:0", "expected NAME or NAME:COUNT"),
+        ("worker.flushed:often", "expected NAME or NAME:COUNT"),
+    ],
+)
+def test_a_failpoint_that_means_nothing_is_refused(spec: str, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        Failpoint(spec)
+
+
+def test_nothing_is_armed_unless_asked_for() -> None:
+    assert failpoints.armed is None
+    failpoint("worker.leased")
+
+
+def test_every_failpoint_is_somewhere_and_every_one_somewhere_is_known() -> None:
+    placed = set()
+    for file in ROOT.rglob("*.py"):
+        placed.update(re.findall(r'failpoint\("([^"]+)"\)', file.read_text("utf-8")))
+    assert placed == set(FAILPOINTS)

@@ -1,0 +1,244 @@
+"""Processes that are forked while a memory is open: it is the parent's alone, and one opened anew is the child's."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agentkit_memory import IndexBusy, Memory, StoreClosed, StoreUnavailable
+from agentkit_memory.index.opening import edge_indexes
+from agentkit_memory.index.vector_index import Point, VectorIndex
+from agentkit_memory.terms.sparse import document_vector
+from agentkit_prompts.context.messages import Message
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+]
+
+
+class Child:
+    """A forked process; what it does is told here."""
+
+    def __init__(self, number: int, said: int, go: int) -> None:
+        self.number, self._said, self._go = number, said, go
+
+    def told(self) -> str:
+        """Return what the child has to tell next, or fail: it must not hang."""
+        ready, _, _ = select.select([self._said], [], [], 20)
+        assert ready, "the child hangs"
+        return os.read(self._said, 10_000).decode()
+
+    def go_on(self) -> None:
+        os.write(self._go, b".")
+
+
+@contextmanager
+def forked(*acts: Callable[[], object]) -> Iterator[Child]:
+    """Fork; the child does one thing after the other, tells what came of each, and waits to be told to go on."""
+    said, say = os.pipe()
+    wait, go = os.pipe()
+    number = os.fork()
+    if number == 0:
+        for act in acts:
+            try:
+                told = repr(act())
+            except BaseException as error:
+                told = f"{type(error).__name__}: {error}"
+            os.write(say, told.encode())
+            os.read(wait, 1)
+        os._exit(0)
+    try:
+        yield Child(number, said, go)
+    finally:
+        os.kill(number, signal.SIGKILL)
+        os.waitpid(number, 0)
+        for each in (said, say, wait, go):
+            os.close(each)
+
+
+def texts(memory: Memory, question: str) -> set[str]:
+    return {fact.text for fact in memory.recall(question, limit=50).knowledge}
+
+
+def refused(*acts: Callable[[], object]) -> list[str]:
+    """Return what was not refused as belonging to another process."""
+    wrong = []
+    for act in acts:
+        try:
+            wrong.append(repr(act()))
+        except StoreClosed as error:
+            if f"was opened by process {os.getppid()} before it forked" not in str(error):
+                wrong.append(repr(error))
+    return wrong
+
+
+def test_a_memory_is_refused_to_a_child_that_may_close_it_and_the_parent_goes_on(either: Memory) -> None:
+    session = either.session("s")
+    session.append(Message("user", "zebra"))
+    either.facts.add("zebra one")
+    either.recall("zebra")
+
+    def child() -> list[str]:
+        wrong = refused(
+            lambda: either.recall("zebra"),
+            lambda: either.facts.add("zebra two"),
+            lambda: either.session("s"),
+            lambda: session.append(Message("user", "heron")),
+            lambda: session.refresh(),
+            either.verify,
+            either.repair,
+            either.worker().drain,
+            lambda: asyncio.run(either.run(either.recall, "zebra")),
+        )
+        either.close()
+        either.close()
+        gc.collect()
+        return wrong
+
+    with forked(child) as other:
+        assert other.told() == "[]"
+        either.facts.add("zebra three")
+        assert texts(either, "zebra") == {"zebra one", "zebra three"}
+        session.append(Message("user", "eel"))
+        assert either.verify().ok
+    assert texts(either, "zebra") == {"zebra one", "zebra three"}
+
+
+def test_the_parent_opens_its_index_again_while_the_child_lives(home: Path) -> None:
+    memory = Memory.open(home)
+    memory.facts.add("zebra")
+    memory.recall("zebra")
+    with forked(lambda: None) as other:
+        other.told()
+        memory.close()
+        with Memory.open(home) as memory:
+            recall = memory.recall("zebra")
+            assert recall.knowledge and not recall.degraded and memory.verify().ok
+
+
+def test_a_memory_that_the_child_opens_itself_loses_nothing_as_the_parent_closes_its_own(home: Path) -> None:
+    memory = Memory.open(home)
+    memory.facts.add("zebra one")
+    memory.recall("zebra")
+    own: list[Memory] = []
+
+    def open_anew() -> object:
+        own.append(Memory.open(home))
+        own[0].facts.add("zebra two")
+        with pytest.raises(IndexBusy, match=f"process {os.getppid()}"):
+            own[0].verify()
+        return texts(own[0], "zebra") == {"zebra one", "zebra two"} and len(own[0].recall("zebra").degraded)
+
+    def write() -> object:
+        own[0].facts.add("zebra three")
+        recall = own[0].recall("zebra")
+        return len(recall.knowledge), recall.degraded, own[0].verify().ok
+
+    with forked(open_anew, write) as other:
+        assert other.told() == "1"
+        assert texts(memory, "zebra") == {"zebra one", "zebra two"}  # the owner indexed it
+        memory.close()
+        other.go_on()
+        assert other.told() == "(3, (), True)"
+    with Memory.open(home) as memory:
+        assert texts(memory, "zebra") == {"zebra one", "zebra two", "zebra three"} and memory.verify().ok
+
+
+def test_what_threads_of_the_parent_held_does_not_stop_the_child(home: Path, tmp_path: Path) -> None:
+    memory = Memory.open(home)
+    session = memory.session("s")
+    session.append(Message("user", "zebra"))
+    memory.recall("zebra")
+    store, let_go, holding = memory._store, threading.Event(), threading.Event()
+
+    def hold() -> None:
+        index = store.index()
+        locks = (store.indexes._lock, index._mutex, session._lock, store.threads._lock)  # type: ignore[attr-defined]
+        for lock in locks:
+            lock.acquire()
+        with store.database.write() as connection:
+            connection.exec_driver_sql("DELETE FROM recall_logs")
+            holding.set()
+            let_go.wait(60)
+        for lock in locks:
+            lock.release()
+
+    def child() -> list[str]:
+        wrong = refused(
+            lambda: memory.recall("zebra"),
+            lambda: session.append(Message("user", "heron")),
+            lambda: store.indexes.get(),
+            lambda: asyncio.run(memory.run(memory.recall, "zebra")),
+        )
+        memory.close()
+        with pytest.raises(StoreUnavailable, match="forked while another thread was using this file"):
+            Memory.open(home)
+        with Memory.open(tmp_path / "elsewhere") as other:
+            other.facts.add("zebra")
+            return wrong + list(other.recall("zebra").degraded)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        assert holding.wait(10)
+        with forked(child) as other:
+            assert other.told() == "[]"
+    finally:
+        let_go.set()
+        thread.join()
+    assert memory.verify().ok
+    memory.close()
+
+
+def test_an_index_by_itself_belongs_to_who_opened_it(tmp_path: Path) -> None:
+    index: VectorIndex = edge_indexes(tmp_path)("bm25", 0)
+    name = "00000000-0000-4000-8000-000000000001"
+    points = [Point(name, 1, 1, document_vector("zebra"), None)]
+    index.upsert(points)
+
+    def child() -> list[str]:
+        wrong = refused(index.clear, index.flush, index.count, lambda: index.upsert(points))
+        index.close()
+        return wrong
+
+    with forked(child) as other:
+        assert other.told() == "[]"
+        with pytest.raises(IndexBusy):
+            edge_indexes(tmp_path)("bm25", 0)  # the child did not free it
+        index.flush()
+    assert list(index.versions()) == [(name, 1)]
+    index.close()
+
+
+def test_a_child_that_ends_as_programs_do_leaves_everything_to_the_parent(home: Path) -> None:
+    code = """
+import gc, os, sys
+from agentkit_memory import Memory
+memory = Memory.open(sys.argv[1])
+memory.facts.add("zebra one")
+memory.recall("zebra")
+child = os.fork()
+if not child:
+    del memory
+    gc.collect()
+    sys.exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+memory.facts.add("zebra two")
+assert len(memory.recall("zebra").knowledge) == 2 and memory.verify().ok
+os._exit(0)  # without closing: what is in the log must be there
+"""
+    subprocess.run([sys.executable, "-c", code, str(home)], check=True, timeout=60)
+    with Memory.open(home) as memory:
+        assert texts(memory, "zebra") == {"zebra one", "zebra two"} and memory.verify().ok

@@ -1,0 +1,600 @@
+"""Changing the model of a store: built beside the one that is read, checked, flipped, and safe to kill anywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from qdrant_client import QdrantClient
+from sqlalchemy import select, text
+
+from agentkit_memory import (
+    EmbedderError,
+    EmbedderMismatch,
+    EmbedderUnavailable,
+    Gate,
+    IndexBusy,
+    Memory,
+    ReembedError,
+    Scope,
+)
+from agentkit_memory.index.qdrant import QdrantIndex
+from agentkit_memory.process.failpoints import FAILPOINTS
+from agentkit_memory.reembed.gate import ReembedProgress
+from agentkit_memory.reembed.switching import abandon, establish
+from agentkit_memory.store.spaces import forget_space, space_name
+from agentkit_memory.store.tables import embeddings, items, vector_spaces, vector_state
+from agentkit_memory.terms.sparse import SPACE
+from agentkit_prompts.context.messages import Message
+from tests.memory.embedders.word_embedder import Words
+from tests.paths import ROOT
+
+NAMES = "aardvark badger camel dingo eland ferret gnu heron ibis jackal kiwi lynx mole newt otter puma quail"
+ANIMALS = NAMES.split(" ")
+
+
+@pytest.fixture
+def filled(either: Memory, docs: Path) -> Memory:
+    """A memory with some passages, found by words."""
+    write(docs)
+    either.ingest(docs)
+    return either
+
+
+def write(docs: Path, names: Sequence[str] = ANIMALS) -> None:
+    for number, name in enumerate(names):
+        (docs / f"{name}.md").write_text(
+            f"# The {name}\n\nA {name} sleeps in burrow {number}. It drinks from pond {number * 7} at {name} time.\n"
+        )
+
+
+def best(memory: Memory, question: str, **options: Any) -> str:
+    return Path(memory.recall(question, limit=1, **options)[0].source or "").stem
+
+
+def spaces(memory: Memory) -> dict[str, tuple[str, str]]:
+    with memory._store.database.read() as connection:
+        rows = connection.execute(select(vector_spaces.c.space, vector_spaces.c.model, vector_spaces.c.state))
+        return {space: (model, state) for space, model, state in rows}
+
+
+def states(memory: Memory) -> set[str]:
+    with memory._store.database.read() as connection:
+        return set(connection.scalars(select(vector_state.c.space)))
+
+
+def kept(memory: Memory) -> dict[str, int]:
+    with memory._store.database.read() as connection:
+        rows = connection.execute(text("SELECT model, count(*) FROM embeddings GROUP BY model"))
+        return {row[0]: row[1] for row in rows}
+
+
+def whole(memory: Memory, model: str) -> None:
+    """The store is read by the model, every item is in its space once and in no other, and nothing is left over."""
+    memory.recall("x")
+    found = memory.verify()
+    assert (found.ok, found.pending, found.space) == (True, 0, space_name(model))
+    with memory._store.database.read() as connection:
+        ids = set(connection.scalars(select(items.c.id)))
+        rows = connection.execute(select(vector_state.c.item_id, vector_state.c.space)).all()
+    assert sorted(rows) == [(item, space_name(model)) for item in sorted(ids)]
+    assert found.points == len(ids)
+    assert spaces(memory) == {space_name(model): (model, "active")}
+
+
+def test_a_store_found_by_words_is_found_by_meaning_afterwards(filled: Memory) -> None:
+    seen: list[ReembedProgress] = []
+    done = filled.reembed(Words(), on_progress=seen.append)
+    assert (done.flipped, done.why, done.items, done.failing, done.left) == (True, "", 17, 0, ())
+    assert [(check.name, check.tried, check.share) for check in done.checks] == [
+        ("self-retrieval", 17, 1.0),
+        ("recent recalls", 0, 1.0),
+    ]
+    assert [(each.done, each.total) for each in seen] == [(0, 17), (17, 17)]
+    assert filled.model == "words-1"
+    assert best(filled, "burrow puma", policy="dense") == "puma"
+    assert kept(filled) == {"words-1": 17}
+    whole(filled, "words-1")
+
+
+def test_one_model_is_replaced_by_another_and_nothing_of_it_is_left(filled: Memory) -> None:
+    filled.reembed(Words("one", 48))
+    filled.recall("pond badger")
+    done = filled.reembed(Words("two", 96))
+    assert (done.flipped, [check.name for check in done.checks if check.tried]) == (
+        True,
+        ["self-retrieval", "recent recalls"],
+    )
+    assert best(filled, "burrow puma", policy="dense") == "puma"
+    assert kept(filled) == {"two": 17}
+    whole(filled, "two")
+
+
+def test_words_alone_can_be_gone_back_to(filled: Memory) -> None:
+    filled.reembed(Words())
+    assert filled.reembed(None).flipped
+    assert (filled.model, best(filled, "puma")) == ("", "puma")
+    assert kept(filled) == {}
+    whole(filled, "")
+    assert filled.reembed(Words()).flipped  # and back again, into a space that was dropped
+    whole(filled, "words-1")
+
+
+def test_a_store_that_was_never_indexed_can_change_too(either: Memory) -> None:
+    either.session("s").append(Message("user", "My heron is called Zeppelin."))
+
+    def meanwhile(progress: ReembedProgress) -> None:
+        if not progress.done:
+            assert "Zeppelin" in either.recall("heron")[0].text
+
+    assert either.reembed(Words(), on_progress=meanwhile).flipped
+    assert "Zeppelin" in either.recall("heron", policy="dense")[0].text
+    whole(either, "words-1")
+
+
+def test_a_space_that_is_read_is_never_forgotten(filled: Memory) -> None:
+    filled.reembed(Words())
+    forget_space(filled._store.database, filled._store.indexes.active())
+    whole(filled, "words-1")
+
+
+def test_changing_to_the_model_that_is_read_does_nothing(filled: Memory) -> None:
+    filled.reembed(Words())
+    again = Words()
+    done = filled.reembed(again)
+    assert (done.flipped, done.items, done.checks, again.calls) == (True, 17, (), [])
+
+
+def test_a_new_store_is_read_by_the_embedder_it_is_opened_with(home: Path, docs: Path) -> None:
+    write(docs)
+    embedder = Words()
+    with Memory.open(home, embedder=embedder) as memory:
+        memory.ingest(docs)
+        assert best(memory, "puma burrow", policy="dense") == "puma"
+        session = memory.session("s")
+        session.append(Message("user", "My heron is called Zeppelin."))
+        assert "Zeppelin" in str(memory.recall("heron Zeppelin"))
+        whole(memory, "words-1")
+    asked = len(embedder.asked)
+    with Memory.open(home, embedder=embedder) as memory:
+        assert len(embedder.asked) == asked  # how long its vectors are is known
+        assert best(memory, "puma burrow", policy="dense") == "puma"
+    assert asked == 1 + 17 + 1 + 3  # its length, passages, a turn, questions
+
+
+def test_a_store_that_was_opened_before_but_holds_nothing_takes_any_embedder(home: Path) -> None:
+    with Memory.open(home) as memory:
+        memory.recall("x")
+    for model in ("one", "two"):
+        with Memory.open(home, embedder=Words(model)) as memory:
+            whole(memory, model)
+
+
+@pytest.mark.parametrize("before", ["", "one"])
+def test_another_embedder_than_the_store_is_read_by_is_refused(filled: Memory, before: str) -> None:
+    if before:
+        filled.reembed(Words("one"))
+    with pytest.raises(
+        EmbedderMismatch, match=rf"read by {'model .one.' if before else 'BM25 alone'}, not by model 'x'"
+    ):
+        establish(filled._store.database, filled._store.embedders.add(Words("x")))
+    with pytest.raises(EmbedderMismatch, match=r"call `memory.reembed\(embedder\)` to change the model"):
+        establish(filled._store.database, filled._store.embedders.add(Words("x")))
+    whole(filled, before)
+
+
+def test_without_its_embedder_a_store_is_found_by_words_and_what_is_new_waits(home: Path, docs: Path) -> None:
+    write(docs)
+    with Memory.open(home, embedder=Words()) as memory:
+        memory.ingest(docs)
+    (docs / "zebra.md").write_text("A zebra has stripes.")
+    with Memory.open(home) as memory:
+        assert memory.ingest(docs).pending == 1
+        found = memory.recall("zebra stripes", limit=1)
+        assert Path(found[0].source or "").stem == "zebra"
+        assert any("no embedder of it was given" in each for each in found.degraded)
+        problems = memory.verify().problems
+        assert "words still find" in "".join(problems.values())
+    with Memory.open(home, embedder=Words()) as memory:  # at once, not when its next try is due
+        memory.recall("x")
+        whole(memory, "words-1")
+
+
+def test_what_is_written_while_a_space_is_built_reaches_both(filled: Memory, docs: Path) -> None:
+    def meanwhile(progress: ReembedProgress) -> None:
+        if progress.done:
+            return
+        (docs / "zebra.md").write_text("A zebra has stripes.")
+        (docs / "puma.md").unlink()
+        (docs / "newt.md").write_text("# The newt\n\nA newt moved to Xanadu.\n")
+        filled.ingest(docs)
+        assert best(filled, "zebra stripes") == "zebra"
+        assert states(filled) == {SPACE, space_name("words-1")}
+
+    assert filled.reembed(Words(), on_progress=meanwhile).flipped
+    assert best(filled, "newt Xanadu", policy="dense") == "newt"
+    assert best(filled, "stripes zebra", policy="dense") == "zebra"
+    whole(filled, "words-1")
+
+
+def test_recall_goes_on_from_other_threads_all_the_time(filled: Memory) -> None:
+    stop, wrong, done = threading.Event(), [], []
+
+    def ask() -> None:
+        number = 0
+        while not stop.is_set():
+            name = ANIMALS[number % len(ANIMALS)]
+            found = filled.recall(f"{name} burrow", limit=3)
+            number += 1
+            done.append(name)
+            if name not in [Path(each.source or "").stem for each in found] or found.degraded:
+                wrong.append((name, found, found.degraded))
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for model in ("one", "two", "one"):
+            assert filled.reembed(Words(model)).flipped
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+    assert len(done) > 10
+    whole(filled, "one")
+
+
+def test_a_background_worker_follows_the_model(filled: Memory, docs: Path) -> None:
+    with filled.worker() as worker:
+        assert filled.reembed(Words("one")).flipped
+        assert filled.reembed(Words("two")).flipped
+        filled.session("s").append(Message("user", "My heron is called Zeppelin."))
+        for _ in range(200):
+            if kept(filled).get("two") == 18:
+                break
+            threading.Event().wait(0.05)
+        assert worker._threads[0].is_alive()
+    assert kept(filled)["two"] == 18
+    whole(filled, "two")
+
+
+# What the gate keeps out.
+
+
+def constant(text: str) -> list[float]:
+    return [1.0] * 64
+
+
+def test_a_model_that_finds_nothing_is_not_read_and_the_old_one_goes_on(filled: Memory) -> None:
+    filled.reembed(Words("good"))
+    done = filled.reembed(Words("bad", wrong=constant))
+    assert not done.flipped
+    assert done.why == "self-retrieval: 10 of 17 found, 90% needed"  # 10 are found by chance
+    assert len(done.checks[0].examples) == 7
+    assert (filled.model, best(filled, "burrow puma", policy="dense")) == ("good", "puma")
+    assert spaces(filled) == {"bm25-1+good": ("good", "active"), "bm25-1+bad": ("bad", "building")}
+    with pytest.raises(
+        ReembedError, match=r"a change to 'bad' was begun and is not finished: finish it, or abandon it"
+    ):
+        filled.reembed(Words("other"))
+    assert filled.abandon_reembed()
+    assert not filled.abandon_reembed()
+    whole(filled, "good")
+
+
+def test_what_was_built_is_kept_and_checked_again(filled: Memory) -> None:
+    assert not filled.reembed(Words("bad", wrong=constant)).flipped
+    again = Words("bad", wrong=constant)
+    assert filled.reembed(again, gate=None).flipped
+    assert again.calls == []
+    whole(filled, "bad")
+
+
+def test_what_was_used_of_recent_recalls_has_to_be_proposed_again(filled: Memory, docs: Path) -> None:
+    """Found by meaning alone before, found by nothing now."""
+    near = Words("near", wrong=lambda said: Words("near").vector("feline") if "puma" in said or said == "cat" else None)
+    filled.reembed(near)
+    assert best(filled, "cat") == "puma"
+    write(docs, [f"{first}{second}" for first in ANIMALS for second in "abcde"])
+    filled.ingest(docs)
+    filled.recall("cat", limit=1)
+    far = Words("far", wrong=lambda said: [-value for value in far.vector("a burrow")] if said == "cat" else None)
+    done = filled.reembed(far, gate=Gate(overlap=1.0))
+    assert not done.flipped
+    recent = done.checks[1]
+    assert (recent.name, recent.passed) == ("recent recalls", False)
+    assert done.why.startswith("recent recalls: ")
+    assert filled.reembed(far, gate=Gate(overlap=0.0)).flipped
+
+
+def test_questions_of_ones_own_are_asked_of_both(filled: Memory) -> None:
+    filled.reembed(Words("one"))
+    good = Gate(questions=["where does the puma drink?", "which burrow has the newt?"])
+    done = filled.reembed(Words("two"), gate=good)
+    assert done.flipped
+    assert (done.checks[2].name, done.checks[2].tried > 10, done.checks[2].share) == ("questions", True, 1.0)
+
+
+def test_questions_are_asked_in_the_scope_of_the_memory(filled: Memory) -> None:
+    other = filled.within(Scope("other"))
+    done = other.reembed(Words(), gate=Gate(questions=["puma"]))
+    assert (done.flipped, done.checks[0].tried, done.checks[2].tried) == (True, 17, 0)
+
+
+def test_items_that_cannot_be_embedded_keep_a_space_from_being_read(filled: Memory) -> None:
+    def poison(said: str) -> list[float] | None:
+        return [float("nan")] * 64 if "puma" in said else None
+
+    done = filled.reembed(Words(wrong=poison))
+    assert (done.flipped, done.failing, done.checks) == (False, 1, ())
+    assert done.why.startswith("1 of 17 items have no vector yet: EmbedderError: model 'words-1', text ")
+    assert "holds NaN or infinity" in done.why
+    done = filled.reembed(Words(wrong=poison), gate=Gate(failing=0.1, self_retrieval=0.9))
+    assert (done.flipped, done.failing) == (True, 1)
+    assert best(filled, "puma") == "puma"  # by its words
+    filled._store.embedders.add(Words())
+    establish(filled._store.database, filled._store.embedders.add(Words()))
+    filled.recall("x")
+    whole(filled, "words-1")
+
+
+def test_a_model_that_is_away_leaves_everything_as_it_was(filled: Memory) -> None:
+    class Away(Words):
+        here = True
+
+        def embed(self, texts: Sequence[str]) -> list[Sequence[float]]:
+            if not self.here:
+                raise EmbedderUnavailable("model 'words-1': gone fishing")
+            return super().embed(texts)
+
+    away = Away()
+    away.here = False
+    with pytest.raises(EmbedderUnavailable, match="gone fishing"):
+        filled.reembed(away)
+    assert spaces(filled) == {SPACE: ("", "active")}
+    away.here = True
+    encoder = filled._store.embedders.add(away)
+    assert encoder.measure() == 64
+
+    def leave(progress: ReembedProgress) -> None:
+        away.here = False
+
+    done = filled.reembed(away, on_progress=leave)
+    assert (done.flipped, done.failing) == (False, 17)
+    assert "gone fishing" in done.why
+    assert best(filled, "puma") == "puma"
+    away.here = True
+    assert filled.reembed(away).flipped
+    whole(filled, "words-1")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"self_retrieval": 1.1}, {"overlap": -0.1}, {"failing": float("nan")}, {"sample": 0}]
+)
+def test_a_gate_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ReembedError, match=rf"Gate\.{next(iter(wrong))}: expected"):
+        Gate(**wrong)
+
+
+# Crashes, and other processes.
+
+CHANGE = """if True:
+    import sys
+    from agentkit_memory import Memory
+    from tests.memory.embedders.word_embedder import Words
+    with Memory.open(sys.argv[1], index=sys.argv[2], timeout=30) as memory:
+        print(memory.reembed(Words(sys.argv[3])).flipped)
+"""
+
+
+def change(target: str, index: Path, model: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        [sys.executable, "-c", CHANGE, target, str(index), model],
+        env={**os.environ, "PYTHONPATH": paths, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+POINTS = sorted(name for name in FAILPOINTS if name.split(".")[0] in ("index", "reembed", "spaces", "worker"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="killed by signals")
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_killed_between_any_two_writes_the_next_call_goes_on(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, docs: Path
+) -> None:
+    target = str(tmp_path / "store") if kind == "sqlite" else request.getfixturevalue("fresh_postgres")
+    index = tmp_path / "index"
+    write(docs)
+    with Memory.open(target, index=index, embedder=Words("m0")) as memory:
+        memory.ingest(docs)
+    before, killed = "m0", []
+    for number, point in enumerate(POINTS, start=1):
+        model = f"m{number}"
+        died = change(target, index, model, AGENTKIT_FAILPOINT=point)
+        killed += [point] if died.returncode < 0 else []
+        with Memory.open(target, index=index) as memory:
+            assert memory.model in (before, model)
+            memory._store.embedders.add(Words(memory.model))
+            assert best(memory, "burrow puma", policy="dense") == "puma"  # one of them is read, and is whole
+            assert memory.verify().ok
+            memory.ingest(docs)
+            assert memory.reembed(Words(model)).flipped
+            whole(memory, model)
+            assert kept(memory) == {model: 17}
+        before = model
+    assert {"worker.deleted"} == set(POINTS) - set(killed)  # nothing is removed from an index here
+
+
+def test_a_second_process_reads_the_old_space_until_it_can_read_the_new_one(home: Path, docs: Path) -> None:
+    write(docs)
+    with Memory.open(home, embedder=Words("one")) as owner:
+        owner.ingest(docs)
+        assert best(owner, "burrow puma", policy="dense") == "puma"
+        done = change(str(home), home / "index", "two")
+        assert (done.stdout, done.stderr) == ("True\n", "")
+        assert spaces(owner)["bm25-1+one"] == ("one", "retired")  # whose index is open here
+        found = owner.recall("burrow puma", limit=1)
+        assert Path(found[0].source or "").stem == "puma"
+        assert any("read by model 'two'" in each for each in found.degraded)
+        owner._store.embedders.add(Words("two"))
+        assert best(owner, "burrow puma", policy="dense") == "puma"
+        owner.reembed(Words("two"))  # which sweeps
+        whole(owner, "two")
+
+
+def test_two_processes_do_not_build_the_same_folder(home: Path, docs: Path) -> None:
+    write(docs)
+    said = []
+
+    def meanwhile(progress: ReembedProgress) -> None:
+        if not progress.done:
+            with Memory.open(home) as other, pytest.raises(IndexBusy, match="in use by process") as raised:
+                other.reembed(Words())
+            said.append(raised)
+
+    with Memory.open(home) as memory:
+        memory.ingest(docs)
+        assert memory.reembed(Words(), on_progress=meanwhile).flipped
+        assert said
+        whole(memory, "words-1")
+
+
+class Server(QdrantClient):
+    """Local mode in the place of a server: it stays when one of its users closes."""
+
+    def close(self, grpc_grace: float | None = None, **_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def opener() -> Iterator[Callable[[str, int], QdrantIndex]]:
+    server = Server(":memory:")
+    yield lambda space, dimensions: QdrantIndex(server, space.replace("+", "-"), dimensions, shared=True)
+
+
+def test_on_a_server_two_may_build_and_others_read_without_a_break(
+    tmp_path: Path, docs: Path, opener: Callable[[str, int], QdrantIndex]
+) -> None:
+    write(docs)
+    with (
+        Memory.open(tmp_path / "store", index=opener, embedder=Words("one")) as first,
+        Memory.open(tmp_path / "store", index=opener, embedder=Words("one")) as second,
+    ):
+        first.ingest(docs)
+        second._store.embedders.add(Words("two"))
+        assert best(second, "burrow puma", policy="dense") == "puma"
+
+        def meanwhile(progress: ReembedProgress) -> None:
+            if not progress.done:
+                assert second.reembed(Words("two")).flipped
+
+        assert first.reembed(Words("two"), on_progress=meanwhile).flipped
+        for each in (first, second):
+            assert best(each, "burrow puma", policy="dense") == "puma"
+            whole(each, "two")
+
+
+def test_a_change_that_is_abandoned_while_it_is_built_is_not_read(filled: Memory) -> None:
+    def meanwhile(progress: ReembedProgress) -> None:
+        if progress.done:
+            abandon(filled._store.database)
+
+    done = filled.reembed(Words(), on_progress=meanwhile)
+    assert (done.flipped, done.why) == (False, "it was abandoned meanwhile")
+    whole(filled, "")
+
+
+def test_a_lost_index_is_built_again_without_asking_the_model(home: Path, docs: Path) -> None:
+    write(docs)
+    with Memory.open(home, embedder=Words()) as memory:
+        memory.ingest(docs)
+    shutil.rmtree(home / "index")
+    embedder = Words()
+    with Memory.open(home, embedder=embedder) as memory:
+        memory.recall("")
+        whole(memory, "words-1")
+    assert "puma" not in json.dumps(embedder.calls)
+
+
+def test_vectors_go_with_what_they_were_made_of(home: Path, docs: Path) -> None:
+    write(docs)
+    with Memory.open(home, embedder=Words()) as memory:
+        memory.ingest(docs)
+        (docs / "puma.md").unlink()
+        (docs / "newt.md").write_text("# The newt\n\nA newt moved to Xanadu.\n")
+        memory.ingest(docs)
+        assert kept(memory) == {"words-1": 16}
+        said = memory.session("s")
+        said.append(Message("user", "My heron is called Zeppelin."))
+        memory.recall("x")
+        assert kept(memory) == {"words-1": 17}
+        said.redact(1)
+        memory.recall("x")
+        assert kept(memory) == {"words-1": 16}
+        assert memory.erase("local").removed["embeddings"] == 16
+        assert kept(memory) == {}
+
+
+def test_what_is_erased_while_the_model_is_busy_leaves_no_vector(home: Path, docs: Path) -> None:
+    write(docs, ["puma", "newt"])
+    with Memory.open(home, embedder=Words()) as memory:
+
+        def erase(said: str) -> None:
+            if "puma" in said and (docs / "puma.md").exists():
+                (docs / "puma.md").unlink()
+                with memory._store.database.write() as connection:
+                    from agentkit_memory.store.item_rows import forget_items
+
+                    found = connection.scalars(select(items.c.id).where(items.c.text.contains("puma"))).all()
+                    forget_items(connection, found)
+
+        memory._store.embedders.add(Words(wrong=erase))
+        memory.ingest(docs)
+        with memory._store.database.read() as connection:
+            assert len(connection.execute(select(embeddings.c.model)).all()) == 1
+        memory.ingest(docs)
+        whole(memory, "words-1")
+
+
+def test_an_embedder_that_names_no_model_is_refused_before_anything_is_done(home: Path) -> None:
+    class Nameless:
+        def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            raise AssertionError
+
+    with pytest.raises(EmbedderError, match=r"Nameless: expected the name of its model in the attribute `model`"):
+        Memory.open(home, embedder=Nameless())
+    with pytest.raises(EmbedderError, match=r"expected KIND:MODEL, the kind being one of fastembed, openai, "):
+        Memory.open(home, embedder="bge-small")
+    Memory.open(home).close()
+
+
+def test_names_of_spaces_are_short_distinct_and_fit_for_files() -> None:
+    models = [
+        "",
+        "minilm",
+        "MiniLM",
+        "a/b",
+        "a-b",
+        "A/b",
+        "é",
+        "x" * 200,
+        "x" * 199,
+        "openai:text-embedding-3-small@256",
+    ]
+    names = [space_name(model) for model in models]
+    assert len({name.lower() for name in names}) == len(models)
+    assert all(len(name) <= 64 and name.isascii() and "/" not in name for name in names)
+    assert names[:2] == [SPACE, f"{SPACE}+minilm"]
