@@ -87,7 +87,7 @@ def read_cfg(
         made[key] = _template(infer_cfg.get(key), f"infer_cfg[{key!r}]", problems)
     made |= _retriever(infer_cfg.get("retriever"), embedder, problems)
     made |= _inferencer(infer_cfg.get("inferencer"), problems)
-    if _LENGTH in infer_cfg:  # some configurations say it here
+    if _LENGTH in infer_cfg:  # some configurations have it here
         made["settings"] = {_LENGTH: infer_cfg[_LENGTH], **made.get("settings", {})}
     if problems:
         raise InContextError("; ".join(problems))

@@ -1,4 +1,4 @@
-"""Front matter: what a prompt file says about itself, in YAML between two lines of three dashes."""
+"""Front matter: the settings of a prompt file, in YAML between two lines of three dashes."""
 
 from __future__ import annotations
 

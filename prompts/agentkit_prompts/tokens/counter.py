@@ -1,4 +1,4 @@
-"""Counting tokens: a protocol, and a fast estimate that says it is one."""
+"""Counting tokens: a protocol, and a fast estimate that is marked as one."""
 
 from __future__ import annotations
 

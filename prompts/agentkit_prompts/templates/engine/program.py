@@ -64,7 +64,7 @@ class Program:
         return trace
 
     def _located(self, code: Code, error: Exception, values: Mapping[str, object]) -> TemplateError:
-        """Say where in the template an error happened."""
+        """Return an error with the line of the template at which it happened."""
         line = None
         trace = error.__traceback__
         while trace is not None:
