@@ -1,6 +1,6 @@
 """Everything that can go wrong while a prompt is declared, rendered or composed.
 
-Every error says what went wrong, where, what was expected and what to do about it.
+Every message has what went wrong, where, what was expected and what to do about it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class SchemaConflict(PromptError):
 
 
 class MediaError(PromptError):
-    """A media part whose source cannot be read or told apart."""
+    """A media part whose source cannot be read or recognised."""
 
 
 class MessageError(PromptError, ValueError):
@@ -119,7 +119,7 @@ class BudgetError(PromptError):
 
 
 class ChatTemplateError(PromptError, ValueError):
-    """A chat template that is unknown, cannot be compiled, or cannot say a conversation."""
+    """A chat template that is unknown, cannot be compiled, or has no place for a message."""
 
 
 class ControlTokenError(ChatTemplateError):
@@ -143,11 +143,11 @@ class InContextError(PromptError, ValueError):
 
 
 class InContextWarning(UserWarning):
-    """Something of an evaluation prompt is left out, as the format it is written in demands; says what."""
+    """Something of an evaluation prompt is left out, as its format demands; the message names it."""
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the end of a message that says what there is instead of `name`."""
+    """Return the end of a message: the name that is most like `name`, and the names there are."""
     known = list(names)[:_MAX_NAMES]
     if not known:
         return ""

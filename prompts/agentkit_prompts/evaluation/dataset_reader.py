@@ -25,7 +25,7 @@ class DatasetReader:
     """What of a dataset is read (`reader_cfg` of the OpenCompass and AISBench documents).
 
     Raises:
-        InContextError: A field is not what it says; names everything at once.
+        InContextError: A field has the wrong type or value; names everything at once.
     """
 
     input_columns: Sequence[str]
@@ -91,7 +91,7 @@ class DatasetReader:
         return part_of(train, self.train_range), part_of(test, self.test_range)
 
     def check(self, train: Sequence[Row], test: Sequence[Row]) -> None:
-        """See to it that every declared column is in a row of each split; the answer may be unknown in `test`.
+        """Check that every declared column is in a row of each split; the answer may be unknown in `test`.
 
         Raises:
             InContextError: Columns are missing; names all of them.
@@ -101,7 +101,7 @@ class DatasetReader:
         for split, rows, wanted in (("train", train, answers), ("test", test, ())):
             odd = [str(number) for number, row in enumerate(rows) if not isinstance(row, Mapping)]
             if odd:
-                problems.append(f"rows {', '.join(odd[:5])} of {split} are no dicts of column to value")
+                problems.append(f"rows {', '.join(odd[:5])} of {split} must be dicts of column to value")
             elif len(rows):
                 known = {str(name) for row in rows for name in row}
                 problems += [
@@ -145,7 +145,7 @@ def part_of(rows: Sequence[Any], size: float | str | None) -> Sequence[Any]:
             such as `"[:16]"`. As in OpenCompass, 0 and numbers that are too large mean all.
 
     Raises:
-        InContextError: `size` is none of these.
+        InContextError: `size` is something else.
     """
     if size is None:
         return rows
@@ -153,10 +153,10 @@ def part_of(rows: Sequence[Any], size: float | str | None) -> Sequence[Any]:
         match = _SLICE.fullmatch(size.strip())
         parts = [int(part) if part is not None else None for part in match.groups()] if match else [None, None, 0]
         if parts[2] == 0:
-            raise InContextError(f"{size!r} is no slice; write it as '[start:stop]' or '[start:stop:step]'")
+            raise InContextError(f"{size!r} is not a slice; write it as '[start:stop]' or '[start:stop:step]'")
         return _picked(rows, range(len(rows))[slice(*parts)])
     if isinstance(size, bool) or not isinstance(size, int | float) or (size >= 1 and size != int(size)) or size != size:
-        raise InContextError(f"{size!r} is no number of rows, share below 1, or slice such as '[:16]'")
+        raise InContextError(f"{size!r} is not a number of rows, a share below 1, or a slice such as '[:16]'")
     if size <= 0 or size >= len(rows):
         return rows
     wanted = int(size * len(rows)) if size < 1 else int(size)

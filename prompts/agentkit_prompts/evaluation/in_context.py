@@ -1,4 +1,4 @@
-"""`InContext`: the prompts of one evaluation, row by row: template, worked examples, and how a model hears both."""
+"""`InContext`: the prompts of one evaluation, row by row: template, worked examples, and how a model is sent both."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NONE = StaticSelector(0)
 
 
 class PromptParser(Protocol):
-    """How a model wants an evaluation prompt to be said: a meta template, for completion or for a chat API."""
+    """How an evaluation prompt is written for a model: a meta template, for completion or for a chat API."""
 
     def parse(self, prompt: Any, mode: Literal["gen", "ppl"] = "gen") -> Any:
         """Return text, or the messages of roles."""
@@ -58,7 +58,7 @@ class InContext:
         instead: What stands where the answer would.
         separator: Between two worked examples that are text.
         end: After the last one; by default a line end, where there are any.
-        settings: What else was said about how the model is run; kept for whoever runs it.
+        settings: Other settings of the inferencer; kept for whoever runs the model.
 
     Raises:
         InContextError: The parts do not fit together; names everything at once.
@@ -184,14 +184,14 @@ class InContext:
 
         Args:
             row: Column name to value.
-            model: A meta template, or any chat template; None joins what the prompt says by newlines.
+            model: A meta template, or any chat template; None joins the texts of the prompt by newlines.
             ids: The training rows to show.
             label: What is scored, in mode `ppl`.
 
         Raises:
             InContextError: As `prompt`; or the model has no role that the prompt has.
         """
-        return said(self._prompt(row, ids, label, keep_separator=False), model, self.mode)
+        return _sent(self._prompt(row, ids, label, keep_separator=False), model, self.mode)
 
     def prompts(self, rows: Sequence[Row], model: PromptParser | ChatTemplate | None = None) -> Iterator[RowPrompt]:
         """Yield the prompts of all rows, in mode `ppl` one for each label; examples are retrieved first.
@@ -222,13 +222,13 @@ class InContext:
         return prompt
 
 
-def said(prompt: Any, model: PromptParser | ChatTemplate | None, mode: Literal["gen", "ppl"]) -> Any:
+def _sent(prompt: Any, model: PromptParser | ChatTemplate | None, mode: Literal["gen", "ppl"]) -> Any:
     """Return what a model is sent for a prompt.
 
     A meta template parses it; a chat template renders it as messages, text being one message of the user.
 
     Raises:
-        InContextError: The model cannot say it.
+        InContextError: The prompt does not fit the template of the model.
     """
     from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META, ApiMetaTemplate
     from agentkit_prompts.evaluation.meta.chat_messages import chat_messages

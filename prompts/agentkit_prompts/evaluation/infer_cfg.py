@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.errors import InContextError, PromptError, nearest
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader
@@ -33,13 +33,6 @@ _SCORING = ("PPLInferencer", "LLInferencer")
 _Settings = Mapping[str, Any]
 
 
-class _Retriever(NamedTuple):
-    """What a retriever's dict may say, and the selector it stands for."""
-
-    make: Callable[[_Settings, Embedder | None], ExampleSelector]
-    keys: tuple[str, ...] = ()
-
-
 def _fixed(settings: _Settings, _: object) -> ExampleSelector:
     ids = settings.get("fix_id_list")
     if not isinstance(ids, Sequence) or isinstance(ids, str):
@@ -57,18 +50,21 @@ def _nearest(settings: _Settings, embedder: Embedder | None) -> ExampleSelector:
 
 
 _COMMON = ("type", "ice_num", "ice_separator", "ice_eos_token", "index_split", "test_split")
-_RETRIEVERS = {
-    "ZeroRetriever": _Retriever(lambda settings, _: StaticSelector(0)),
-    "FixKRetriever": _Retriever(_fixed, ("fix_id_list",)),
-    "RandomRetriever": _Retriever(
-        lambda settings, _: RandomSelector(settings.get("ice_num", 1), seed=settings.get("seed", 43)), ("seed",)
+_RETRIEVERS: dict[str, tuple[Callable[[_Settings, Embedder | None], ExampleSelector], tuple[str, ...]]] = {
+    "ZeroRetriever": (lambda settings, _: StaticSelector(0), ()),
+    "FixKRetriever": (_fixed, ("fix_id_list",)),
+    "RandomRetriever": (
+        lambda settings, _: RandomSelector(settings.get("ice_num", 1), seed=settings.get("seed", 43)),
+        ("seed",),
     ),
-    "SlidingWindowRetriever": _Retriever(
-        lambda settings, _: WindowSelector(settings.get("k", settings.get("ice_num", 1))), ("k",)
+    "SlidingWindowRetriever": (
+        lambda settings, _: WindowSelector(settings.get("k", settings.get("ice_num", 1))),
+        ("k",),
     ),
-    "BM25Retriever": _Retriever(lambda settings, _: KeywordSelector(settings.get("ice_num", 1))),
-    "TopkRetriever": _Retriever(_nearest, ("sentence_transformers_model_name", "tokenizer_name", "batch_size")),
+    "BM25Retriever": (lambda settings, _: KeywordSelector(settings.get("ice_num", 1)), ()),
+    "TopkRetriever": (_nearest, ("sentence_transformers_model_name", "tokenizer_name", "batch_size")),
 }
+"""Type in a configuration -> what makes the selector, and the keys that it takes beside the common ones."""
 
 
 def read_cfg(
@@ -87,7 +83,7 @@ def read_cfg(
         made[key] = _template(infer_cfg.get(key), f"infer_cfg[{key!r}]", problems)
     made |= _retriever(infer_cfg.get("retriever"), embedder, problems)
     made |= _inferencer(infer_cfg.get("inferencer"), problems)
-    if _LENGTH in infer_cfg:  # some configurations say it here
+    if _LENGTH in infer_cfg:  # some configurations have it here
         made["settings"] = {_LENGTH: infer_cfg[_LENGTH], **made.get("settings", {})}
     if problems:
         raise InContextError("; ".join(problems))
@@ -146,11 +142,11 @@ def _retriever(cfg: Any, embedder: Embedder | None, problems: list[str]) -> dict
         problems.append(f"{where} must be a dict with a type, or an example selector, got {cfg!r}"[:200])
         return {}
     name = _name(cfg["type"])
-    known = _RETRIEVERS.get(name)
-    if known is None:
+    if name not in _RETRIEVERS:
         problems.append(f"{where}: unknown type {cfg['type']!r}{nearest(name, _RETRIEVERS)}")
         return {}
-    problems += _unknown(where, cfg, (*_COMMON, *known.keys))
+    make, keys = _RETRIEVERS[name]
+    problems += _unknown(where, cfg, (*_COMMON, *keys))
     blank = name == "ZeroRetriever"
     texts = {
         "separator": cfg.get("ice_separator", "" if blank else "\n"),
@@ -161,7 +157,7 @@ def _retriever(cfg: Any, embedder: Embedder | None, problems: list[str]) -> dict
         for key in ("ice_separator", "ice_eos_token")
         if key in cfg and not isinstance(cfg[key], str)
     ]
-    return {"retriever": _tried(where, lambda: known.make(cfg, embedder), problems), **texts}
+    return {"retriever": _tried(where, lambda: make(cfg, embedder), problems), **texts}
 
 
 def _inferencer(cfg: Any, problems: list[str]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import re
 __all__ = ["KINDS", "read_tags"]
 
 KINDS = {"text": "question", "image": "image", "video": "video", "audio": "audio"}
-"""Kind of content -> the placeholder that a part of this kind has for it."""
+"""Kind of content -> its placeholder in a part of that kind."""
 
 _STARTS = {f"<AIS_{kind.upper()}_START>": kind for kind in KINDS}
 """Tag -> the kind of content that it begins."""
@@ -27,17 +27,17 @@ def read_tags(content: str) -> list[tuple[str, str]]:
     if not _TAG.search(content):
         return [("text", content)]
     found: list[tuple[str, str]] = []
-    kind, start, said = "", 0, ""
+    kind, start, held = "", 0, ""
     for tag in _TAG.finditer(content):
-        said += content[start : tag.start()]
+        held += content[start : tag.start()]
         start = tag.end()
         starts = _STARTS.get(tag[0], "")
-        if kind and starts == kind:  # the same tag again says nothing new
+        if kind and starts == kind:  # the same tag again changes nothing
             continue
-        if kind or said.strip():
-            found.append((kind or "text", said))
-        kind, said = starts, ""
-    said += content[start:]
-    if kind or said.strip():
-        found.append((kind or "text", said))
+        if kind or held.strip():
+            found.append((kind or "text", held))
+        kind, held = starts, ""
+    held += content[start:]
+    if kind or held.strip():
+        found.append((kind or "text", held))
     return found

@@ -107,7 +107,7 @@ class MultiTurnPromptTemplate(RowTemplate):
         return given
 
     def _pairs(self, row: Mapping[str, Any]) -> list[tuple[Any, Any]]:
-        """Return the questions of a row that have an answer, with it; say which have none."""
+        """Return the questions of a row that have an answer, with it; warn of the others."""
         questions, answers = _columns(row, ("question", "answer"))
         if len(questions) != len(answers):
             warnings.warn(
@@ -134,13 +134,13 @@ class MultiTurnPromptTemplate(RowTemplate):
 
 
 def _columns(row: Mapping[str, Any], names: Sequence[str]) -> list[list[Any]]:
-    """Return the entries of each column, one for each turn; name every column that has none."""
+    """Return the entries of each column, one for each turn; name every column that has no entries."""
     problems: list[str] = []
     found: list[list[Any]] = []
     for name in names:
         value = row.get(name)
         if name not in row:
-            problems.append(f"the row has no column {name!r}; there is: {', '.join(map(str, row)) or 'none'}")
+            problems.append(f"the row has no column {name!r}; there is: {', '.join(map(str, row)) or 'no column'}")
         elif not isinstance(value, str | list | tuple):
             problems.append(f"column {name!r} must be a list with an entry for each turn, got {type(value).__name__}")
         else:

@@ -23,11 +23,11 @@ _CONTENT = ("content", "question")
 
 
 class MMPromptTemplate(RowTemplate):
-    """A dialogue whose items say `prompt_mm`: for each kind of content the part that is sent (AISBench document).
+    """A dialogue whose items have `prompt_mm`: for each kind of content the part that is sent (AISBench document).
 
     A row's column `content`, else `question`, holds pieces between tags, `<AIS_IMAGE_START>...<AIS_CONTENT_TAG>`.
     Each piece becomes one part, in order: a copy of the item's part of that kind, in which `{question}` is the text,
-    `{image}`, `{video}` or `{audio}` the address or the base64 data, and any other `{column}` what the row says.
+    `{image}`, `{video}` or `{audio}` the address or the base64 data, and any other `{column}` the value of the row.
     Content without tags is text. An item's plain `prompt` is filled as in every template.
 
     Args:

@@ -32,7 +32,7 @@ class PromptList(list[Item]):
         return self._map(lambda text: safe_format(text, values))
 
     def replace(self, src: str, dst: str | PromptList) -> PromptList:
-        """Return the list with `dst` wherever texts and prompts say `src`.
+        """Return the list with `dst` wherever texts and prompts hold `src`.
 
         A `PromptList` takes the place of `src` among the items; texts that become empty are left out.
 
@@ -111,7 +111,7 @@ def section(name: str, items: Iterable[Item]) -> list[Item]:
 
 
 def is_marker(item: object) -> bool:
-    """Whether an item only says where a section begins or ends."""
+    """Whether an item only marks where a section begins or ends."""
     return isinstance(item, dict) and len(item) == 2 and "section" in item and "pos" in item
 
 
@@ -133,7 +133,7 @@ def _items(other: object) -> list[Item]:
 
 
 def _prompt(position: int, item: object) -> str:
-    """Return the text of a role item, empty where it has none."""
+    """Return the text of a role item, empty where there is no text."""
     if not isinstance(item, dict):
         raise InContextError(
             f"PromptList[{position}]: expected text or a dict with a role, got {type(item).__name__} {item!r}"[:300]

@@ -16,7 +16,7 @@ SECTIONS = ("begin", "round", "end")
 class RowTemplate(Protocol):
     """What turns a row (column name to value) into a prompt. A class that has these members need not inherit them.
 
-    Where not said otherwise it is one dialogue without labels and without a place for worked examples.
+    By default it is one dialogue, without labels and without a place for worked examples.
     """
 
     ice_token: str | None = None

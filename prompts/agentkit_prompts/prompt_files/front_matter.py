@@ -1,10 +1,10 @@
-"""Front matter: what a prompt file says about itself, in YAML between two lines of three dashes."""
+"""Front matter: the settings of a prompt file, in YAML between two lines of three dashes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -51,7 +51,7 @@ class _Budget(_Strict):
 class FrontMatter(_Strict):
     """The keys of a prompt file, as `PromptFolder` explains them; None where a key is not given."""
 
-    schema_: dict[str, JsonValue] | None = Field(None, alias="schema")
+    schema_: dict[str, JsonValue] | None = Field(default=None, alias="schema")
     role: Literal[Place, "none"] = "system"
     kind: Literal["text", "info", "input", "conversation", "memo", "knowledge", "tools", "examples"] = "text"
     budget: _Budget = _Budget()
@@ -82,8 +82,8 @@ class Source:
     body: str
     first_line: int
     """Line of the file at which the body starts, counted from 1."""
-    front: FrontMatter = field(default_factory=FrontMatter)
-    lines: Mapping[str, int] = field(default_factory=dict)
+    front: FrontMatter
+    lines: Mapping[str, int]
     """Key of the front matter -> line of the file."""
 
 
@@ -91,7 +91,7 @@ def read_source(file: str, text: str, problems: list[TemplateError]) -> Source |
     """Cut `text` into front matter and body; what is wrong with the former is added to `problems`."""
     opening = _OPENING.match(text)
     if opening is None:
-        return Source(file, text, 1)
+        return Source(file, text, 1, FrontMatter(), {})
     closing = _CLOSING.search(text, opening.end())
     if closing is None:
         what = "the front matter does not end: put a line of --- behind it"
@@ -100,6 +100,7 @@ def read_source(file: str, text: str, problems: list[TemplateError]) -> Source |
     lines: dict[str, int] = {}
     found: list[tuple[int | None, str]] = []
     given = _read_yaml(text[opening.end() : closing.start()], lines, found)
+    front = FrontMatter()
     try:
         front = FrontMatter.model_validate(given)
     except ValidationError as error:

@@ -146,7 +146,7 @@ def _contradictions(name: str, parts: Sequence[_Part]) -> Iterator[TemplateError
             yield TemplateError(f"{text} is in {other} too: give one of them another name", file=source.file, line=line)
         for key, value in source.front.given().items():
             if key not in ("locale", "version", "name") and counts.get(key, ...) != value:
-                what = f"{key} differs from {first.file}, which counts for every locale: say it there"
+                what = f"{key} differs from {first.file}, which counts for every locale: set it there"
                 yield TemplateError(what, file=source.file, line=source.lines[key])
 
 

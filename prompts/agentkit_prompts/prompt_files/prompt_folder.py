@@ -43,7 +43,7 @@ class _State(NamedTuple):
 class PromptFolder(Mapping[str, BasePrompt]):
     """Prompts by name, from the `*.prompt.j2` files of a folder and of those inside it.
 
-    A file is a template, with YAML front matter between two lines of `---` where it has something to say:
+    A file is a template. YAML front matter between two lines of `---` may set:
 
     - `role`: the place of `Layers` it goes to; `system` when not given, `none` to be taken by name only.
     - `order`: a number; prompts of one place stand in ascending order, equal ones by name.
@@ -122,7 +122,7 @@ class PromptFolder(Mapping[str, BasePrompt]):
 
     def reload(self) -> Reload:
         """Read the files again. Everything is built before anything is replaced; what did not change stays the same
-        object. When something is broken the old prompts stay, and the result says what.
+        object. When something is broken the old prompts stay, and the result names the problem.
         """
         with self._lock:
             before = self._state

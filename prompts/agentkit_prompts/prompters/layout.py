@@ -1,7 +1,7 @@
 """`PrompterLayout`: the chat template of a prompter, a text with named places and one model's tokens in it.
 
 It reads the messages that the prompter's layers compose, so the text of a local model and the request of a hosted one
-cannot say different things.
+cannot differ.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def check_layout(name: str, layout: str, split: str) -> None:
     ]
     problems += [f"{place!r} stands in it twice" for place in PLACES if fields.count(place) > 1]
     if not {"user", "input"} & set(fields):
-        problems.append("it has neither {user} nor {input}: what the user says has no place")
+        problems.append("it has neither {user} nor {input}: the input has no place")
     if {"user", "input"} <= set(fields) and "{user}{input}" not in layout:
         problems.append("{user}{input} must stand side by side: together they are the user's message")
     if split not in layout:
@@ -68,7 +68,7 @@ def check_layout(name: str, layout: str, split: str) -> None:
 
 
 class PrompterLayout:
-    """How one model wants to hear what a prompter says. A `ChatTemplate`.
+    """How the messages of a prompter are written for one model. A `ChatTemplate`.
 
     Args:
         layout: Text with places `{system}`, `{instruction}`, `{tools}`, `{history}`, `{user}`, `{input}` and tokens.
@@ -98,7 +98,7 @@ class PrompterLayout:
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
-        """The bracketed markers of the tokens, tokens that have none as they are, and the split."""
+        """The bracketed markers of the tokens, tokens without brackets as they are, and the split."""
         found: dict[str, None] = {}
         for token in (*self.tokens.values(), self.split):
             if token.strip():
@@ -115,14 +115,14 @@ class PrompterLayout:
         """Return the text of the conversation: the last user message is the input, what follows it is tool traffic.
 
         Raises:
-            ChatTemplateError: The layout has no place for something that is said.
+            ChatTemplateError: The layout has no place for one of the messages.
         """
         if kwargs:
             raise ChatTemplateError(f"a prompter's layout takes no {', '.join(map(repr, sorted(kwargs)))}")
-        said = [self._message(message, index) for index, message in enumerate(messages)]
-        head = said.pop(0).text if said and said[0].role == "system" else ""
-        at = max((index for index, message in enumerate(said) if message.role == "user"), default=len(said))
-        before, asked, after = said[:at], said[at : at + 1], said[at + 1 :]
+        turns = [self._message(message, index) for index, message in enumerate(messages)]
+        head = turns.pop(0).text if turns and turns[0].role == "system" else ""
+        at = max((index for index, message in enumerate(turns) if message.role == "user"), default=len(turns))
+        before, asked, after = turns[:at], turns[at : at + 1], turns[at + 1 :]
         values = {
             **self._system(head),
             "tools": self._tools(tools),
@@ -164,16 +164,16 @@ class PrompterLayout:
         return f"{self.tokens[start]}{message.text}{calls}{self.tokens[end]}"
 
     def _call(self, call: ToolCall) -> str:
-        """Write a call with the model's tokens, or as JSON where it has none for the arguments."""
+        """Write a call with the model's tokens, or as JSON where it has no token for the arguments."""
         tokens = self.tokens
-        said = f"{call.name}{tokens['tool_args_token']}{call.arguments}"
+        text = f"{call.name}{tokens['tool_args_token']}{call.arguments}"
         if not tokens["tool_args_token"]:
             try:
                 arguments = json.loads(call.arguments)
             except ValueError:
                 arguments = call.arguments
-            said = json.dumps({"name": call.name, "arguments": arguments}, ensure_ascii=False)
-        return f"{tokens['tool_start_token']}\n{said}{tokens['tool_end_token']}\n"
+            text = json.dumps({"name": call.name, "arguments": arguments}, ensure_ascii=False)
+        return f"{tokens['tool_start_token']}\n{text}{tokens['tool_end_token']}\n"
 
     def _fill(self, layout: str, values: Mapping[str, str]) -> str:
         """Fill the places, once: what is put there is not looked at again."""

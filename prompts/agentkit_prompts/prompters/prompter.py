@@ -210,7 +210,7 @@ class Prompter:
             show: Log the result, also when the prompter does not.
             return_dict: Return `{"messages": [...], "tools": [...]}`, without `tools` when there are none.
 
-        The text is not defended against control tokens in what the user says: `Composition.to_text` is.
+        The text is not defended against control tokens in the input: `Composition.to_text` is.
 
         Raises:
             PrompterError: Names all missing and unexpected slots, or what is wrong with the history or the tools.

@@ -41,7 +41,7 @@ class SlotPrompt(BasePrompt):
     own: tuple[str, ...] = ()
     """The slots of this text."""
     lead: str | None = None
-    """A line in front, which stands alone when there is nothing else to say."""
+    """A line in front, which stands alone when the text is empty."""
     input: bool | None = None
     """Whether the user's input follows the text; False refuses input that no slot shows, None leaves it to others."""
 

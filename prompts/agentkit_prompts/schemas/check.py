@@ -1,4 +1,4 @@
-"""Checking values against JSON Schema: every problem at once, said to whoever fills them in."""
+"""Checking values against JSON Schema: every problem at once, in words for whoever fills them in."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _BOUNDS: dict[str, tuple[tuple[type, ...], Callable[[Any, Any], bool], str]] = {
     "minProperties": ((Mapping,), lambda value, bound: len(value) >= bound, "should have at least {} entries"),
     "maxProperties": ((Mapping,), lambda value, bound: len(value) <= bound, "should have at most {} entries"),
 }
-"""Keyword -> the values it speaks of, the test, and what to say where it fails."""
+"""Keyword -> types it applies to, its test, and the message where that fails."""
 
 
 def json_problems(

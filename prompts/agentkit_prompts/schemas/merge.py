@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from agentkit_prompts.errors import PromptError, SchemaConflict
@@ -38,7 +38,7 @@ def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchem
         if merged is None:
             merged = {"type": "object", "properties": {}}
         root = _flatten(schema)
-        renamed = _adopt_defs(root, merged)
+        change = _adopt_defs(root, merged)
         for name, item in root.get("properties", {}).items():
             meaning = _meaning(item, root)
             owners = item.get(REQUIRED_BY) if isinstance(item, Mapping) else None
@@ -46,7 +46,7 @@ def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchem
             known = origin.get(name)
             if known is None:
                 origin[name] = (owners[0], meaning)
-                adopted = _rename(item, renamed)
+                adopted = _rename(item, change)
                 merged["properties"][name] = {**(adopted if isinstance(adopted, dict) else {}), REQUIRED_BY: owners}
             elif known[1] != meaning:
                 raise SchemaConflict(
@@ -73,8 +73,8 @@ def _under(path: str, owner: str) -> str:
 def _flatten(schema: JsonSchema) -> JsonSchema:
     """Resolve a top-level `$ref`, as pydantic writes for recursive models, and call `definitions` `$defs`."""
     if "definitions" in schema:
-        renamed = _modern({key: value for key, value in schema.items() if key != "definitions"})
-        schema = {**renamed, "$defs": {**_modern(schema["definitions"]), **renamed.get("$defs", {})}}
+        renamed = _rename({key: value for key, value in schema.items() if key != "definitions"}, _modern)
+        schema = {**renamed, "$defs": {**_rename(schema["definitions"], _modern), **renamed.get("$defs", {})}}
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/"):
         return {**resolve(reference, schema), "$defs": schema.get("$defs", {})}
@@ -92,20 +92,12 @@ def _flatten(schema: JsonSchema) -> JsonSchema:
     return schema
 
 
-def _modern(node: Any) -> Any:
-    """Return a schema whose references to `definitions` lead to `$defs`."""
-    if isinstance(node, Mapping):
-        return {
-            key: "#/$defs/" + value[14:]
-            if key == "$ref" and isinstance(value, str) and value.startswith("#/definitions/")
-            else _modern(value)
-            for key, value in node.items()
-        }
-    return [_modern(item) for item in node] if isinstance(node, list | tuple) else node
+def _modern(reference: str) -> str:
+    return reference.replace("#/definitions/", "#/$defs/", 1) if reference.startswith("#/definitions/") else reference
 
 
-def _adopt_defs(schema: JsonSchema, merged: JsonSchema) -> dict[str, str]:
-    """Copy the definitions of `schema` into `merged` under names that do not collide; return old name -> new name."""
+def _adopt_defs(schema: JsonSchema, merged: JsonSchema) -> Callable[[str], str]:
+    """Copy the definitions of `schema` into `merged` under names that do not collide; return how references change."""
     renamed: dict[str, str] = {}
     ours = merged.get("$defs", {})
     for name in schema.get("$defs", {}):
@@ -117,21 +109,25 @@ def _adopt_defs(schema: JsonSchema, merged: JsonSchema) -> dict[str, str]:
             number += 1
             candidate = f"{name}__{number}"
         renamed[name] = candidate
-    fresh = {new: _rename(schema["$defs"][old], renamed) for old, new in renamed.items() if new not in ours}
+
+    def change(reference: str) -> str:
+        name = reference.removeprefix("#/$defs/")
+        return f"#/$defs/{renamed[name]}" if name != reference and name in renamed else reference
+
+    fresh = {new: _rename(schema["$defs"][old], change) for old, new in renamed.items() if new not in ours}
     if fresh:
         merged["$defs"] = {**ours, **fresh}
-    return renamed
+    return change
 
 
-def _rename(node: Any, renamed: Mapping[str, str]) -> Any:
+def _rename(node: Any, change: Callable[[str], str]) -> Any:
+    """Return a schema with its references changed."""
     if isinstance(node, Mapping):
         return {
-            key: f"#/$defs/{renamed.get(value[8:], value[8:])}"
-            if key == "$ref" and isinstance(value, str) and value.startswith("#/$defs/")
-            else _rename(value, renamed)
+            key: change(value) if key == "$ref" and isinstance(value, str) else _rename(value, change)
             for key, value in node.items()
         }
-    return [_rename(item, renamed) for item in node] if isinstance(node, list | tuple) else node
+    return [_rename(item, change) for item in node] if isinstance(node, list | tuple) else node
 
 
 _ANNOTATIONS = frozenset({"title", "description", "examples", "$defs", REQUIRED_BY})

@@ -27,16 +27,14 @@ ParamsSchema: TypeAlias = TypeAdapter[Any] | type | Mapping[str, Any]
 """A TypeAdapter, a model, dataclass or TypedDict class, or a JSON Schema object."""
 
 
-def as_adapter(schema: ParamsSchema) -> TypeAdapter[Any] | None:
-    """Return the TypeAdapter of a schema, or None for a JSON Schema object.
+def _adapter(schema: TypeAdapter[Any] | type) -> TypeAdapter[Any]:
+    """Return the TypeAdapter of a schema.
 
     Raises:
         PromptError: pydantic cannot make a validator of it.
     """
     if isinstance(schema, TypeAdapter):
         return schema
-    if isinstance(schema, Mapping):
-        return None
     try:
         return TypeAdapter(schema)
     except (PydanticSchemaGenerationError, PydanticUserError) as error:
@@ -54,10 +52,8 @@ def to_json_schema(schema: ParamsSchema) -> JsonSchema:
     """
     if isinstance(schema, Mapping):
         return dict(schema)
-    adapter = as_adapter(schema)
-    assert adapter is not None
     try:
-        return adapter.json_schema()
+        return _adapter(schema).json_schema()
     except PydanticInvalidForJsonSchema as error:
         raise PromptError(
             f"params_schema {_named(schema)}: no JSON Schema for it ({str(error).splitlines()[0]})"
@@ -76,8 +72,7 @@ def check_params_schema(schema: ParamsSchema) -> None:
     if isinstance(schema, Mapping):
         faults = list(shape_faults(schema, "the JSON Schema", 0)) or list(_json_faults(schema, schema))
     else:
-        adapter = as_adapter(schema)
-        assert adapter is not None
+        adapter = _adapter(schema)
         faults = list(_type_faults(adapter._type, set()))
         if (adapter._config or {}).get("extra") == "forbid":
             faults.append(f'the config of {_named(schema)} forbids extra fields: use extra="ignore"')
@@ -186,11 +181,10 @@ def _named(schema: object) -> str:
 
 def params_checker(schema: ParamsSchema) -> Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], list[Problem]]]:
     """Return a function that checks values, giving them with defaults filled in, and every problem at once."""
-    adapter = as_adapter(schema)
-    if adapter is None:
-        document = to_json_schema(schema)
+    if isinstance(schema, Mapping):
+        document = dict(schema)
         return lambda values: (_with_defaults(document, values), list(json_problems(document, values, document, "")))
-    validate = adapter.validate_python
+    validate = _adapter(schema).validate_python
 
     def check(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Problem]]:
         try:

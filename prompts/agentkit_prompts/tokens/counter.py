@@ -1,4 +1,4 @@
-"""Counting tokens: a protocol, and a fast estimate that says it is one."""
+"""Counting tokens: a protocol, and a fast estimate that is marked as one."""
 
 from __future__ import annotations
 
@@ -82,40 +82,32 @@ def _tool_tokens(tools: tuple[ToolSpec, ...], counter: TokenCounter) -> int:
 
 
 def schema_tokens(schema: Mapping[str, Any], counter: TokenCounter) -> int:
-    """Return what the schema of the answer costs as JSON; written once per schema."""
-    known = _SCHEMAS.get(id(schema))
-    if known is None or known[0] is not schema:
-        if len(_SCHEMAS) >= _MAX_COUNTERS:
-            _SCHEMAS.clear()
-        known = _SCHEMAS[id(schema)] = (schema, json.dumps(schema, ensure_ascii=False))
-    return counter.count(known[1]) + MESSAGE_OVERHEAD
-
-
-_SCHEMAS: dict[int, tuple[Mapping[str, Any], str]] = {}
+    """Return what the schema of the answer costs as JSON."""
+    return counter.count(json.dumps(schema, ensure_ascii=False)) + MESSAGE_OVERHEAD
 
 
 def message_tokens(counter: TokenCounter) -> Callable[[Message], int]:
     """Return the function that counts a whole message: text, media, tool calls and overhead.
 
-    The same function for the same counter, so that conversations count each message once.
+    The functions of one counter are equal, so that conversations count each message once.
     """
-    known = _FUNCTIONS.get(id(counter))
-    if known is None or known[0] is not counter:
-        if len(_FUNCTIONS) >= _MAX_COUNTERS:
-            _FUNCTIONS.clear()
-        known = _FUNCTIONS[id(counter)] = (counter, _message_tokens(counter))
-    return known[1]
+    return _MessageTokens(counter)
 
 
-_FUNCTIONS: dict[int, tuple[TokenCounter, Callable[[Message], int]]] = {}
-_MAX_COUNTERS = 64
+class _MessageTokens:
+    __slots__ = ("counter",)
 
+    def __init__(self, counter: TokenCounter) -> None:
+        self.counter = counter
 
-def _message_tokens(counter: TokenCounter) -> Callable[[Message], int]:
-    count = counter.count
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _MessageTokens and other.counter is self.counter
 
-    def tokens(message: Message) -> int:
-        content = message.content
+    def __hash__(self) -> int:
+        return id(self.counter)
+
+    def __call__(self, message: Message) -> int:
+        content, count = message.content, self.counter.count
         total = MESSAGE_OVERHEAD
         if isinstance(content, str):
             total += count(content)
@@ -124,5 +116,3 @@ def _message_tokens(counter: TokenCounter) -> Callable[[Message], int]:
         for call in message.tool_calls:
             total += MESSAGE_OVERHEAD + count(call.name) + count(call.arguments)
         return total
-
-    return tokens

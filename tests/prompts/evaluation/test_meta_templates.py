@@ -222,7 +222,7 @@ class TestApis:
 
     def test_text_can_be_left_out_as_the_original_does_and_that_is_said(self) -> None:
         template = ApiMetaTemplate(API, keep_text=False)
-        with pytest.warns(InContextWarning, match="no role says 'Two examples'"):
+        with pytest.warns(InContextWarning, match="no role has 'Two examples'"):
             messages = template.parse(quiz(begin=["Two examples"]))
         assert messages == [{"role": "user", "prompt": "Which lake is deep?\nA. Como\nB. Aral\nAnswer: "}]
 
@@ -328,7 +328,7 @@ class TestBadInput:
             "12 problems",
             "item 0: unknown section 'foo'",
             "item 1: a section has pos 'begin' or 'end', got 'middle'",
-            "item 2 closes section 'ice' while none is open",
+            "item 2 closes section 'ice' while no section is open",
             "item 4 closes section 'begin' while 'round' is open",
             "item 5 has no role",
             "item 6: role 'HUMANN' is unknown and has no fallback_role; did you mean 'HUMAN'",

@@ -114,7 +114,7 @@ class TestConversations:
             "messages[6]: role ['user']: is unknown",
         ):
             assert problem in str(caught.value)
-        with pytest.raises(ChatTemplateError, match="role 'tool': the meta template says nothing for it"):
+        with pytest.raises(ChatTemplateError, match="role 'tool': the meta template has no role for it"):
             MetaTemplate({"round": META["round"]}).render(said(("tool", "x"), ("user", "y")))
 
     @pytest.mark.parametrize(

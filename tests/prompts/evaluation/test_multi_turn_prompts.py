@@ -165,7 +165,7 @@ class TestBadInput:
             ask(TEMPLATE, SUMS, "lasst")
 
     def test_missing_columns_are_named_together(self) -> None:
-        with pytest.raises(InContextError, match=r"no column 'question'; there is: none.*no column 'answer'"):
+        with pytest.raises(InContextError, match=r"no column 'question'; there is: no column.*no column 'answer'"):
             MultiTurnPromptTemplate(TEMPLATE).item({})
         with pytest.raises(
             InContextError, match="column 'question' must be a list with an entry for each turn, got int"

@@ -382,7 +382,7 @@ def test_locales_may_repeat_but_not_contradict_the_fallback(folder: Path) -> Non
     write(folder, a="---\nrole: input\n---\nA", a__zh="---\nrole: input\nversion: 2\n---\nB")
     assert isinstance(PromptFolder.load(folder)["a"], TextPrompt)
     message = broken(folder, a__zh="---\nversion: 2\nrole: system\nkind: memo\n---\nB")
-    assert "a.zh.prompt.j2:3: role differs from a.prompt.j2, which counts for every locale: say it there" in message
+    assert "a.zh.prompt.j2:3: role differs from a.prompt.j2, which counts for every locale: set it there" in message
     assert "a.zh.prompt.j2:4: kind differs" in message
 
 

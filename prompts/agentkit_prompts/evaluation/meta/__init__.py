@@ -1,1 +1,1 @@
-"""Meta templates: how one model hears an evaluation prompt."""
+"""Meta templates: how an evaluation prompt is written for one model."""

@@ -12,14 +12,7 @@ from typing import Any
 
 from agentkit_prompts.errors import InContextError, InContextWarning
 from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
-from agentkit_prompts.evaluation.meta.meta_base import (
-    Mode,
-    Prompt,
-    as_prompt,
-    check_mode,
-    is_conversation,
-    said_without_roles,
-)
+from agentkit_prompts.evaluation.meta.meta_base import Mode, Prompt, as_prompt, is_conversation, without_roles
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat, Pieces, RoleFormat, joined, read_meta, refuse
 from agentkit_prompts.evaluation.meta.walk import read_prompt
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList
@@ -38,11 +31,11 @@ class ApiMetaTemplate:
 
     `config` is a meta template whose roles have an `api_role` (else their own name), or a list of messages whose
     contents are put in front of the prompt's messages of the same role. None or an empty one is no template: then
-    what the items say is joined by newlines.
+    the texts of the items are joined by newlines.
 
-    OpenCompass leaves out text that no role says, such as worked examples that are text. Here it is said by the first
-    role of the round that does not reply. `keep_text=False` leaves it out, with a warning that names it: what the
-    scores that were published are of.
+    OpenCompass leaves out text without a role, such as worked examples that are text. Here it belongs to the first role
+    of the round that does not reply. `keep_text=False` leaves it out, with a warning that names it, to reproduce
+    published scores.
 
     Raises:
         InContextError: The configuration is wrong; names everything that is.
@@ -90,31 +83,30 @@ class ApiMetaTemplate:
             InContextError: The prompt is not what it should be, roles are unknown, or there is nothing to send;
                 names everything.
         """
-        check_mode(mode)
-        given = as_prompt(prompt)
+        given = as_prompt(prompt, mode)
         if isinstance(given, str):
             return given
         if isinstance(given, PromptList):
             if self._ahead:
                 return self._led(chat_messages(ApiMetaTemplate(CHAT_META).parse(given, mode)))
-            return self._without(given) if self._meta is None else self._said(given, self._meta, mode)
+            return self._without(given) if self._meta is None else self._with_roles(given, self._meta, mode)
         if is_conversation(given):
             return self._led(deepcopy(list(given)))
         return [self.parse(one, mode) for one in given]
 
     def _without(self, prompt: PromptList) -> str | list[Any]:
-        parts = said_without_roles(prompt)
+        parts = without_roles(prompt)
         if all(isinstance(part, str) for part in parts):
             return "".join(map(str, parts))
         return [{"type": "text", "text": part} if isinstance(part, str) else deepcopy(part) for part in parts]
 
-    def _said(self, prompt: PromptList, meta: MetaFormat, mode: Mode) -> PromptList:
+    def _with_roles(self, prompt: PromptList, meta: MetaFormat, mode: Mode) -> PromptList:
         script, _ = read_prompt(meta, prompt, gen=mode == "gen")
         found = PromptList()
         left = [turn for turn in script if isinstance(turn, str) and turn.strip()] if not self._keep_text else []
         if left:
             warnings.warn(
-                f"prompt: no role says {', '.join(repr(text[:80]) for text in left)}, so it is left out; "
+                f"prompt: no role has {', '.join(repr(text[:80]) for text in left)}, so it is left out; "
                 "keep_text=True sends it",
                 InContextWarning,
                 stacklevel=3,
@@ -132,25 +124,25 @@ class ApiMetaTemplate:
                 self._add(found, turn.api_role, f"{self._text(turn.begin)}{turn.prompt}{self._text(turn.end)}")
         if not found:
             raise InContextError(
-                "prompt: there is nothing to send; give it at least one item that is said before the model replies"
+                "prompt: there is nothing to send; give it at least one item before the reply of the model"
             )
         start: list[Item] = (
             [deepcopy(dict(meta.first))] if meta.first else [self._text(meta.begin)] if meta.begin else []
         )
         return PromptList([*start, *found])
 
-    def _add(self, found: PromptList, api_role: str, said: str | list[Any]) -> None:
+    def _add(self, found: PromptList, api_role: str, content: str | list[Any]) -> None:
         """Append a message, or join it to the last one of the same role."""
         last = found[-1] if found else None
         if not isinstance(last, dict) or last["role"] != api_role:
-            found.append({"role": api_role, "prompt": said})
-        elif isinstance(said, str) and isinstance(last["prompt"], str):
-            last["prompt"] += f"\n{said}"
+            found.append({"role": api_role, "prompt": content})
+        elif isinstance(content, str) and isinstance(last["prompt"], str):
+            last["prompt"] += f"\n{content}"
         else:
-            last["prompt"] = [*_parts(last["prompt"]), *_parts(said)]
+            last["prompt"] = [*_parts(last["prompt"]), *_parts(content)]
 
     def _asker(self, meta: MetaFormat) -> str:
-        """Return the API's name of who says text without a role."""
+        """Return the API's name of the role that gets text without a role."""
         roles = [entry for entry in meta.round if isinstance(entry, RoleFormat)] or list(meta.roles.values())
         return next((role.api_role for role in roles if not role.generate), "HUMAN")
 
@@ -183,10 +175,10 @@ def _led(ahead: object, content: object) -> object:
     return [*_parts(ahead), *_parts(content)]
 
 
-def _parts(said: Any) -> list[Any]:
-    if isinstance(said, str):
-        return [{"type": "text", "text": said}] if said else []
-    return list(said)
+def _parts(content: Any) -> list[Any]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return list(content)
 
 
 def _messages(config: Sequence[object]) -> list[dict[str, Any]]:

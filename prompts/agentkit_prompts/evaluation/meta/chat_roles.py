@@ -1,4 +1,4 @@
-"""A conversation in the roles of a meta template: which role says what a chat message says."""
+"""A conversation in the roles of a meta template: which role stands for which chat message."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHAT_ROLES: dict[str, tuple[str, ...]] = {
 
 
 def chat_role(name: str) -> str:
-    """Return the chat role that a name of a meta template stands for, or the name where it stands for none."""
+    """Return the chat role that a name of a meta template stands for, or the name itself."""
     return next((role for role, names in CHAT_ROLES.items() if name.upper() in names), name)
 
 
@@ -34,30 +34,30 @@ def as_prompt_list(
     """Return a conversation as a prompt list in the roles of `meta`; with `ask` the model's turn is at its end.
 
     Raises:
-        ChatTemplateError: A message cannot be said, or there is nothing to reply to; names everything.
+        ChatTemplateError: A message has no place, or there is nothing to reply to; names everything.
     """
     roles = _roles(meta)
     problems: list[str] = []
     begin: list[Item] = []
-    said: list[tuple[str, str]] = []
+    turns: list[tuple[str, str]] = []
     for position, message in enumerate(messages):
         read = _read(position, message, roles, meta, problems)
         if read is None:
             continue
         role, name, text = read
-        if role == "system" and not said and (meta is None or name not in meta.order or name == roles.get("user")):
+        if role == "system" and not turns and (meta is None or name not in meta.order or name == roles.get("user")):
             begin.append({"role": name, "prompt": text})
-        elif said and said[-1][0] == name:
-            said[-1] = (name, f"{said[-1][1]}\n{text}")
+        elif turns and turns[-1][0] == name:
+            turns[-1] = (name, f"{turns[-1][1]}\n{text}")
         else:
-            said.append((name, text))
+            turns.append((name, text))
     if not messages:
         problems.append("there are no messages; give at least one of the user")
     elif not problems and meta is not None:
-        problems += _order(said, roles, meta, ask=ask)
+        problems += _order(turns, roles, meta, ask=ask)
     if problems:
         raise ChatTemplateError(f"meta template: {'; '.join(problems)}")
-    dialogue: list[Item] = [{"role": name, "prompt": text} for name, text in said]
+    dialogue: list[Item] = [{"role": name, "prompt": text} for name, text in turns]
     if ask and meta is not None:
         dialogue.append({"role": roles["assistant"], "prompt": "", "generate": True})
     return PromptList([*section("begin", begin), *(section("round", dialogue) if dialogue else ())])
@@ -68,7 +68,7 @@ def control_tokens(
 ) -> tuple[str, ...]:
     """Return stop words, the markers around roles, and the tokens in brackets at the beginning and the end of all.
 
-    `text` decodes markers that hold token ids; without it the ids say nothing.
+    `text` decodes markers that hold token ids; without it the ids are left out.
     """
     if meta is None:
         return ()
@@ -96,11 +96,11 @@ def _roles(meta: MetaFormat | None) -> dict[str, str]:
         for name in (role.role, role.api_role):
             if (known := chat_role(name)) in CHAT_ROLES:
                 found.setdefault(known, role.role)
-    spoken = [entry for entry in meta.round if isinstance(entry, RoleFormat)]
-    replies = [role.role for role in spoken if role.generate]
+    roles_of_round = [entry for entry in meta.round if isinstance(entry, RoleFormat)]
+    replies = [role.role for role in roles_of_round if role.generate]
     if replies:
         found["assistant"] = replies[0]
-    asks = [role.role for role in spoken if role.role not in (found.get("assistant"), found.get("system"))]
+    asks = [role.role for role in roles_of_round if role.role not in (found.get("assistant"), found.get("system"))]
     if asks:
         found.setdefault("user", asks[0])
     if "user" in found:
@@ -115,7 +115,7 @@ def _read(
     meta: MetaFormat | None,
     problems: list[str],
 ) -> tuple[str, str, str] | None:
-    """Return (chat role, role of the template, text) of a message, or note why it has none."""
+    """Return (chat role, role of the template, text) of a message, or note why it has no role."""
     where = f"messages[{position}]"
     if not isinstance(message, Message | Mapping):
         problems.append(f"{where} must be a Message or a dict with role and content, got {type(message).__name__}")
@@ -123,7 +123,7 @@ def _read(
     role = message.role if isinstance(message, Message) else message.get("role")
     calls = message.tool_calls if isinstance(message, Message) else message.get("tool_calls")
     if calls:
-        problems.append(f"{where}: a meta template has no place for tool calls; say them in the text of the message")
+        problems.append(f"{where}: a meta template has no place for tool calls; write them into the message")
         return None
     name = roles.get(role) if isinstance(role, str) else None
     if name is None and meta is not None and isinstance(role, str) and role in meta.roles:
@@ -131,7 +131,7 @@ def _read(
     if name is None or not isinstance(role, str):
         known = sorted({*roles, *(meta.roles if meta else ())})
         known_role = isinstance(role, str) and role in CHAT_ROLES
-        why = "the meta template says nothing for it" if known_role else "is unknown"
+        why = "the meta template has no role for it" if known_role else "is unknown"
         problems.append(f"{where}: role {role!r}: {why}{nearest(str(role), known)}")
         return None
     if isinstance(message, Message):
@@ -149,12 +149,12 @@ def _read(
     return None
 
 
-def _order(said: Sequence[tuple[str, str]], roles: Mapping[str, str], meta: MetaFormat, *, ask: bool) -> list[str]:
-    """Return what a round of the template cannot say of who speaks when."""
+def _order(turns: Sequence[tuple[str, str]], roles: Mapping[str, str], meta: MetaFormat, *, ask: bool) -> list[str]:
+    """Return why the order of the roles does not fit a round of the template."""
     assistant = roles.get("assistant")
     if assistant is None:
-        return ["no role of the round is marked generate=True or called BOT; mark the one that the model speaks"] * ask
-    speakers = [name for name, _ in said if name in meta.order or not meta.round]
+        return ["no role of the round is marked generate=True or called BOT; mark the one of the model"] * ask
+    speakers = [name for name, _ in turns if name in meta.order or not meta.round]
     problems: list[str] = []
     if (
         speakers

@@ -15,11 +15,10 @@ __all__ = [
     "Mode",
     "Prompt",
     "as_prompt",
-    "check_mode",
     "is_conversation",
     "media_text",
     "parts_of",
-    "said_without_roles",
+    "without_roles",
 ]
 
 Mode: TypeAlias = Literal["gen", "ppl"]
@@ -32,14 +31,10 @@ MEDIA: dict[str, type[Image | Audio | Video | File]] = {"image": Image, "video":
 """The kinds of content that a multimodal prompt can hold beside text."""
 
 
-def check_mode(mode: str) -> None:
-    """Refuse a mode that is neither `gen` nor `ppl`."""
+def as_prompt(prompt: object, mode: str) -> str | PromptList | tuple[Any, ...]:
+    """Return text and prompt lists as they are, and any other list as a tuple; refuse an unknown mode."""
     if mode not in get_args(Mode):
         raise InContextError(f"mode: expected 'gen' or 'ppl', got {mode!r}{nearest(str(mode), get_args(Mode))}")
-
-
-def as_prompt(prompt: object) -> str | PromptList | tuple[Any, ...]:
-    """Tell prompts apart: text, a prompt list, or a plain list of either."""
     if isinstance(prompt, str | PromptList):
         return prompt
     if isinstance(prompt, list | tuple):
@@ -55,14 +50,14 @@ def is_conversation(prompt: Sequence[object]) -> bool:
     return bool(prompt) and all(isinstance(item, Mapping) and "role" in item and "content" in item for item in prompt)
 
 
-def said_without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
-    """Return what a prompt list says when no template says how: texts joined by newlines, and content parts.
+def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
+    """Return a prompt list as it is sent without a template: texts joined by newlines, and content parts.
 
-    A role item says its own `begin`, its prompt and its own `end` (OpenCompass document); a newline that ends its
-    `end` is the one that joins. Section markers say nothing, and what comes after an empty item is on a new line.
+    A role item is its own `begin`, its prompt and its own `end` (OpenCompass document). A newline that ends its `end`
+    is the one that joins. Section markers are left out, and what comes after an empty item is on a new line.
 
     Raises:
-        InContextError: An item is neither text nor dict, or what it says is no text; names all of them.
+        InContextError: An item is neither text nor dict, or its prompt is not text; names all of them.
     """
     found: list[str | Mapping[str, Any]] = []
     text, separator = "", ""
@@ -71,20 +66,20 @@ def said_without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
         media: Sequence[Mapping[str, Any]] = ()
         is_ended = False
         if isinstance(item, str):
-            said = item
+            own = item
         elif not isinstance(item, Mapping):
             problems.append(f"item {position} must be text or a dict with a role, got {type(item).__name__}")
             continue
         elif is_marker(item):
             continue
         else:
-            said = item.get("prompt", "")
-            if "begin" in item or "end" in item or not isinstance(said, str):
-                said, is_ended = _own_text(position, item, problems)
+            own = item.get("prompt", "")
+            if "begin" in item or "end" in item or not isinstance(own, str):
+                own, is_ended = _own_text(position, item, problems)
             if item.get("prompt_mm"):
                 media = parts_of(position, item, problems)
-        if said:
-            text += separator + said
+        if own:
+            text += separator + own
             separator = "" if is_ended else "\n"
         elif not text:
             separator = "\n"
@@ -97,20 +92,20 @@ def said_without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
 
 
 def _own_text(position: int, item: Mapping[str, Any], problems: list[str]) -> tuple[str, bool]:
-    """Return what an item says by itself, and whether its `end` has ended the line."""
-    said: list[str] = []
+    """Return begin, prompt and end of an item, and whether its `end` has ended the line."""
+    own: list[str] = []
     for key in ("begin", "prompt", "end"):
         value = item.get(key)
         marker = pieces(value) if key != "prompt" or isinstance(value, str | None) else None
         if marker is None or not all(isinstance(piece, str) for piece in marker):
             problems.append(f"item {position}: {key} must be text, got {value!r}"[:200])
             marker = ()
-        said.append("".join(map(str, marker)))
-    return "".join(said), said[-1].endswith("\n")
+        own.append("".join(map(str, marker)))
+    return "".join(own), own[-1].endswith("\n")
 
 
 def parts_of(position: int, item: Mapping[str, Any], problems: list[str]) -> Sequence[Mapping[str, Any]]:
-    """Return the content parts of an item, or note that its `prompt_mm` holds none."""
+    """Return the content parts of an item, or note that its `prompt_mm` is not a list of them."""
     media = item.get("prompt_mm") or ()
     if isinstance(media, list | tuple) and all(isinstance(part, Mapping) for part in media):
         return media

@@ -13,8 +13,14 @@ from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, InContextError
 from agentkit_prompts.evaluation.meta.chat_roles import as_prompt_list, bracketed, control_tokens
-from agentkit_prompts.evaluation.meta.meta_base import Mode, Prompt, as_prompt, check_mode, is_conversation, media_text
-from agentkit_prompts.evaluation.meta.meta_base import said_without_roles as said
+from agentkit_prompts.evaluation.meta.meta_base import (
+    Mode,
+    Prompt,
+    as_prompt,
+    is_conversation,
+    media_text,
+    without_roles,
+)
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat, joined, read_meta, runs
 from agentkit_prompts.evaluation.meta.walk import read_prompt
 from agentkit_prompts.evaluation.prompt_list import PromptList
@@ -23,14 +29,14 @@ __all__ = ["MetaTemplate"]
 
 
 class MetaTemplate:
-    """How a completion model wants a prompt to be said (OpenCompass document).
+    """How a prompt is written for a completion model (OpenCompass document).
 
     `config` has `begin`, `round`, `end`, `reserved_roles` and `eos_token_id`; None or an empty dict is no template:
-    then what the items say is joined by newlines. Markers are text, or lists of texts and token ids. Ids become text
-    through `decode`; without it, `pieces` returns them as they are, for servers that take token ids.
+    then the texts of the items are joined by newlines. Markers are text, or lists of texts and token ids.
+    Ids become text through `decode`; without it, `pieces` returns them as they are, for servers that take token ids.
 
     `stop_words` are the eos token where it is known as text, and what is in brackets at the end of the roles that the
-    model speaks. The sampling defaults are attributes to set.
+    model has. The sampling defaults are attributes to set.
 
     Raises:
         InContextError: The configuration is wrong; names everything that is.
@@ -67,15 +73,14 @@ class MetaTemplate:
     def parse(self, prompt: Prompt, mode: Mode = "gen") -> str | list[Any]:
         """Return the text of a prompt; of a list of prompts, a list.
 
-        Text is returned as it is: who writes text has said how. In mode `gen` the text ends where the model's reply
+        Text is returned as it is. In mode `gen` the text ends where the model's reply
         begins, in `ppl` it is whole. Media become their names, since text has no place for them.
 
         Raises:
             InContextError: The prompt is not what it should be, roles are unknown, or a marker has token ids that
                 nothing decodes; names everything.
         """
-        check_mode(mode)
-        given = as_prompt(prompt)
+        given = as_prompt(prompt, mode)
         if isinstance(given, str):
             return given
         if isinstance(given, PromptList):
@@ -90,8 +95,7 @@ class MetaTemplate:
         Raises:
             InContextError: As `parse`.
         """
-        check_mode(mode)
-        given = as_prompt(prompt)
+        given = as_prompt(prompt, mode)
         if isinstance(given, tuple):
             raise InContextError("pieces: expected one prompt, text or PromptList, got a list; ask for each by itself")
         flat = (given,) if isinstance(given, str) else self._pieces(given, mode)
@@ -106,11 +110,11 @@ class MetaTemplate:
     ) -> str:
         """Return the text of a conversation, as every chat template does.
 
-        Users speak as HUMAN, assistants as the role that generates, system and tool messages as SYSTEM and TOOL, or
-        as the user where there is no SYSTEM. Messages of one role in a row are joined by a newline.
+        Users are HUMAN, assistants the role that generates, system and tool messages SYSTEM and TOOL, or the user
+        where there is no SYSTEM. Messages of one role in a row are joined by a newline.
 
         Raises:
-            ChatTemplateError: The template has no place for a message, or for tools; says which, and why.
+            ChatTemplateError: The template has no place for a message, or for tools; names it.
         """
         if tools:
             raise ChatTemplateError(
@@ -127,7 +131,7 @@ class MetaTemplate:
     def _pieces(self, prompt: PromptList, mode: Mode) -> list[str | int]:
         meta = self._meta
         if meta is None:
-            return ["\n".join(part if isinstance(part, str) else media_text(part) for part in said(prompt))]
+            return ["\n".join(part if isinstance(part, str) else media_text(part) for part in without_roles(prompt))]
         script, opened = read_prompt(meta, prompt, gen=mode == "gen")
         found: list[str | int] = [*meta.begin]
         for turn in script:
@@ -136,8 +140,8 @@ class MetaTemplate:
             elif turn.opens:
                 found += turn.begin
             else:
-                said_ = (turn.prompt, *map(media_text, turn.media))
-                found += (*turn.begin, "\n".join(filter(None, said_)), *turn.end)
+                texts = (turn.prompt, *map(media_text, turn.media))
+                found += (*turn.begin, "\n".join(filter(None, texts)), *turn.end)
         return found if opened else [*found, *meta.end]
 
     def _text(self, flat: Sequence[str | int]) -> str:

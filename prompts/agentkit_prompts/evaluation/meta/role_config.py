@@ -54,9 +54,9 @@ class MetaFormat:
 
     def __post_init__(self) -> None:
         order = {entry.role: place for place, entry in enumerate(self.round) if isinstance(entry, RoleFormat)}
-        spoken = {entry.role: entry for entry in self.round if isinstance(entry, RoleFormat)}
+        of_round = {entry.role: entry for entry in self.round if isinstance(entry, RoleFormat)}
         object.__setattr__(self, "order", order)
-        object.__setattr__(self, "roles", {**spoken, **self.reserved})
+        object.__setattr__(self, "roles", {**of_round, **self.reserved})
 
     @property
     def ids(self) -> list[str]:

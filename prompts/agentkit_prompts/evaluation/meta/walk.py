@@ -132,7 +132,7 @@ def _marker(position: int, item: Mapping[str, Any], stack: list[_Block], problem
     elif pos == "begin" or (name == "end" and not stack):  # OpenCompass itself opens `end` with pos 'end'
         stack.append(_Block(name))
     elif not stack or stack[-1].section != name:
-        open_ = f"{stack[-1].section!r} is open" if stack else "none is open"
+        open_ = f"{stack[-1].section!r} is open" if stack else "no section is open"
         problems.append(f"item {position} closes section {name!r} while {open_}; open and close them in pairs")
     else:
         block = stack.pop()

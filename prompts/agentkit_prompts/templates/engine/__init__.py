@@ -1,4 +1,4 @@
-"""The template engine: Jinja's language, bounded, sandboxed, and able to say where each value came from."""
+"""The template engine: Jinja's language, bounded, sandboxed, and traced: where each value came from is known."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ class _Generator(Expressions):
         if isinstance(target, nodes.Name):
             self.write(f"{frame.symbols.ref(target.name)} = {code}")
         elif isinstance(target, nodes.NSRef):
-            self.write(f"set_name({self.name(target.name, frame)}, {target.attr!r}, {code})")
+            self.write(f"set_name({frame.symbols.ref(target.name)}, {target.attr!r}, {code})")
         elif isinstance(target, nodes.Tuple):
             temps = [self.fresh("p") for _ in target.items]
             pair = self.fresh("p")

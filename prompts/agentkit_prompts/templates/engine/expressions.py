@@ -98,11 +98,8 @@ class Expressions(NodeVisitor):
         """Refuse what nobody thought of."""
         raise CodeError(f"{type(node).__name__} is not part of prompt templates", node.lineno)
 
-    def name(self, name: str, frame: Frame) -> str:
-        return frame.symbols.ref(name)
-
     def visit_Name(self, node: nodes.Name, frame: Frame) -> str:
-        return self.name(node.name, frame)
+        return frame.symbols.ref(node.name)
 
     def visit_Const(self, node: nodes.Const, frame: Frame) -> str:
         value = node.value

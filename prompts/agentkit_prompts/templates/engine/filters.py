@@ -1,4 +1,4 @@
-"""The filters of templates: Jinja's own by name and result, each bounded, none that depends on chance."""
+"""The filters of templates: Jinja's own by name and result, each bounded and without chance."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Limits:
     steps: int = 1_000_000
     """Steps of work: a loop over 10,000 documents whose body has 60 nodes passes, a nested-loop bomb does not."""
     seconds: float = 2.0
-    """CPU time of the thread. A net under `steps` for slow properties and iterators of the caller's own objects."""
+    """CPU time of the thread. A backstop of `steps` for slow properties and iterators of the caller's own objects."""
 
 
 DEFAULT = Limits()

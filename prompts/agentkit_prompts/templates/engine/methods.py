@@ -52,7 +52,7 @@ SAME_SIZE = [
 ]
 """Methods of str whose result is about as long as the text."""
 WIDTH = ("center", "ljust", "rjust", "zfill")
-"""Methods of str whose first argument says how long the result is."""
+"""Methods of str whose first argument is the length of the result."""
 _FIELD = re.compile(r"\{\{|\}\}|\{(?P<name>\w*)(?::(?P<spec>[^{}]*))?\}|[{}]")
 _SPEC = re.compile(
     r"(?:.?[<>=^])?[+\- ]?#?0?(?P<width>\d{0,4})[,_]?(?:\.(?P<precision>\d{1,3}))?[bcdeEfFgGosxX%]?", re.S

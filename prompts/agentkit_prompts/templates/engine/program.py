@@ -64,7 +64,7 @@ class Program:
         return trace
 
     def _located(self, code: Code, error: Exception, values: Mapping[str, object]) -> TemplateError:
-        """Say where in the template an error happened."""
+        """Return an error with the line of the template at which it happened."""
         line = None
         trace = error.__traceback__
         while trace is not None:
@@ -98,15 +98,9 @@ def _message(error: Exception) -> str:
 def _literal(tree: nodes.Template) -> str | None:
     from jinja2 import nodes
 
-    parts: list[str] = []
-    for node in tree.body:
-        if not isinstance(node, nodes.Output):
-            return None
-        for item in node.nodes:
-            if not isinstance(item, nodes.TemplateData):
-                return None
-            parts.append(item.data)
-    return "".join(parts)
+    items = [item for node in tree.body for item in (node.nodes if isinstance(node, nodes.Output) else [node])]
+    texts = [item.data for item in items if isinstance(item, nodes.TemplateData)]
+    return "".join(texts) if len(texts) == len(items) else None
 
 
 def _compile(source: str, syntax: Syntax, file: str | None, first_line: int, limits: Limits) -> Program:

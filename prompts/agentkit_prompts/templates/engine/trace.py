@@ -1,4 +1,4 @@
-"""What a run leaves behind: the text at once, and where each part of it came from when somebody asks."""
+"""What a run leaves behind: the text at once, and where each part of it came from."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Undefined:
         self.hint = hint
 
     def fail(self, *_: object, **__: object) -> NoReturn:
-        """Raise the fault that says what is missing and what there is instead."""
+        """Raise the fault that names what is missing and what there is instead."""
         variable = self.name if isinstance(self.name, str) else repr(self.name)
         if self.hint:
             raise Fault(self.hint, variable)
