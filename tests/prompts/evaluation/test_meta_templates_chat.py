@@ -109,7 +109,7 @@ class TestConversations:
             "messages[1]: content must be text or a list of parts, got int",
             "messages[2] must be a Message or a dict",
             "messages[3]: a meta template has no place for tool calls",
-            "messages[4]: content part {'type': 'smell'}",
+            "messages[4]: content part: unknown type 'smell'",
             "messages[5]: content part 5",
             "messages[6]: role ['user']: is unknown",
         ):
