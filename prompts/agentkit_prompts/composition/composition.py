@@ -354,10 +354,11 @@ def _mapped(message: Message, change: Callable[[str], str]) -> Message:
     if isinstance(content, str):
         content = change(content)
     else:
-        content = tuple(Text(change(part.text)) if isinstance(part, Text) else part for part in content)
-    calls = tuple(replace(call, arguments=change(call.arguments)) for call in message.tool_calls)
+        content = tuple(Text(change(part.text), kind=part.kind) if isinstance(part, Text) else part for part in content)
+    calls = tuple(replace(call, arguments=change(call.arguments), opaque={}) for call in message.tool_calls)
     name = change(message.name) if message.name else message.name
-    return replace(message, content=content, tool_calls=calls, name=name)
+    # What only a provider can read cannot be changed, so it goes.
+    return replace(message, content=content, tool_calls=calls, name=name, thinking=(), opaque={})
 
 
 def _message_segments(message: Message, pointer: str) -> list[Segment]:

@@ -44,6 +44,7 @@ def read_history(given: History | None) -> list[Message]:
             items.append(question := Message("user", item[0]))
             answers[id(question)] = Message("assistant", item[1])
         else:
+            items.append(Message("user"))  # the places of the others stay
             shown = ", ".join([*(type(text).__name__ for text in item[:4]), *["..."] * (len(item) > 4)])
             problems.append(f"history[{index}]: expected two texts, [question, answer], got [{shown}]")
     try:
@@ -67,13 +68,9 @@ def read_tools(given: Tools | None) -> list[Mapping[str, Any]]:
     problems: Problems = []
     tools: list[Mapping[str, Any]] = [*wire_tools(() if given is None else given, problems)]
     names = [str(tool.get("function", tool).get("name")) for tool in tools]
-    for index, tool in enumerate(tools):
-        if "function" not in tool:
-            problems.append(
-                f'tools[{index}]: expected {{"type": "function", "function": {{"name": ...}}}} or a ToolSpec'
-            )
-        elif not isinstance(tool["function"].get("parameters") or {}, dict):
-            problems.append(f"tools[{index}].function.parameters: expected a JSON Schema object")
+    for index, tool in enumerate(given if isinstance(given, list | tuple) else ()):
+        if isinstance(tool, Mapping) and "function" not in tool:
+            problems.append(f"tools[{index}]: expected a ToolSpec, or a mapping with a 'function'")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         problems.append(f"tools: {', '.join(map(repr, twice))} is there more than once")

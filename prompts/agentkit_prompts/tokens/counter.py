@@ -19,6 +19,7 @@ __all__ = [
     "media_tokens",
     "message_tokens",
     "schema_tokens",
+    "thinking_tokens",
     "tool_tokens",
 ]
 
@@ -94,6 +95,11 @@ def schema_tokens(schema: Mapping[str, Any], counter: TokenCounter) -> int:
 _SCHEMAS: dict[int, tuple[Mapping[str, Any], str]] = {}
 
 
+def thinking_tokens(message: Message, counter: TokenCounter) -> int:
+    """Return what the thoughts of a message cost, as far as they are in words."""
+    return sum(counter.count(thought.text) for thought in message.thinking)
+
+
 def message_tokens(counter: TokenCounter) -> Callable[[Message], int]:
     """Return the function that counts a whole message: text, media, tool calls and overhead.
 
@@ -123,6 +129,6 @@ def _message_tokens(counter: TokenCounter) -> Callable[[Message], int]:
             total += sum(count(part.text) if isinstance(part, Text) else MEDIA_TOKENS[part.kind] for part in content)
         for call in message.tool_calls:
             total += MESSAGE_OVERHEAD + count(call.name) + count(call.arguments)
-        return total
+        return total + thinking_tokens(message, counter) if message.thinking else total
 
     return tokens

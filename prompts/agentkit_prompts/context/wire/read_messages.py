@@ -35,15 +35,7 @@ _STORED = frozenset(("role", "content", "tool_calls", "tool_call_id", "name"))
 _CHAT_PARTS = frozenset(("image_url", "input_audio", "file", "audio_url", "video_url", "refusal"))
 _RESPONSES_PARTS = frozenset(("input_text", "output_text", "input_image", "input_file"))
 _ANTHROPIC_BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "document"))
-_STEPS = (
-    "_call",
-    "_call_output",
-    "_tool_use",
-    "_tool_result",
-    "_approval_request",
-    "_approval_response",
-    "_list_tools",
-)
+_STEPS = ("_call", "_call_output", "_tool_use", "_tool_result", "_approval_request", "_approval_response", "_tools")
 """How the types of blocks end in which a provider writes down a step that it took itself."""
 _OTHER_STEPS = frozenset(("reasoning", "item_reference", "compaction", "container_upload", "search_result"))
 
@@ -204,9 +196,10 @@ class _Reader:
             if item.get("role") is None:
                 self.problems.append(f"{where}.role: missing")
             return
-        kept = extras(
-            item, _CHAT if self._form == "responses" else _CHAT | {"type"}, where, self.problems, self._provider
-        )
+        if not item.keys() & _SAYING:
+            self.problems.append(f"{where}.content: missing{nearest('content', map(str, item))}")
+        known = _CHAT if self._form == "responses" else _CHAT | {"type"}
+        kept = extras(item, known, where, self.problems, self._provider)
         if role == "developer":
             role, kept["role"] = "system", role
         goes_on = self._reply is not None and role == "assistant" and not self._reply.size
@@ -225,9 +218,8 @@ class _Reader:
         if refusal := self._text(item, "refusal", where):
             said = [Text(draft.content)] if isinstance(draft.content, str) and draft.content else draft.content or []
             draft.content = [*cast("list[Part]", said), Text(refusal, kind="refusal")]
-        for index, call in enumerate(
-            read_calls(item.get("tool_calls"), f"{where}.tool_calls", self.problems, self._provider)
-        ):
+        calls = read_calls(item.get("tool_calls"), f"{where}.tool_calls", self.problems, self._provider)
+        for index, call in enumerate(calls):
             draft.add_call(call, f"{where}.tool_calls[{index}]")
         if not goes_on and (draft is begun or draft.size):
             self._drafts.append(draft)
@@ -342,9 +334,7 @@ def _linked(
         if message.role == "tool":
             name = waiting.pop(message.tool_call_id or "", None)
             if draft is not None and name is None:
-                problems.append(
-                    f"{draft.where}: answers {message.tool_call_id!r:.80}, which no call before it has as id"
-                )
+                problems.append(f"{draft.where}: no call before it has the id {message.tool_call_id!r:.80}")
             elif draft is not None and message.name is None:
                 message = replace(message, name=name)
         linked.append((message, draft))

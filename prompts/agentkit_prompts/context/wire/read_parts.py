@@ -167,19 +167,13 @@ def extras(
     """
     left: dict[str, Any] = {}
     for key, value in data.items():
-        if (
-            (key == "cache_control" and provider == "anthropic")
-            or key in known
-            or value is None
-            or value == ""
-            or value == []
-            or value == {}
-        ):
+        is_mark = key == "cache_control" and provider == "anthropic"
+        if is_mark or key in known or value is None or value in ("", [], {}):
             continue
-        if isinstance(key, str) and fits_json(value, f"{where}.{key}", problems):
-            left[key] = value
-        elif not isinstance(key, str):
+        if not isinstance(key, str):
             problems.append(f"{where}: keys must be text, got {key!r:.80}")
+        elif fits_json(value, f"{where}.{key}", problems):
+            left[key] = value
     return left
 
 
@@ -235,7 +229,9 @@ def _source(
     key = next((key for key in (*_DATA, *_ADDRESS) if fields.get(key) is not None), None)
     value = None if key is None else fields[key]
     if not isinstance(value, str) or not value:
-        problems.append(f"{where}.{key}: {_instead(value, 'text')}" if key else f"{where}: names no address, no data")
+        problems.append(
+            f"{where}.{key}: {_instead(value, 'text')}" if key else f"{where}: names no address and no data"
+        )
         return None, None
     if key in _DATA and fields.get("type") == "text":
         return value.encode("utf-8", "surrogatepass"), media_type

@@ -47,6 +47,9 @@ def read_tools(given: object, problems: Problems, *, needs_name: bool = True) ->
             tools.append(json.loads(json.dumps(_plain(wire), allow_nan=not needs_name)))
         except (TypeError, ValueError, RecursionError) as error:
             problems.append(f"{where}: {name!r:.80} is not JSON ({error}); pass plain dicts, lists, text and numbers")
+            continue
+        if needs_name and not isinstance(function.get("parameters") or {}, Mapping):
+            problems.append(f"{where}: its parameters must be a JSON Schema object")
     return tools
 
 

@@ -66,11 +66,9 @@ def _content(parts: Sequence[Part], kind: str, *, is_listed: bool = False) -> An
 def _part(part: Part, kind: str) -> FrozenDict:
     made: dict[str, Any]
     if isinstance(part, Text):
-        made = (
-            {"type": part.kind, "refusal": clean(part.text)}
-            if part.kind == "refusal"
-            else {"type": kind, "text": clean(part.text)}
-        )
+        made = {"type": "refusal", "refusal": clean(part.text)}
+        if part.kind == "text":
+            made = {"type": kind, "text": clean(part.text)}
         if kind == "output_text" and part.kind == "text":
             made["annotations"] = FrozenList()
     elif part.kind in ("image", "file"):

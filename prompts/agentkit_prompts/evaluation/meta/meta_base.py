@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
-from agentkit_prompts.context.wire.read_parts import plain_text_of
+from agentkit_prompts.context.parts import Text
+from agentkit_prompts.context.wire.read_parts import read_part
 from agentkit_prompts.errors import InContextError, nearest
 from agentkit_prompts.evaluation.meta.role_config import pieces, refuse
 from agentkit_prompts.evaluation.prompt_list import PromptList, is_marker
@@ -123,7 +124,7 @@ def media_text(part: object) -> str:
         InContextError: It is no content part of a kind that is known.
     """
     problems: list[str] = []
-    text, _ = plain_text_of(part, "content part", problems)
-    if problems:
+    found = read_part(part, "content part", problems, "", may_read_files=True)
+    if found is None:
         raise InContextError("; ".join(problems))
-    return text
+    return found.text if isinstance(found, Text) else found.alt
