@@ -149,9 +149,11 @@ class StoredSession:
         if not messages or not _short(messages) or not self._lock.acquire(blocking=False):
             return not messages
         try:
-            done = self._branch.append(len(self._view), self._edits, messages, key, said_at, wait=False)
+            if self._view is not view:  # another thread was first
+                return False
+            done = self._branch.append(len(view), self._edits, messages, key, said_at, wait=False)
             if done:
-                self._view = self._view.append(*messages)
+                self._view = view.append(*messages)
             return done
         except WouldWait:
             return False

@@ -70,12 +70,11 @@ def _with_thinking(
     """Yield what an assistant said and did, block by block as it was written, its thoughts in their places."""
     waiting = deque(thinking)
     texts = [Text(part.alt) if isinstance(part, Media) else part for part in parts]
-    written = [*((anthropic_blocks([text]) or [None])[0] for text in texts), *calls]
-    for place, block in enumerate([*written, None]):
-        while waiting and (waiting[0].at <= place or place == len(written)):
+    for place, blocks in enumerate([*(anthropic_blocks([text]) for text in texts), *([call] for call in calls)]):
+        while waiting and waiting[0].at <= place:
             yield _thought(waiting.popleft())
-        if block is not None:
-            yield block
+        yield from blocks
+    yield from map(_thought, waiting)
 
 
 def _thought(thought: Thinking) -> FrozenDict:

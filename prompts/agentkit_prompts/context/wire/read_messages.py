@@ -80,10 +80,14 @@ def read_messages(
     if is_linked:
         found = _linked(found, before, reader.problems)
     if reader.problems:
-        raise MessageError("; ".join(reader.problems))
+        raise MessageError("; ".join(sorted(reader.problems, key=lambda text: _index(text, where))))
     if form == "anthropic" and found and found[0][0] == Message("user", OPENING):
         del found[0]
     return tuple([message for message, _ in found])
+
+
+def _index(problem: str, where: str) -> int:
+    return int(problem[len(where) + 1 :].partition("]")[0])
 
 
 def thought_in(message: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -156,7 +160,7 @@ class _Reader:
             if isinstance(draft, Message):
                 made.append((draft, None))
                 continue
-            content = draft.content or ""
+            content = draft.content if self._form == "openai" else draft.content or ""
             if self._form != "openai" and isinstance(content, list) and [*map(type, content)] == [Text]:
                 only = cast("Text", content[0])
                 content = content if only.opaque or only.kind == "refusal" else only.text
@@ -324,6 +328,8 @@ def _linked(
     found: list[tuple[Message, _Draft | None]], before: Sequence[Message], problems: Problems
 ) -> list[tuple[Message, _Draft | None]]:
     """Return the messages with the name of the tool at each result; notes ids that fit no call, or two."""
+    last = next((at for at in range(len(before), 0, -1) if before[at - 1].role != "tool"), 1)
+    before = [before[at] for at in range(last - 1, len(before))]  # nothing in front of the last call is waiting
     waiting: dict[str, str] = {}
     linked: list[tuple[Message, _Draft | None]] = []
     for message, draft in [*((message, None) for message in before), *found]:

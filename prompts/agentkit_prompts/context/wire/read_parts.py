@@ -238,7 +238,8 @@ def _source(
     try:
         if value[:5].lower() == "data:":
             return content_of(File(cast("Any", value)))
-        return (value if key in _ADDRESS else base64.b64decode(value, validate=True)), media_type
+        is_address = key in _ADDRESS or "://" in value[:16]
+        return (value if is_address else base64.b64decode(value, validate=True)), media_type
     except (MediaError, ValueError) as error:
         why = str(error).rpartition(": ")[2] if isinstance(error, MediaError) else f"not base64 ({error})"
         problems.append(f"{where}.{key}: {why}: {value[:40]!r}")
