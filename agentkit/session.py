@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.wire.read_messages import read_messages
 
 __all__ = ["InMemorySession", "Session"]
 
@@ -29,11 +31,14 @@ class Session(Protocol):
         """Fragments rendered for earlier turns."""
         ...
 
-    def append(self, *messages: Message, key: str | None = None) -> Conversation:
-        """Add messages at the end, once per key, and return the conversation. May wait for a disk or a network."""
+    def append(self, *messages: Message | Mapping[str, Any], key: str | None = None) -> Conversation:
+        """Add messages at the end, once per key, and return the conversation. May wait for a disk or a network.
+
+        A mapping is a message in the form of a provider.
+        """
         ...
 
-    def append_now(self, *messages: Message, key: str | None = None) -> bool:
+    def append_now(self, *messages: Message | Mapping[str, Any], key: str | None = None) -> bool:
         """Do what `append` does if that takes no waiting, and say whether it was done; if not, nothing was.
 
         Async code calls this first, and `append` in a thread when it says no.
@@ -52,14 +57,15 @@ class InMemorySession:
         self.memo = Memo()
         self._last_key: str | None = None
 
-    def append(self, *messages: Message, key: str | None = None) -> Conversation:
+    def append(self, *messages: Message | Mapping[str, Any], key: str | None = None) -> Conversation:
         """Add messages; a second append in a row with the same key does nothing."""
         if key is None or key != self._last_key:
+            read = read_messages(messages, where="append", before=self.conversation)
             self._last_key = key
-            self.conversation = self.conversation.append(*messages)
+            self.conversation = self.conversation.append(*read)
         return self.conversation
 
-    def append_now(self, *messages: Message, key: str | None = None) -> bool:
+    def append_now(self, *messages: Message | Mapping[str, Any], key: str | None = None) -> bool:
         """Add messages as `append` does, which never waits."""
         self.append(*messages, key=key)
         return True

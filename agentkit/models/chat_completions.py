@@ -7,15 +7,23 @@ index, an id, a finish reason, the usage; arguments come in pieces, at once, or 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TypeAlias
 from uuid import uuid4
 
 from agentkit.models.model import Reply, Usage
-from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.frozen import freeze
+from agentkit_prompts.context.messages import Message, Thinking, ToolCall
+from agentkit_prompts.context.wire.clean import clean
+from agentkit_prompts.context.wire.read_messages import REASONING, thought_in
 
-__all__ = ["ProtocolError", "ReplyReader", "mend"]
+__all__ = ["ProtocolError", "ReplyReader"]
 
 _Object: TypeAlias = dict[str, object]
+
+_MESSAGE_KEYS = frozenset(("role", "content", "refusal", "tool_calls", "function_call"))
+_CALL_KEYS = frozenset(("index", "id", "type", "function"))
+"""What is read; everything else of a reply is kept for the provider."""
 
 
 class ProtocolError(ValueError):
@@ -28,11 +36,15 @@ class ReplyReader:
     `add` takes each chunk (or the one whole completion) as decoded JSON and returns the text that is new in it, `end`
     returns text that waited for more, `reply` what all of it amounts to.
 
+    What it does not know is kept for `provider`, the endpoint that sent it, and so is what the model thought.
+
     Raises:
         ProtocolError: What was sent is not a chat completion.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, provider: str = "openai") -> None:
+        self._provider = provider
+        self._kept: _Object = {}
         self.finish_reason: str | None = None
         self.model = ""
         self._usage = Usage()
@@ -77,13 +89,23 @@ class ReplyReader:
             raise ProtocolError("the reply has no choices")
         self.end()
         seen: set[str] = set()
-        calls = tuple(call.read(position, seen) for position, call in enumerate(self._calls))
+        calls = tuple(call.read(position, seen, self._provider) for position, call in enumerate(self._calls))
         reason = self.finish_reason
         if calls and reason in (None, "stop", "function_call"):
             reason = "tool_calls"  # several servers say "stop" here
         elif self._refused and reason in (None, "stop"):
             reason = "refusal"
-        return Reply(Message("assistant", self.text, calls), self._usage, reason or "stop", self.model or model)
+        return Reply(self._message(calls), self._usage, reason or "stop", self.model or model)
+
+    def _message(self, calls: tuple[ToolCall, ...]) -> Message:
+        kept = _sendable(self._kept)
+        if (thought := thought_in(kept)) is None:
+            return Message("assistant", self.text, calls, opaque={self._provider: kept} if kept else {})
+        key, text = thought
+        del kept[key]
+        own = {} if key == REASONING[0] else {self._provider: {key: text}}
+        thinking = (Thinking(text, self._provider, opaque=own),)
+        return Message("assistant", self.text, calls, thinking=thinking, opaque={self._provider: kept} if kept else {})
 
     def _choose(self, choice: _Object) -> str:
         self.started = True
@@ -94,6 +116,7 @@ class ReplyReader:
         if not delta:
             return ""
         delta = _object(delta, "the message")
+        _keep(delta, _MESSAGE_KEYS, self._kept)
         text = _text_of(delta.get("content"))
         refusal = delta.get("refusal")
         if isinstance(refusal, str) and refusal:
@@ -120,7 +143,7 @@ class ReplyReader:
         self._held = ""
         if not last and text and "\ud800" <= text[-1] <= "\udbff":
             text, self._held = text[:-1], text[-1]
-        text = self._spoken(mend(text), last=last)
+        text = self._spoken(clean(text), last=last)
         if text:
             self._text.append(text)
         return text
@@ -139,17 +162,19 @@ class ReplyReader:
         if call is None or call.is_over(id_, name, function.get("arguments")):
             call = _Call(id_)
             self._calls.append(call)
+        _keep(data, _CALL_KEYS, call.kept)
         if isinstance(index, int):
             self._by_index[index] = call
         call.add(id_, name, function.get("arguments"))
 
 
 class _Call:
-    __slots__ = ("_arguments", "id", "name")
+    __slots__ = ("_arguments", "id", "kept", "name")
 
     def __init__(self, id_: str) -> None:
         self.id = id_
         self.name = ""
+        self.kept: _Object = {}
         self._arguments: list[str] = []
 
     def is_over(self, id_: str, name: str, arguments: object) -> bool:
@@ -177,25 +202,40 @@ class _Call:
         elif arguments is not None:
             self._arguments.append(json.dumps(arguments, ensure_ascii=False))
 
-    def read(self, position: int, seen: set[str]) -> ToolCall:
+    def read(self, position: int, seen: set[str], provider: str) -> ToolCall:
         if not self.name:
             raise ProtocolError(f"tool_calls[{position}] has no function name")
-        id_ = mend(self.id)
+        id_ = clean(self.id)
         if not id_ or id_ in seen:  # every call needs an id of its own: results are matched by it
             id_ = f"call_{uuid4().hex[:24]}"
         seen.add(id_)
-        return ToolCall(id_, mend(self.name), mend("".join(self._arguments)) or "{}")
+        kept = _sendable(self.kept)
+        opaque = {provider: kept} if kept else {}
+        return ToolCall(id_, clean(self.name), clean("".join(self._arguments)) or "{}", opaque=opaque)
 
 
-def mend(text: str) -> str:
-    """Return `text` with cut surrogate pairs rejoined and lone surrogates replaced by U+FFFD: text that can be sent."""
-    if text.isascii():
-        return text
+def _sendable(kept: _Object) -> _Object:
+    """Return what was kept, without what is empty, as data that can be sent and stored."""
     try:
-        text.encode()
-        return text
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        read: _Object = json.loads(clean(json.dumps(kept, ensure_ascii=False))) if kept else kept
+        freeze(read)
+    except RecursionError:
+        raise ProtocolError("the reply nests too deeply") from None
+    return {key: value for key, value in read.items() if value not in ("", [], {})}
+
+
+def _keep(data: Mapping[str, object], known: frozenset[str], kept: _Object) -> None:
+    """Add what is unknown in a piece of a reply to what came before: text and lists grow, other values replace."""
+    for key, value in data.items():
+        if key in known or value is None:
+            continue
+        before = kept.get(key)
+        if isinstance(before, str) and isinstance(value, str):
+            kept[key] = before + value
+        elif isinstance(before, list) and isinstance(value, list):
+            kept[key] = [*before, *value]
+        else:
+            kept[key] = value
 
 
 def _object(value: object, what: str) -> _Object:

@@ -9,7 +9,7 @@ from agentkit.models.chat_completions import ReplyReader
 from agentkit.models.endpoint import EndpointModel
 from agentkit.models.text_tool_calls import SpokenCalls
 from agentkit_prompts.composition.targets.chat_text import chat_template_of
-from agentkit_prompts.context.wire import clean
+from agentkit_prompts.context.wire.clean import clean
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -30,6 +30,9 @@ class OpenAIModel(EndpointModel):
     further attempts after a 408, 409, 429 or 5xx, or a connection that failed; a stream that has begun is never tried
     again.
 
+    What a reply holds that only its endpoint understands (what the model thought, signatures) goes back to the same
+    host with the next request, and to no other.
+
     Raises:
         ModelRequestError: `base_url` is not an http address.
     """
@@ -61,10 +64,10 @@ class OpenAIModel(EndpointModel):
         self._extra = dict(extra or {})
 
     def _body(self, composition: Composition) -> dict[str, object]:
-        body: dict[str, object] = {"model": self.name, **composition.to_openai(), **self._settings}
+        body: dict[str, object] = {"model": self.name, **composition.to_openai(self.host), **self._settings}
         if self._max_tokens is not None:  # the newest name where it is required, the oldest everywhere else
             body["max_completion_tokens" if self.host == host_of(OFFICIAL) else "max_tokens"] = self._max_tokens
         return {**body, **self._extra}
 
     def _reader(self, composition: Composition) -> ReplyReader:
-        return ReplyReader()
+        return ReplyReader(self.host)

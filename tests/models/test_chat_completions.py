@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit.models import Usage
-from agentkit.models.chat_completions import ProtocolError, ReplyReader, mend
+from agentkit.models.chat_completions import ProtocolError, ReplyReader
+from agentkit_prompts.context.wire.clean import clean
 
 
 def read(*chunks: Any) -> ReplyReader:
@@ -172,7 +173,7 @@ def test_text_that_was_heard_is_the_text_of_the_reply_and_can_be_sent(pieces: li
     reader = ReplyReader()
     heard = "".join(reader.add(delta(content=piece)) for piece in pieces) + reader.end()
     reader.add(delta("stop"))
-    assert heard == reader.reply("m").message.text == mend("".join(pieces))
+    assert heard == reader.reply("m").message.text == clean("".join(pieces))
     heard.encode()
 
 

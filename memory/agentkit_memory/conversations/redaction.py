@@ -87,7 +87,9 @@ def _redacted(message: Message, replacement: str) -> Message:
     return replace(
         message,
         content=replacement,
-        tool_calls=tuple(replace(call, arguments="{}") for call in message.tool_calls),
+        tool_calls=tuple(replace(call, arguments="{}", opaque={}) for call in message.tool_calls),
+        thinking=(),
+        opaque={},
     )
 
 

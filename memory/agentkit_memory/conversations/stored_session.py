@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentkit_memory.checks import is_time, is_whole
 from agentkit_memory.errors import HeadMoved, KeyReused, MessageUnreadable, RecallError, ScopeError, WouldWait
@@ -14,6 +14,8 @@ from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.wire.read_messages import read_messages
+from agentkit_prompts.errors import MessageError
 
 if TYPE_CHECKING:
     from agentkit_memory.conversations.branch import Branch
@@ -89,11 +91,13 @@ class StoredSession:
             self._catch_up()
             return self.conversation
 
-    def append(self, *messages: Message, key: str | None = None, said_at: float | None = None) -> Conversation:
+    def append(
+        self, *messages: Message | Mapping[str, Any], key: str | None = None, said_at: float | None = None
+    ) -> Conversation:
         """Add messages in one transaction and return the conversation with them at its end.
 
         Args:
-            messages: What to add, in order.
+            messages: What to add, in order: messages of ours, or mappings in the form of a provider.
             key: Idempotency key: the second append under the same key and with the same messages adds nothing. A
                 fork knows the keys of the messages that it shares.
             said_at: The time of the messages, in seconds since 1970, if not now.
@@ -106,9 +110,10 @@ class StoredSession:
             NotFound: The conversation was deleted, or has expired.
             StoreError: The database is locked, read-only, full or gone. Nothing was added.
         """
-        _check(messages, key, said_at)
+        _check(key, said_at)
         with self._lock:
             view = self.conversation
+            messages = _read(messages, view)
             if not messages:
                 return view
             known = len(view)
@@ -125,7 +130,9 @@ class StoredSession:
                 if actual != known or not redacted:
                     raise HeadMoved(self.id, known, actual)
 
-    def append_now(self, *messages: Message, key: str | None = None, said_at: float | None = None) -> bool:
+    def append_now(
+        self, *messages: Message | Mapping[str, Any], key: str | None = None, said_at: float | None = None
+    ) -> bool:
         """Append without waiting, if possible: a few short messages, while no one else is writing.
 
         Returns:
@@ -134,13 +141,19 @@ class StoredSession:
         Raises:
             ScopeError, StoreError: As `append` does.
         """
-        _check(messages, key, said_at)
-        if not messages or self._view is None or not _short(messages) or not self._lock.acquire(blocking=False):
+        _check(key, said_at)
+        view = self._view
+        if view is None:
+            return not messages
+        messages = _read(messages, view)
+        if not messages or not _short(messages) or not self._lock.acquire(blocking=False):
             return not messages
         try:
-            done = self._branch.append(len(self._view), self._edits, messages, key, said_at, wait=False)
+            if self._view is not view:  # another thread was first
+                return False
+            done = self._branch.append(len(view), self._edits, messages, key, said_at, wait=False)
             if done:
-                self._view = self._view.append(*messages)
+                self._view = view.append(*messages)
             return done
         except WouldWait:
             return False
@@ -274,10 +287,14 @@ def shown(session: object, database: Database, last: int | None) -> tuple[str, t
     return session.id, session.places(last) if session.is_of(database) else ()
 
 
-def _check(messages: Sequence[object], key: str | None, said_at: float | None) -> None:
-    for message in messages:
-        if not isinstance(message, Message):
-            raise MessageUnreadable(f"append: expected messages, Message(role, content), got {message!r}")
+def _read(messages: Sequence[Message | Mapping[str, Any]], view: Conversation) -> tuple[Message, ...]:
+    try:
+        return read_messages(messages, where="append", before=view)
+    except MessageError as error:
+        raise MessageUnreadable(str(error)) from error
+
+
+def _check(key: str | None, said_at: float | None) -> None:
     if key is not None:
         check_name("idempotency key", key)
     if said_at is not None and not is_time(said_at):
@@ -296,4 +313,5 @@ def _short(messages: Sequence[Message]) -> bool:
         if type(message.content) is not str:
             return False
         size += len(message.content) + sum([len(call.arguments) for call in message.tool_calls])
+        size += len(message.reasoning) if message.thinking else 0
     return size <= _MAX_SHORT

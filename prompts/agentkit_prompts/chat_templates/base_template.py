@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from agentkit_prompts.chat_templates.chat_turns import Messages, Tools, read_prompt, read_tools, read_turns
+from agentkit_prompts.chat_templates.chat_turns import Messages, Tools, read_functions, read_prompt, read_turns
 from agentkit_prompts.chat_templates.guard.control_tokens import control_tokens
 from agentkit_prompts.chat_templates.protocol import Capability
 from agentkit_prompts.errors import ChatTemplateError, nearest
@@ -123,7 +123,7 @@ class BaseTemplate:
         if not turns:
             raise ChatTemplateError(f"{name}: there are no messages; a conversation needs at least one")
         if "tools" in takes:
-            given["tools"] = read_tools(tools, name) if tools else None
+            given["tools"] = read_functions(tools, name) if tools else None
         elif tools or any("tool_calls" in turn or turn["role"] == "tool" for turn in turns):
             raise ChatTemplateError(f"{name}: its messages2prompt has no parameter `tools`: it cannot say them")
         if "add_generation_prompt" in takes:

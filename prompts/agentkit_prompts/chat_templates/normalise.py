@@ -13,20 +13,27 @@ from typing import Any, Literal, TypeVar
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part, Text
+from agentkit_prompts.context.wire.read_messages import REASONING
+from agentkit_prompts.context.wire.read_parts import Problems, plain_text_of
+from agentkit_prompts.context.wire.read_tools import openai_tool, read_tools
 from agentkit_prompts.errors import ChatTemplateError
 
-__all__ = ["REASONING", "Form", "as_mappings", "as_tools", "flat", "normalised", "plain", "simple", "with_reasoning"]
+__all__ = [
+    "Form",
+    "as_mappings",
+    "as_tools",
+    "flat",
+    "normalised",
+    "plain",
+    "simple",
+    "template_message",
+    "with_reasoning",
+]
 
 T = TypeVar("T")
 
-REASONING = ("reasoning_content", "thinking", "reasoning")
-"""Names of what a model thought before it answered; a template reads one of them, senders use any."""
-
 Form = Literal["text", "parts", "any", "object"]
 """What a template wants: content as text or parts, arguments as text or an object; `any` takes both."""
-
-
-_ENCODE = json.JSONEncoder().encode
 
 
 def plain(value: Any) -> Any:
@@ -46,9 +53,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(plain(item) for item in value)
     if isinstance(value, Message):
-        return plain(_message(value))
+        return plain(template_message(value))
     if isinstance(value, ToolSpec):
-        return plain(_tool(value))
+        return plain(openai_tool(value))
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if callable(dump := getattr(value, "model_dump", None)) and not isinstance(value, type):
@@ -120,14 +127,10 @@ def as_tools(tools: object) -> list[dict[str, Any]] | None:
     """
     if tools is None:
         return None
-    given = _entries(tools, "tools")
-    try:
-        if set(map(type, given)) == {dict}:
-            return [json.loads(_ENCODE(tool)) for tool in given]
-    except (TypeError, ValueError, RecursionError):
-        pass  # what is wrong, and where, is found below
-    _refuse(flat("tools", lambda: [one for at, tool in enumerate(given) for one in _no_tool(tool, f"tools[{at}]")]))
-    return [plain(tool) for tool in given]
+    problems: Problems = []
+    read = read_tools(tools, problems, needs_name=False)
+    _refuse(problems)
+    return read
 
 
 def flat(what: str, make: Callable[[], T]) -> T:
@@ -142,14 +145,6 @@ def flat(what: str, make: Callable[[], T]) -> T:
         raise ChatTemplateError(f"{what}: the data is cyclic or nests too deeply; pass flatter data") from None
 
 
-def _no_tool(tool: object, where: str) -> list[str]:
-    if isinstance(tool, Mapping):
-        return _not_json(tool, where)
-    if isinstance(tool, ToolSpec):
-        return []
-    return [f"{where} is a {type(tool).__name__}, expected a ToolSpec or a JSON Schema mapping"]
-
-
 def _entries(value: object, what: str) -> Sequence[Any]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise ChatTemplateError(f"{what}: expected a list, got {type(value).__name__}")
@@ -161,18 +156,8 @@ def _refuse(problems: Iterable[str]) -> None:
         raise ChatTemplateError("; ".join(found))
 
 
-def _not_json(value: Any, where: str) -> list[str]:
-    if value is None or isinstance(value, str | int | float):
-        return []
-    if isinstance(value, Mapping):
-        wrong = [f"{where} has the key {key!r}, which is not text" for key in value if not isinstance(key, str)]
-        return wrong + [one for key, item in value.items() for one in _not_json(item, f"{where}.{key}")]
-    if isinstance(value, list | tuple):
-        return [one for index, item in enumerate(value) for one in _not_json(item, f"{where}[{index}]")]
-    return [f"{where} is a {type(value).__name__}, which JSON cannot say"]
-
-
-def _message(message: Message) -> dict[str, Any]:
+def template_message(message: Message) -> dict[str, Any]:
+    """Return a message of ours as templates read it: media as their alt text, thoughts as reasoning."""
     made: dict[str, Any] = {"role": message.role, "content": message.content}
     if type(message.content) is tuple:
         made["content"] = [_part(part) for part in message.content]
@@ -185,6 +170,8 @@ def _message(message: Message) -> dict[str, Any]:
         made["tool_call_id"] = message.tool_call_id
     if message.name:
         made["name"] = message.name
+    if message.thinking and (reasoning := message.reasoning):
+        made["reasoning_content"] = reasoning
     return made
 
 
@@ -194,11 +181,6 @@ def _part(part: Part) -> dict[str, str]:
     if part.kind == "file":
         return {"type": "text", "text": part.alt}  # no template has a place for files
     return {"type": part.kind, "alt": part.alt}
-
-
-def _tool(tool: ToolSpec) -> dict[str, Any]:
-    made = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return {"type": "function", "function": {**made, "strict": True} if tool.strict else made}
 
 
 def normalised(
@@ -264,15 +246,12 @@ def _content(
     ]
     if not wrong:
         wants_text = content(message["role"], "parts") == "text"
-        message["content"] = "".join(map(_said, listed)) if wants_text else listed
+        message["content"] = "".join(map(_plain_text, listed)) if wants_text else listed
     return wrong
 
 
-def _said(part: dict[str, Any]) -> str:
-    for name in ("text", "alt"):
-        if isinstance(part.get(name), str):
-            return str(part[name])
-    return f"[{part.get('type', 'part')}]"
+def _plain_text(part: dict[str, Any]) -> str:
+    return plain_text_of(part, "", [])[0] or f"[{part.get('type', 'part')}]"
 
 
 def _calls(calls: Any, index: int, count: int, form: Form) -> tuple[dict[str, Any], ...] | list[str]:

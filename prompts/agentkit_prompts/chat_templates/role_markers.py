@@ -15,8 +15,8 @@ from agentkit_prompts.chat_templates.chat_turns import (
     Tools,
     Turn,
     plain_turns,
+    read_functions,
     read_prompt,
-    read_tools,
     read_turns,
 )
 from agentkit_prompts.chat_templates.guard.control_tokens import control_tokens
@@ -131,7 +131,7 @@ class RoleMarkerTemplate(BaseTemplate):
         if turns is None:
             turns = read_turns(messages, name, self.roles, first_text=True)
         task = Task(
-            tools=None if tools is None else read_tools(tools, name),
+            tools=None if tools is None else read_functions(tools, name),
             sequence_start=sequence_start,
             enable_thinking=enable_thinking,
             strict=False,
@@ -161,7 +161,7 @@ class RoleMarkerTemplate(BaseTemplate):
         name = type(self).__name__
         turns = plain_turns(messages, _SPEAKERS)
         task = Task(
-            tools=read_tools(tools, name) if tools else None,
+            tools=read_functions(tools, name) if tools else None,
             sequence_start=sequence_start,
             add_generation_prompt=add_generation_prompt,
             enable_thinking=enable_thinking,

@@ -283,9 +283,12 @@ class Composition:
             )
         return changed
 
-    def to_openai(self) -> dict[str, Any]:
-        """Return the payload of a chat-completions request: `messages`, and `tools` where there are any."""
-        return openai_payload(self)
+    def to_openai(self, provider: str | None = None) -> dict[str, Any]:
+        """Return the payload of a chat-completions request: `messages`, and `tools` where there are any.
+
+        `provider` is the endpoint that gets what it wrote itself, such as signatures, back; see `Message`.
+        """
+        return openai_payload(self, provider)
 
     def to_anthropic(self) -> dict[str, Any]:
         """Return the payload of an Anthropic messages request: `messages`, and `system` and `tools` where there are."""
@@ -294,7 +297,7 @@ class Composition:
         return anthropic_payload(self)
 
     def to_sample(
-        self, reply: Message | str, chat_template: ChatTemplate | str | None = None, **kwargs: Any
+        self, reply: Message | Mapping[str, Any] | str, chat_template: ChatTemplate | str | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         """Return a fine-tuning row: `messages`, `tools`, `text` as the template writes it, and its `loss_spans`."""
         from agentkit_prompts.composition.targets.sample import sample
@@ -351,10 +354,11 @@ def _mapped(message: Message, change: Callable[[str], str]) -> Message:
     if isinstance(content, str):
         content = change(content)
     else:
-        content = tuple(Text(change(part.text)) if isinstance(part, Text) else part for part in content)
-    calls = tuple(replace(call, arguments=change(call.arguments)) for call in message.tool_calls)
+        content = tuple(Text(change(part.text), kind=part.kind) if isinstance(part, Text) else part for part in content)
+    calls = tuple(replace(call, arguments=change(call.arguments), opaque={}) for call in message.tool_calls)
     name = change(message.name) if message.name else message.name
-    return replace(message, content=content, tool_calls=calls, name=name)
+    # What only a provider can read cannot be changed, so it goes.
+    return replace(message, content=content, tool_calls=calls, name=name, thinking=(), opaque={})
 
 
 def _message_segments(message: Message, pointer: str) -> list[Segment]:

@@ -18,6 +18,7 @@ from agentkit_prompts.tokens.counter import (
     media_tokens,
     message_tokens,
     schema_tokens,
+    thinking_tokens,
     tool_tokens,
 )
 from agentkit_prompts.tree.prompt import BasePrompt
@@ -64,7 +65,7 @@ class LayerRow:
     """One line of the layer table."""
 
     layer: str
-    """Path of the prompt, or `conversation`, `intermediate`, `tools`, `overhead`."""
+    """Path of the prompt, or `conversation`, `intermediate`, each with a `.thinking`, `tools`, `overhead`."""
     prompt: str
     """Name of the prompt or of what the layer holds."""
     source: str
@@ -114,7 +115,10 @@ def layer_table(composition: Composition) -> LayerTable:
 
     def messages(name: str, history: Conversation) -> None:
         if len(history) or name in composition.trims:
-            rows.append((name, f"{len(history)} messages", name, history.total(per_message)))
+            thoughts = sum(thinking_tokens(message, counter) for message in history if message.thinking)
+            rows.append((name, f"{len(history)} messages", name, history.total(per_message) - thoughts))
+            if thoughts:
+                rows.append((f"{name}.thinking", "what the model thought", name, thoughts))
 
     fragments(composition.sections[0])
     messages("conversation", composition.conversation)
@@ -295,7 +299,8 @@ def _said(message: Message) -> str:
     answers = f" [answers {message.tool_call_id}]" if message.tool_call_id is not None else ""
     named = f" [named {message.name}]" if message.name is not None else ""
     parts = (neutralise_markers(part.text) if isinstance(part, Text) else part.marker for part in message.parts)
-    return f"{''.join(parts)}{calls}{answers}{named}"
+    thought = f" [thought {message.reasoning}]" if message.thinking else ""
+    return f"{''.join(parts)}{calls}{answers}{named}{thought}"
 
 
 def _layer_at(composition: Composition, number: int, segments: Sequence[Segment], offset: int = 0) -> str:
@@ -409,6 +414,8 @@ def prefix(composition: Composition) -> tuple[str, int]:
                 _feed(state, name)
         for call in message.tool_calls:
             _feed(state, call.id, call.name, call.arguments)
+        if message.thinking or message.opaque:
+            _feed(state, repr((message.thinking, message.opaque)))
     return state.hexdigest(), last.tokens
 
 

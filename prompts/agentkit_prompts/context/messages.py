@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
-from agentkit_prompts.context.parts import Media, Part, Text
+from agentkit_prompts.context.parts import Media, Opaque, Part, Text, no_opaque, opaque_data
 from agentkit_prompts.errors import MessageError
 
-__all__ = ["MESSAGES", "MESSAGE_FORMAT", "Message", "Role", "ToolCall"]
+__all__ = ["MESSAGES", "MESSAGE_FORMAT", "Message", "Role", "Thinking", "ToolCall"]
 
 Role = Literal["system", "user", "assistant", "tool"]
 _ROLES = frozenset(get_args(Role))
 
-MESSAGE_FORMAT = 1
-"""Version of the stored form of a message, as `MESSAGES` reads and writes it."""
+MESSAGE_FORMAT = 2
+"""Version of the stored form of a message, as `MESSAGES` writes it; it reads all versions up to this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,45 @@ class ToolCall:
     id: str
     name: str
     arguments: str = "{}"
+    opaque: Opaque = field(default_factory=no_opaque, hash=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.opaque:
+            object.__setattr__(self, "opaque", opaque_data(self.opaque))
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """What a model thought before it answered, or a step that its provider took for it, such as a web search.
+
+    It is no part of what the message says: it goes back to the provider it came from, and chat templates may show
+    its `text`.
+    """
+
+    text: str = ""
+    """The thought in words; empty where the provider keeps it to itself."""
+    provider: str = "openai"
+    """Who wants it back: a wire form (`openai` for chat completions, `responses`, `anthropic`) or one endpoint."""
+    signature: str | None = None
+    """Proof of the provider that the text is the model's own."""
+    redacted: str | None = None
+    """The thought, encrypted by the provider."""
+    at: int = 0
+    """How many content parts and tool calls of the message stand before it."""
+    opaque: Opaque = field(default_factory=no_opaque, hash=False, kw_only=True)
+    """The whole block under its provider, where text, signature and redacted do not say all of it."""
+
+    def __post_init__(self) -> None:
+        if self.opaque:
+            object.__setattr__(self, "opaque", opaque_data(self.opaque))
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message of a conversation.
 
-    `content` is text or a tuple of parts. `tool_calls` belong to an assistant message, `tool_call_id` and `name` to
-    the tool message that answers one of them.
+    `content` is text or a tuple of parts. `tool_calls` and `thinking` belong to an assistant message, `tool_call_id`
+    and `name` to the tool message that answers one of the calls.
 
     Raises:
         MessageError: The role is unknown, or a field does not belong to the role.
@@ -47,6 +78,8 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
+    thinking: Annotated[tuple[Thinking, ...], Field(exclude_if=lambda thinking: not thinking)] = ()
+    opaque: Opaque = field(default_factory=no_opaque, hash=False, kw_only=True)
 
     def __post_init__(self) -> None:
         role, content = self.role, self.content
@@ -67,6 +100,15 @@ class Message:
             for index, call in enumerate(self.tool_calls):
                 if not isinstance(call, ToolCall):
                     raise MessageError(f"tool_calls[{index}]: expected a ToolCall, got {type(call).__name__}")
+        if self.thinking:
+            if role != "assistant":
+                raise MessageError(f"a {role} message cannot carry thinking: only an assistant message can")
+            object.__setattr__(self, "thinking", tuple(self.thinking))
+            for index, thought in enumerate(self.thinking):
+                if not isinstance(thought, Thinking):
+                    raise MessageError(f"thinking[{index}]: expected a Thinking, got {type(thought).__name__}")
+        if self.opaque:
+            object.__setattr__(self, "opaque", opaque_data(self.opaque))
         if role == "tool":
             if not self.tool_call_id:
                 raise MessageError("a tool message needs the tool_call_id of the call that it answers")
@@ -86,6 +128,11 @@ class Message:
         if isinstance(self.content, str):
             return self.content
         return "".join(part.text if isinstance(part, Text) else part.alt for part in self.content)
+
+    @property
+    def reasoning(self) -> str:
+        """What the model thought, as far as its provider shows it."""
+        return "\n".join([thought.text for thought in self.thinking if thought.text])
 
     def __prompt__(self) -> str | tuple[Part, ...]:
         return self.content

@@ -20,7 +20,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field
 from pydantic_core import CoreSchema, Url, core_schema
 
-from agentkit_prompts.errors import MediaError
+from agentkit_prompts.context.frozen import FrozenDict, freeze
+from agentkit_prompts.errors import MediaError, MessageError
 
 __all__ = [
     "MARKER",
@@ -29,12 +30,15 @@ __all__ = [
     "Image",
     "Media",
     "MediaKind",
+    "Opaque",
     "Part",
     "Source",
     "Text",
     "Url",
     "Video",
     "neutralise_markers",
+    "no_opaque",
+    "opaque_data",
     "replace_markers",
 ]
 
@@ -87,16 +91,46 @@ class _Stored:
         return core_schema.no_info_plain_validator_function(_stored, serialization=written)
 
 
+Opaque: TypeAlias = Annotated[Mapping[str, Any], Field(exclude_if=lambda data: not data)]
+"""Provider -> what else it wrote here. It goes back to that provider unchanged, and to no other."""
+
+_NO_OPAQUE = FrozenDict()
+
+
+def no_opaque() -> FrozenDict:
+    """Return the opaque data of what has none."""
+    return _NO_OPAQUE
+
+
+def opaque_data(data: object) -> FrozenDict:
+    """Return opaque data, read-only.
+
+    Raises:
+        MessageError: It does not map providers to data, or nests too deeply.
+    """
+    if type(data) is FrozenDict:
+        return data
+    if not isinstance(data, Mapping) or not all(isinstance(provider, str) for provider in data):
+        raise MessageError(f"opaque: expected a mapping of providers to their data, got {type(data).__name__}")
+    try:
+        return FrozenDict(freeze(data))
+    except RecursionError:
+        raise MessageError("opaque: the data is cyclic or nests too deeply") from None
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A piece of text inside a multimodal message."""
+    """A piece of text inside a multimodal message; of the kind `refusal`, the text in which a model refuses."""
 
     text: str
-    kind: Literal["text"] = field(default="text", kw_only=True)
+    kind: Literal["text", "refusal"] = field(default="text", kw_only=True)
+    opaque: Opaque = field(default_factory=no_opaque, hash=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
             raise MediaError(f"Text: expected str, got {type(self.text).__name__}")
+        if self.opaque:
+            object.__setattr__(self, "opaque", opaque_data(self.opaque))
 
     def __prompt__(self) -> str:
         return self.text
@@ -114,6 +148,7 @@ class Media:
     media_type: str | None = None
     name: str | None = None
     kind: MediaKind = field(default="file", kw_only=True)
+    opaque: Opaque = field(default_factory=no_opaque, hash=False, kw_only=True)
     _id: Annotated[str | None, Field(exclude=True)] = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -129,6 +164,8 @@ class Media:
             object.__setattr__(self, "source", Url(str(source)))
         elif not isinstance(source, Path | Url | bytes):
             raise MediaError(f"{type(self).__name__}: expected a Path, a Url or bytes, got {type(source).__name__}")
+        if self.opaque:
+            object.__setattr__(self, "opaque", opaque_data(self.opaque))
 
     @property
     def id(self) -> str:

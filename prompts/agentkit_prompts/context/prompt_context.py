@@ -13,6 +13,7 @@ from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.items import Document, Example, Fact, ToolSpec, Trust, per_toolset
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Media, Part, Text
+from agentkit_prompts.context.wire.read_messages import read_messages
 
 __all__ = [
     "CONTEXT_NAMES",
@@ -64,18 +65,7 @@ def _tuple_of(field: str, kind: type, from_text: Callable[[str], Any] | None = N
 def _conversation(value: Any) -> Conversation:
     if isinstance(value, Conversation):
         return value
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise ValueError(f"expected a conversation or a list of messages, got {type(value).__name__}")
-    return Conversation(
-        _message(item, index) if isinstance(item, Mapping) else item for index, item in enumerate(value)
-    )
-
-
-def _message(item: Mapping[str, Any], index: int) -> Message:
-    try:
-        return Message(**item)
-    except TypeError as error:
-        raise ValueError(f"message {index}: {error}") from error
+    return Conversation(read_messages(value))
 
 
 def _parts(value: Any) -> str | tuple[Part, ...]:

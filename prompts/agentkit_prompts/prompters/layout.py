@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentkit_prompts.chat_templates.protocol import Capability
-from agentkit_prompts.composition.targets.openai import openai_tool
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec
-from agentkit_prompts.errors import ChatTemplateError, PrompterError, PromptError, nearest
-from agentkit_prompts.prompters.history import GivenTool, read_message
+from agentkit_prompts.context.wire.read_messages import read_messages
+from agentkit_prompts.context.wire.read_tools import openai_tool
+from agentkit_prompts.errors import ChatTemplateError, MessageError, PrompterError, nearest
+from agentkit_prompts.prompters.history import GivenTool
 
 __all__ = ["TOKENS", "PrompterLayout", "check_layout"]
 
@@ -119,7 +120,10 @@ class PrompterLayout:
         """
         if kwargs:
             raise ChatTemplateError(f"a prompter's layout takes no {', '.join(map(repr, sorted(kwargs)))}")
-        turns = [self._message(message, index) for index, message in enumerate(messages)]
+        try:
+            turns = [*read_messages(messages, where="messages", is_linked=False)]
+        except MessageError as error:
+            raise ChatTemplateError(str(error)) from error
         head = turns.pop(0).text if turns and turns[0].role == "system" else ""
         at = max((index for index, message in enumerate(turns) if message.role == "user"), default=len(turns))
         before, asked, after = turns[:at], turns[at : at + 1], turns[at + 1 :]
@@ -136,12 +140,6 @@ class PrompterLayout:
             raise ChatTemplateError(f"this layout has no place for {', '.join(sorted(set(lost)))}: {self.layout!r}")
         text = self._fill(self._body, values) + "".join(map(self._turn, after))
         return text + self._fill(self._reply, values) if add_generation_prompt else text
-
-    def _message(self, message: Message | Mapping[str, Any], index: int) -> Message:
-        try:
-            return read_message(message)
-        except PromptError as error:
-            raise ChatTemplateError(f"messages[{index}]: {error}") from error
 
     def _system(self, text: str) -> dict[str, str]:
         """Tell the prompter's system text and its instruction apart; a system message of others is all instruction."""

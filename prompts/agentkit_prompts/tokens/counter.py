@@ -19,6 +19,7 @@ __all__ = [
     "media_tokens",
     "message_tokens",
     "schema_tokens",
+    "thinking_tokens",
     "tool_tokens",
 ]
 
@@ -86,6 +87,11 @@ def schema_tokens(schema: Mapping[str, Any], counter: TokenCounter) -> int:
     return counter.count(json.dumps(schema, ensure_ascii=False)) + MESSAGE_OVERHEAD
 
 
+def thinking_tokens(message: Message, counter: TokenCounter) -> int:
+    """Return what the thoughts of a message cost, as far as they are in words."""
+    return sum(counter.count(thought.text) for thought in message.thinking)
+
+
 def message_tokens(counter: TokenCounter) -> Callable[[Message], int]:
     """Return the function that counts a whole message: text, media, tool calls and overhead.
 
@@ -115,4 +121,4 @@ class _MessageTokens:
             total += sum(count(part.text) if isinstance(part, Text) else MEDIA_TOKENS[part.kind] for part in content)
         for call in message.tool_calls:
             total += MESSAGE_OVERHEAD + count(call.name) + count(call.arguments)
-        return total
+        return total + thinking_tokens(message, self.counter) if message.thinking else total

@@ -44,7 +44,7 @@ def test_null_content_is_no_text_and_other_null_fields_are_gone() -> None:
 
 def test_parts_are_joined_for_a_template_that_wants_text() -> None:
     parts = [{"type": "text", "text": "a "}, {"type": "image_url", "image_url": {"url": "x"}}, "b"]
-    assert render(TEXTS, {"role": "user", "content": parts}) == "<user>a [image_url]b"
+    assert render(TEXTS, {"role": "user", "content": parts}) == "<user>a [image: x]b"
     assert render(TEXTS, Message("user", (Text("see "), Image(b"x")))).startswith("<user>see [image")
 
 

@@ -142,7 +142,9 @@ def test_parts_become_text_and_media_their_alt_text() -> None:
             {"text": "say"},
         ],
     }
-    assert Tags(meta_instruction=None).render([mapping]) == "<U>see [image: cat.png][audio] and say</U><A>"
+    assert (
+        Tags(meta_instruction=None).render([mapping]) == "<U>see [image: cat.png][audio: 7b79be5e9b37] and say</U><A>"
+    )
     typed = Message("user", (Text("see "), Image("https://example.org/a/cat.png")))
     assert Tags(meta_instruction=None).render([typed]) == "<U>see [image: cat.png]</U><A>"
     mixed = {"role": "user", "content": [Text("see "), Image("https://example.org/a/cat.png")]}

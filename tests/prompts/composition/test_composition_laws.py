@@ -22,7 +22,7 @@ from agentkit.prompts import (
     compose,
 )
 from agentkit.testing import strategies as some
-from agentkit_prompts.context.wire import clean
+from agentkit_prompts.context.wire.clean import clean
 from tests.prompts.laws import law
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")

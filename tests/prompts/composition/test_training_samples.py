@@ -96,7 +96,11 @@ def test_media_of_the_reply_are_alt_text_in_the_text() -> None:
 
 @pytest.mark.parametrize(
     ("reply", "message"),
-    [(Message("user", "x"), "got a user message"), (None, "got NoneType"), ({"role": "assistant"}, "got dict")],
+    [
+        (Message("user", "x"), "got a user message"),
+        (None, "got NoneType"),
+        ({"role": "user", "content": "x"}, "got a user message"),
+    ],
     ids=["user", "none", "dict"],
 )
 def test_only_an_assistant_replies(reply: Any, message: str) -> None:

@@ -109,8 +109,8 @@ class TestConversations:
             "messages[1]: content must be text or a list of parts, got int",
             "messages[2] must be a Message or a dict",
             "messages[3]: a meta template has no place for tool calls",
-            "messages[4]: content part {'type': 'smell'}",
-            "messages[5]: content part 5",
+            "messages[4]: content part: unknown type 'smell'",
+            "messages[5]: content part: expected text or a part, got int",
             "messages[6]: role ['user']: is unknown",
         ):
             assert problem in str(caught.value)
@@ -262,7 +262,7 @@ class TestTheMessagesOfARequest:
     def test_media_that_cannot_be_read_are_named_all_at_once(self) -> None:
         content = [
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,IMG"}},
-            {"type": "image_url", "image_url": {"url": "data:image/png,IMG"}},
+            {"type": "input_audio", "input_audio": {"data": "IMG", "format": "wav"}},
             {"type": "image_url", "image_url": {}},
             {"type": "text"},
             {"type": "smell_url", "smell_url": "x"},
@@ -278,15 +278,15 @@ class TestTheMessagesOfARequest:
         with pytest.raises(InContextError) as caught:
             to_messages(prompt)
         for problem in (
-            "message 0, part 0: the image is not base64",
-            "message 0, part 1: expected data:TYPE;base64",
-            "message 0, part 2: a part of type 'image_url' needs its url",
-            "message 0, part 3: a part of type 'text' needs its text",
-            "message 0, part 4: expected type text, image_url",
-            "message 0, part 5: 'http://': not a URL",
-            "message 0, part 6: expected type text",
-            "message 1: role 'critic' is none of a chat",
-            "message 2: content must be text or a list of parts, got int",
-            "message 3: a tool message needs the tool_call_id",
+            "messages[0].content[0].image_url.url: the data URL cannot be decoded",
+            "messages[0].content[1].input_audio.data: not base64",
+            "messages[0].content[2].image_url: names no address and no data",
+            "messages[0].content[3].text: missing",
+            "messages[0].content[4]: unknown type 'smell_url'",
+            "messages[0].content[5].image_url: 'http://': not a URL",
+            "messages[0].content[6]: expected text or a part, got int",
+            "messages[1]: unknown role 'critic'",
+            "messages[2].content: expected text or a list of parts, got int",
+            "messages[3]: a tool message needs the tool_call_id",
         ):
             assert problem in str(caught.value)

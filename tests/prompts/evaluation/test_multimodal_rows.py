@@ -198,11 +198,15 @@ class TestModels:
         assert ApiMetaTemplate().parse(prompt) == [look, see, image, ok]
 
     def test_a_part_of_no_known_kind_is_refused_by_a_completion_model(self) -> None:
-        for part in ({"type": "smell"}, {"type": "text"}, {"type": "image_url", "image_url": {"url": 5}}):
-            with pytest.raises(InContextError, match="expected type 'text' with a text, or one of image_url"):
+        for part, what in (
+            ({"type": "smell"}, "content part: unknown type 'smell'"),
+            ({"type": "text"}, r"content part\.text: missing"),
+            ({"type": "image_url", "image_url": {"url": 5}}, r"content part\.image_url\.url: expected text, got int"),
+        ):
+            with pytest.raises(InContextError, match=what):
                 MetaTemplate().parse(PromptList([{"role": "HUMAN", "prompt_mm": [part]}]))
         part = {"type": "image_url", "image_url": "http://"}
-        with pytest.raises(InContextError, match="content part of type 'image_url': 'http://': not a URL"):
+        with pytest.raises(InContextError, match=r"content part\.image_url: 'http://': not a URL"):
             MetaTemplate().parse(PromptList([{"role": "HUMAN", "prompt_mm": [part]}]))
 
 

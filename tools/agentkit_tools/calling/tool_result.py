@@ -16,7 +16,7 @@ from pydantic_core import to_json, to_jsonable_python
 
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import File, Media, Part, Text
-from agentkit_prompts.context.wire import clean
+from agentkit_prompts.context.wire.clean import clean
 from agentkit_tools.errors import ToolFailure
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agentkit_prompts.chat_templates.normalise import REASONING
+from agentkit_prompts.context.wire.read_messages import REASONING
 from agentkit_prompts.errors import ChatTemplateError
 
 __all__ = ["render_open"]

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, get_args
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, control_tokens_of
 from agentkit_prompts.chat_templates.guard.reasoning import with_reasoning
 from agentkit_prompts.chat_templates.guard.taint import Policy, Run, Said, Tree, attempt, guarded, is_harmless, plain
-from agentkit_prompts.composition.targets.openai import openai_tool
 from agentkit_prompts.context.items import Document
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Text
+from agentkit_prompts.context.wire.read_tools import openai_tool
 from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.templates.spans import Segment
 
@@ -115,6 +115,8 @@ class _Reader:
             tree["tool_calls"] = [
                 self._call(call, f"{pointer}.tool_calls[{index}]") for index, call in enumerate(message.tool_calls)
             ]
+        if message.thinking and (reasoning := message.reasoning):
+            tree["reasoning_content"] = self._word(reasoning, f"{pointer}.thinking")
         if message.tool_call_id is not None:
             tree["tool_call_id"] = self._word(message.tool_call_id, f"{pointer}.tool_call_id")
         if message.name:

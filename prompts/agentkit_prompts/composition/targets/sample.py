@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agentkit_prompts.composition.targets.openai import openai_message, openai_payload
+from agentkit_prompts.composition.targets.openai import openai_payload
 from agentkit_prompts.composition.targets.text import BLANK, plain_line, said_lines
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Text
+from agentkit_prompts.context.wire.chat_form import openai_message
+from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import ChatTemplateError, PromptError
 from agentkit_prompts.templates.spans import Segment
 
@@ -22,7 +24,10 @@ _HEAD = "assistant: "
 
 
 def sample(
-    composition: Composition, reply: Message | str, chat_template: ChatTemplate | str | None = None, **kwargs: Any
+    composition: Composition,
+    reply: Message | Mapping[str, Any] | str,
+    chat_template: ChatTemplate | str | None = None,
+    **kwargs: Any,
 ) -> dict[str, Any]:
     """Return `{"messages": [...], "tools": [...], "text": "...", "loss_spans": [[start, end], ...]}`; no `tools` when
     there are none.
@@ -40,6 +45,8 @@ def sample(
     """
     if isinstance(reply, str):
         reply = Message("assistant", reply)
+    elif isinstance(reply, Mapping):
+        (reply,) = read_messages([reply], where="reply")
     if not isinstance(reply, Message) or reply.role != "assistant":
         got = f"a {reply.role} message" if isinstance(reply, Message) else type(reply).__name__
         raise PromptError(f"to_sample: expected the reply of an assistant, got {got}")

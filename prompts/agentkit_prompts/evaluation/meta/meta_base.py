@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
-from agentkit_prompts.context.parts import Audio, File, Image, Video
-from agentkit_prompts.errors import InContextError, MediaError, nearest
+from agentkit_prompts.context.parts import Text
+from agentkit_prompts.context.wire.read_parts import read_part
+from agentkit_prompts.errors import InContextError, nearest
 from agentkit_prompts.evaluation.meta.role_config import pieces, refuse
 from agentkit_prompts.evaluation.prompt_list import PromptList, is_marker
 
 __all__ = [
-    "MEDIA",
     "Mode",
     "Prompt",
     "as_prompt",
@@ -26,9 +26,6 @@ Mode: TypeAlias = Literal["gen", "ppl"]
 
 Prompt: TypeAlias = "str | PromptList | Sequence[str | PromptList | Mapping[str, Any] | Sequence[Any]]"
 """One prompt (text, `PromptList`, list of messages), or a list or tuple of prompts."""
-
-MEDIA: dict[str, type[Image | Audio | Video | File]] = {"image": Image, "video": Video, "audio": Audio}
-"""The kinds of content that a multimodal prompt can hold beside text."""
 
 
 def as_prompt(prompt: object, mode: str) -> str | PromptList | tuple[Any, ...]:
@@ -121,19 +118,8 @@ def media_text(part: object) -> str:
     Raises:
         InContextError: It is no content part of a kind that is known.
     """
-    held = part if isinstance(part, Mapping) else {}
-    kind = str(held.get("type", "")).removesuffix("_url")
-    if kind == "text" and isinstance(held.get("text"), str):
-        return str(held["text"])
-    address = held.get(f"{kind}_url")
-    if isinstance(address, Mapping):
-        address = address.get("url")
-    if kind not in MEDIA or not isinstance(address, str):
-        raise InContextError(
-            f"content part {part!r}"[:200] + ": expected type 'text' with a text, or one of "
-            f"{', '.join(f'{kind}_url' for kind in MEDIA)} with a url"
-        )
-    try:
-        return MEDIA[kind](address).alt  # type: ignore[arg-type]
-    except MediaError as error:
-        raise InContextError(f"content part of type {held['type']!r}: {error}") from error
+    problems: list[str] = []
+    found = read_part(part, "content part", problems, "", may_read_files=True)
+    if found is None:
+        raise InContextError("; ".join(problems))
+    return found.text if isinstance(found, Text) else found.alt

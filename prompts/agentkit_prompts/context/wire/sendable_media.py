@@ -1,10 +1,11 @@
-"""Media that a tool returned: what of it can be sent, proven by its content. Nobody has checked it, and a provider
-that refuses a part refuses the whole request; so whatever is doubtful is told in words instead.
+"""Media as providers take them. What a tool returned is proven by its content: nobody has checked it, and a provider
+that refuses a part refuses the whole request, so whatever is doubtful is replaced by a text placeholder.
 """
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from urllib.parse import unquote_to_bytes
 
 from pydantic_core import Url
@@ -12,7 +13,10 @@ from pydantic_core import Url
 from agentkit_prompts.context.parts import Audio, File, Image, Media
 from agentkit_prompts.errors import MediaError
 
-__all__ = ["IMAGE_TYPES", "content_of", "image_type", "provable", "text_of"]
+__all__ = ["FILE_ID", "IMAGE_TYPES", "content_of", "data_url", "file_id_of", "image_type", "provable", "text_of"]
+
+FILE_ID = "file-id"
+"""Scheme of `file-id:PROVIDER/ID`, the address of a file that a provider has already."""
 
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -24,9 +28,9 @@ IMAGE_TYPES = frozenset(mime for _, mime in _MAGIC)
 """The types of images that hosted models take."""
 
 _PDF = b"%PDF-"
-_MOST_IMAGE_BYTES = 3_750_000
+_MAX_IMAGE_BYTES = 3_750_000
 """5 MB in base64, the least that the large providers allow."""
-_MOST_FILE_BYTES = 20_000_000
+_MAX_FILE_BYTES = 20_000_000
 _TEXT_TYPES = ("application/json", "application/xml", "application/yaml")
 
 
@@ -56,6 +60,27 @@ def content_of(part: Media) -> tuple[bytes | None, str]:
         raise MediaError(f"{part.alt}: the data URL cannot be decoded ({error})") from error
 
 
+def data_url(part: Media) -> str:
+    """Return the address of a URL part, or the content of any other as a `data:` URL."""
+    if isinstance(part.source, Url):
+        return str(part.source)
+    return f"data:{part.mime};base64,{base64.b64encode(part.read()).decode('ascii')}"
+
+
+def file_id_of(part: Media, providers: Iterable[str]) -> str | None:
+    """Return the id of a file that one of the providers has already; None when the part is no such file.
+
+    Raises:
+        MediaError: Another provider has it.
+    """
+    if not isinstance(part.source, Url) or part.source.scheme != FILE_ID:
+        return None
+    owner, _, known = (part.source.path or "").partition("/")
+    if owner not in providers:
+        raise MediaError(f"{part.alt}: is a file that only {owner} has; give its address or its bytes")
+    return known
+
+
 def provable(part: Media) -> Image | Audio | File:
     """Return a part that a tool returned with the media type its content proves.
 
@@ -71,13 +96,13 @@ def provable(part: Media) -> Image | Audio | File:
         raise MediaError("only images are fetched from an address")
     found = image_type(data)
     if found is not None and part.kind in ("image", "file"):
-        _require_size(data, _MOST_IMAGE_BYTES)
+        _require_size(data, _MAX_IMAGE_BYTES)
         return Image(data, media_type=found, name=part.label)
     if data.startswith(_PDF):
-        _require_size(data, _MOST_FILE_BYTES)
+        _require_size(data, _MAX_FILE_BYTES)
         return File(data, media_type="application/pdf", name=part.label)
     if part.kind == "audio" and (sound := _audio_type(data)) is not None:
-        _require_size(data, _MOST_FILE_BYTES)
+        _require_size(data, _MAX_FILE_BYTES)
         return Audio(data, media_type=sound, name=part.label)
     raise MediaError(f"{len(data):,} bytes of {mime}, which cannot be sent")
 

@@ -1,0 +1,187 @@
+"""A message in the form of Anthropic's messages."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
+
+from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
+from agentkit_prompts.context.messages import Message, Thinking
+from agentkit_prompts.context.parts import Media, Part, Text
+from agentkit_prompts.context.wire.opaque import with_opaque
+from agentkit_prompts.context.wire.sendable_media import (
+    IMAGE_TYPES,
+    content_of,
+    file_id_of,
+    image_type,
+    provable,
+    text_of,
+)
+from agentkit_prompts.errors import MediaError
+
+__all__ = ["OPENING", "Turn", "anthropic_blocks", "anthropic_message"]
+
+_FORM = ("anthropic",)
+
+OPENING = "(The conversation starts here.)"
+"""What the user is taken to have said when a conversation starts with the assistant, which the API does not allow."""
+
+Turn: TypeAlias = tuple[str, tuple[FrozenDict, ...]]
+"""Role and content blocks."""
+
+_NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def anthropic_message(message: Message) -> Turn:
+    """Return the role and the content blocks of one message; no blocks when there is nothing to say."""
+    if message.role == "tool":
+        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": _tool_id(message.tool_call_id or "")}
+        content: Any = message.content
+        if not isinstance(content, str):
+            content = FrozenList(_result_blocks(content))
+        if content and not (isinstance(content, str) and content.isspace()):
+            result["content"] = content
+        return "user", (with_opaque(result, message.opaque, _FORM),)
+    if message.role == "user":
+        return "user", tuple(anthropic_blocks(message.parts))
+    calls = [
+        with_opaque(
+            {"type": "tool_use", "id": _tool_id(call.id), "name": call.name, "input": _arguments(call.arguments)},
+            call.opaque,
+            _FORM,
+        )
+        for call in {call.id: call for call in reversed(message.tool_calls)}.values()  # one result, one call
+    ][::-1]
+    own = [thought for thought in message.thinking if thought.provider in _FORM]
+    if own or any(part.opaque for part in message.parts):
+        return message.role, tuple(_with_thinking(message.parts, calls, own))
+    said = () if not message.text.strip() else (FrozenDict(type="text", text=message.text),)
+    return message.role, (*said, *calls)
+
+
+def _with_thinking(
+    parts: Iterable[Part], calls: Iterable[FrozenDict], thinking: Iterable[Thinking]
+) -> Iterator[FrozenDict]:
+    """Yield what an assistant said and did, block by block as it was written, its thoughts in their places."""
+    waiting = deque(thinking)
+    texts = [Text(part.alt) if isinstance(part, Media) else part for part in parts]
+    for place, blocks in enumerate([*(anthropic_blocks([text]) for text in texts), *([call] for call in calls)]):
+        while waiting and waiting[0].at <= place:
+            yield _thought(waiting.popleft())
+        yield from blocks
+    yield from map(_thought, waiting)
+
+
+def _thought(thought: Thinking) -> FrozenDict:
+    if whole := thought.opaque.get(thought.provider):
+        return FrozenDict(freeze(whole))
+    if thought.redacted is not None:
+        return FrozenDict(type="redacted_thinking", data=thought.redacted)
+    made = FrozenDict(type="thinking", thinking=thought.text)
+    return made if thought.signature is None else FrozenDict(made, signature=thought.signature)
+
+
+def _tool_id(name: str) -> str:
+    """Return an id of the characters the API takes; different ids stay different."""
+    if name and not _NOT_IN_ID.search(name):
+        return name
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+    return f"{_NOT_IN_ID.sub('_', name)}_{digest}"
+
+
+def _arguments(text: str) -> FrozenDict:
+    """Return the arguments as an object; what is none is shown to the model as it wrote it."""
+    if not text.strip():
+        return FrozenDict()
+    try:
+        arguments = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        arguments = None
+    frozen: FrozenDict = freeze(arguments if isinstance(arguments, dict) else {"invalid_arguments": text})
+    return frozen
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def anthropic_blocks(parts: Iterable[Part]) -> list[FrozenDict]:
+    """Return content blocks; blank text is left out.
+
+    Raises:
+        MediaError: The API takes no such media, or a file cannot be read.
+    """
+    blocks: list[FrozenDict] = []
+    for part in parts:
+        if not isinstance(part, Text):
+            blocks.append(_media(part))
+        elif part.text.strip():
+            text = FrozenDict(type="text", text=part.text)
+            blocks.append(with_opaque(text, part.opaque, _FORM) if part.opaque else text)
+    return blocks
+
+
+def _result_blocks(parts: Iterable[Part]) -> list[FrozenDict]:
+    """Return what a tool returned; media that the API would refuse become text placeholders."""
+    blocks: list[FrozenDict] = []
+    for part in parts:
+        if isinstance(part, Text):
+            text = part.text
+        elif (text := text_of(part) or "") == "":
+            try:
+                blocks.append(_media(provable(part)))
+                continue
+            except MediaError as error:
+                text = f"{part.alt} (not shown: {error})"
+        if text.strip():
+            blocks.append(FrozenDict(type="text", text=text))
+    return blocks
+
+
+def _media(part: Media) -> FrozenDict:
+    known = file_id_of(part, _FORM)
+    source = None if known is None else FrozenDict(type="file", file_id=known)
+    if part.kind == "image":
+        return with_opaque({"type": "image", "source": source or _image(part)}, part.opaque, _FORM)
+    if part.kind == "file":
+        titled = {"type": "document", "title": part.label, "source": source or _document(part)}
+        return with_opaque(titled, part.opaque, _FORM)
+    raise MediaError(f"{part.alt}: an Anthropic request cannot carry {part.kind}; describe it in text instead")
+
+
+def _image(part: Media) -> FrozenDict:
+    data, mime = content_of(part)
+    if data is None:
+        return _url(part)
+    if part.media_type is None:
+        mime = image_type(data) or mime
+    if mime not in IMAGE_TYPES:
+        raise MediaError(f"{part.alt}: Anthropic takes {', '.join(sorted(IMAGE_TYPES))}, not {mime}; convert it first")
+    return FrozenDict(type="base64", media_type=mime, data=base64.b64encode(data).decode("ascii"))
+
+
+def _document(part: Media) -> FrozenDict:
+    data, mime = content_of(part)
+    if mime == "application/octet-stream" and (data is None or data.startswith(b"%PDF-")):
+        mime = "application/pdf"
+    if mime == "application/pdf":
+        if data is None:
+            return _url(part)
+        return FrozenDict(type="base64", media_type=mime, data=base64.b64encode(data).decode("ascii"))
+    if mime.startswith("text/") or mime in ("application/json", "application/xml"):
+        if data is None:
+            raise MediaError(f"{part.alt}: Anthropic fetches PDFs only; download it and give its bytes")
+        try:
+            return FrozenDict(type="text", media_type="text/plain", data=data.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise MediaError(f"{part.alt}: is not UTF-8 text ({error}); convert it first") from error
+    raise MediaError(f"{part.alt}: Anthropic takes PDF and text documents, not {mime}; convert it first")
+
+
+def _url(part: Media) -> FrozenDict:
+    return FrozenDict(type="url", url=str(part.source))

@@ -1,0 +1,126 @@
+"""A message in the form of OpenAI's chat completions, which most servers speak."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+from agentkit_prompts.context.frozen import FrozenDict, FrozenList
+from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.parts import Part, Text
+from agentkit_prompts.context.wire.clean import clean
+from agentkit_prompts.context.wire.opaque import with_opaque
+from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, provable, text_of
+from agentkit_prompts.errors import MediaError
+
+__all__ = ["media_of_result", "openai_message", "openai_part", "openai_writer", "text_of_result"]
+
+_FORM = ("openai",)
+
+
+def openai_message(message: Message) -> FrozenDict:
+    """Return the wire form of one message, with what came from a message in this form."""
+    return _message(message, _FORM)
+
+
+@lru_cache(maxsize=64)
+def openai_writer(provider: str | None) -> Callable[[Message], FrozenDict]:
+    """Return what writes messages for one provider: with what came in this form, and what that provider wrote itself.
+
+    The same function for the same name, so that conversations write each message once.
+    """
+    if provider is None or provider in _FORM:
+        return openai_message
+    providers = (*_FORM, provider)
+    return lambda message: _message(message, providers)
+
+
+def _message(message: Message, providers: tuple[str, ...]) -> FrozenDict:
+    content: Any = message.content
+    made: dict[str, Any] = {"role": message.role}
+    if isinstance(content, str):
+        content = clean(content)
+    elif message.role == "tool":
+        content = clean(text_of_result(content))
+    elif [part.kind for part in content] == ["refusal"]:
+        made["refusal"], content = clean(message.text), None
+    else:
+        content = FrozenList(openai_part(part, providers) for part in content)
+    if message.role == "assistant" and message.tool_calls:
+        made["content"] = content or None
+        made["tool_calls"] = FrozenList(_call(call, providers) for call in message.tool_calls)
+    elif message.role == "tool":
+        made |= {"tool_call_id": message.tool_call_id, "content": content}
+    elif message.name:
+        made |= {"name": message.name, "content": content}
+    else:
+        made["content"] = content
+    for thought in message.thinking:
+        if thought.provider in providers:
+            own = thought.opaque.get(thought.provider) or {"reasoning_content": thought.text}
+            made |= with_opaque({}, {thought.provider: own}, providers)
+    return with_opaque(made, message.opaque, providers) if message.opaque else FrozenDict(made)
+
+
+def _call(call: ToolCall, providers: tuple[str, ...]) -> FrozenDict:
+    function = FrozenDict(name=call.name, arguments=clean(call.arguments))
+    return with_opaque(FrozenDict(id=call.id, type="function", function=function), call.opaque, providers)
+
+
+def openai_part(part: Part, providers: tuple[str, ...] = _FORM) -> FrozenDict:
+    """Return the wire form of a content part.
+
+    Raises:
+        MediaError: The form has no place for it, or its file cannot be read.
+    """
+    made: dict[str, Any]
+    if isinstance(part, Text):
+        made = {"type": part.kind, part.kind: clean(part.text)}
+    elif (known := file_id_of(part, providers)) is not None and part.kind == "file":
+        made = {"type": "file", "file": FrozenDict(file_id=known)}
+    elif part.kind == "image" and known is None:
+        made = {"type": "image_url", "image_url": FrozenDict(url=data_url(part))}
+    elif part.kind == "audio" and known is None:
+        audio = FrozenDict(data=base64.b64encode(part.read()).decode("ascii"), format=part.mime.rsplit("/", 1)[-1])
+        made = {"type": "input_audio", "input_audio": audio}
+    elif part.kind == "file":
+        made = {"type": "file", "file": FrozenDict(filename=part.label, file_data=data_url(part))}
+    else:
+        raise MediaError(f"{part.alt}: an OpenAI chat request cannot carry {part.kind}; describe it in text instead")
+    return with_opaque(made, part.opaque, providers) if part.opaque else FrozenDict(made)
+
+
+def text_of_result(parts: Iterable[Part]) -> str:
+    """Return the text of what a tool returned: text files as they are, other media as what stands for them."""
+    texts: list[str] = []
+    for part in parts:
+        if isinstance(part, Text):
+            texts.append(part.text)
+        elif text := text_of(part):
+            texts.append(text)
+        else:
+            try:
+                provable(part)
+                texts.append(part.alt)
+            except MediaError as error:
+                texts.append(f"{part.alt} (not shown: {error})")
+    return "".join(texts)
+
+
+def media_of_result(message: Message) -> tuple[FrozenDict, ...]:
+    """Return the media of a tool message that can be sent, each after a line that names it."""
+    if message.role != "tool" or isinstance(message.content, str):
+        return ()
+    shown: list[FrozenDict] = []
+    for part in message.content:
+        if isinstance(part, Text) or text_of(part):
+            continue
+        try:
+            sent = openai_part(provable(part))
+        except MediaError:
+            continue  # the text says so, see `text_of_result`
+        origin = f"{part.alt}, returned by the tool {message.name or 'called'} ({message.tool_call_id}):"
+        shown += (FrozenDict(type="text", text=clean(origin)), sent)
+    return tuple(shown)

@@ -1,0 +1,60 @@
+"""Tools in the form of a chat-completions request, read and written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from agentkit_prompts.context.frozen import FrozenDict
+from agentkit_prompts.context.items import ToolSpec
+from agentkit_prompts.context.wire.read_parts import Problems
+
+__all__ = ["openai_tool", "read_tools"]
+
+
+def openai_tool(tool: ToolSpec) -> FrozenDict:
+    """Return the wire form of one tool."""
+    function: dict[str, Any] = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    if tool.strict:
+        function["strict"] = True
+    return FrozenDict(type="function", function=FrozenDict(function))
+
+
+def read_tools(given: object, problems: Problems, *, needs_name: bool = True) -> list[dict[str, Any]]:
+    """Return tools as plain dicts of their own; what is wrong is noted with its place.
+
+    Args:
+        given: Tool specs, or mappings: the tool, or its function alone.
+        problems: Takes what is wrong.
+        needs_name: Whether every tool needs a name.
+    """
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        problems.append(f"tools: expected a list of tools, got {type(given).__name__}")
+        return []
+    tools: list[dict[str, Any]] = []
+    for index, tool in enumerate(given):
+        where = f"tools[{index}]"
+        wire = openai_tool(tool) if isinstance(tool, ToolSpec) else tool
+        function = wire.get("function", wire) if isinstance(wire, Mapping) else wire
+        if not isinstance(wire, Mapping) or not isinstance(function, Mapping):
+            problems.append(f"{where}: expected a ToolSpec or a mapping with a name, got {type(function).__name__}")
+            continue
+        name = function.get("name")
+        if needs_name and (not isinstance(name, str) or not name):
+            problems.append(f"{where}: has no name")
+        try:
+            tools.append(json.loads(json.dumps(_plain(wire), allow_nan=not needs_name)))
+        except (TypeError, ValueError, RecursionError) as error:
+            problems.append(f"{where}: {name!r:.80} is not JSON ({error}); pass plain dicts, lists, text and numbers")
+            continue
+        if needs_name and not isinstance(function.get("parameters") or {}, Mapping):
+            problems.append(f"{where}: its parameters must be a JSON Schema object")
+    return tools
+
+
+def _plain(value: Any) -> Any:
+    """Return mappings that are no dicts as dicts, as JSON wants them."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,87 @@
+"""A message in the form of OpenAI's Responses: a list of items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.parts import Part, Text, Url
+from agentkit_prompts.context.wire.clean import clean
+from agentkit_prompts.context.wire.opaque import with_opaque
+from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, provable, text_of
+from agentkit_prompts.errors import MediaError
+
+__all__ = ["responses_items"]
+
+_FORM = ("responses",)
+
+
+def responses_items(message: Message) -> tuple[FrozenDict, ...]:
+    """Return the items of one message: thoughts, then what is said, then tool calls, thoughts in their places.
+
+    Raises:
+        MediaError: The form has no place for a part, or its file cannot be read.
+    """
+    if message.role == "tool":
+        made: dict[str, Any] = {"type": "function_call_output", "call_id": message.tool_call_id}
+        made["output"] = _content([_of_result(part) for part in message.parts], "input_text")
+        return (with_opaque(made, message.opaque, _FORM),)
+    is_output = message.role == "assistant" and "responses" in message.opaque
+    items: list[tuple[int, FrozenDict]] = []
+    if message.parts or not message.tool_calls:
+        kind = "output_text" if message.role == "assistant" else "input_text"
+        said = {"role": message.role, "content": _content(message.parts, kind, is_listed=is_output)}
+        items.append((0, with_opaque(said, message.opaque, _FORM)))
+    for place, call in enumerate(message.tool_calls, len(message.parts)):
+        made = {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": clean(call.arguments)}
+        items.append((place, with_opaque(made, call.opaque, _FORM)))
+    own = [
+        (thought.at, FrozenDict(freeze(thought.opaque["responses"])))
+        for thought in message.thinking
+        if "responses" in thought.opaque
+    ]
+    return tuple([item for _, item in sorted([*own, *items], key=lambda pair: pair[0])])
+
+
+def _of_result(part: Part) -> Part:
+    """Return a part of what a tool returned as it can be sent."""
+    if isinstance(part, Text):
+        return part
+    if text := text_of(part):
+        return Text(text)
+    try:
+        return provable(part)
+    except MediaError as error:
+        return Text(f"{part.alt} (not shown: {error})")
+
+
+def _content(parts: Sequence[Part], kind: str, *, is_listed: bool = False) -> Any:
+    if not is_listed and all(isinstance(part, Text) and part.kind == "text" and not part.opaque for part in parts):
+        return clean("".join(part.text for part in parts if isinstance(part, Text)))
+    return FrozenList(_part(part, kind) for part in parts)
+
+
+def _part(part: Part, kind: str) -> FrozenDict:
+    made: dict[str, Any]
+    if isinstance(part, Text):
+        made = {"type": "refusal", "refusal": clean(part.text)}
+        if part.kind == "text":
+            made = {"type": kind, "text": clean(part.text)}
+        if kind == "output_text" and part.kind == "text":
+            made["annotations"] = FrozenList()
+    elif part.kind in ("image", "file"):
+        known = file_id_of(part, _FORM)
+        made = {"type": f"input_{part.kind}"}
+        if known is not None:
+            made["file_id"] = known
+        elif part.kind == "image":
+            made["image_url"] = data_url(part)
+        elif isinstance(part.source, Url):
+            made["file_url"] = str(part.source)
+        else:
+            made |= {"filename": part.label, "file_data": data_url(part)}
+    else:
+        raise MediaError(f"{part.alt}: a Responses request cannot carry {part.kind}; describe it in text instead")
+    return with_opaque(made, part.opaque, _FORM) if part.opaque else FrozenDict(made)

@@ -1,0 +1,108 @@
+"""Messages open as they were stored, in every version of the stored form that there was."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from agentkit.prompts import Audio, Image, Message, Text, Thinking, ToolCall, Url
+from agentkit_memory import Memory, MessageUnreadable
+from agentkit_memory.store.tables import messages
+from agentkit_prompts.context.messages import MESSAGE_FORMAT
+
+STORED = Path(__file__).parent.parent / "stored"
+PIXEL = b"\x89PNG\r\n\x1a\n"
+WRITTEN: dict[int, list[Message]] = {
+    1: [
+        Message("system", "Be brief."),
+        Message(
+            "user",
+            (
+                Text("What is this?"),
+                Image(PIXEL, name="a.png"),
+                Image(Url("https://example.org/cat.png")),
+                Audio(Path("sounds/hello.wav")),
+            ),
+        ),
+        Message("assistant", "I look it up.", (ToolCall("c1", "look", '{"q": "café"}'),)),
+        Message("tool", (Text("found"),), tool_call_id="c1", name="look"),
+        Message("assistant", "A cat."),
+    ],
+    2: [
+        Message(
+            "user",
+            (
+                Text("Look.", opaque={"anthropic": {"citations": [{"start": 0}]}}),
+                Image(PIXEL, opaque={"openai": {"image_url": {"detail": "high"}}}),
+            ),
+        ),
+        Message(
+            "assistant",
+            (Text("No.", kind="refusal"),),
+            (ToolCall("c1", "look", opaque={"openai": {"extra_content": {"google": {"thought_signature": "s"}}}}),),
+            thinking=(Thinking("hm", "anthropic", "sig"), Thinking(provider="anthropic", redacted="abc", at=1)),
+            opaque={"openai": {"reasoning_details": [{"type": "x"}]}},
+        ),
+        Message("tool", "r", tool_call_id="c1", name="look"),
+    ],
+}
+"""What was appended to the session `trip` of each file, by the code that wrote its version."""
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_session_of_every_version_opens_as_it_was_written(version: int, home: Path) -> None:
+    home.mkdir()
+    (home / "memory.db").write_bytes(gzip.decompress((STORED / f"messages_format_{version}.sqlite.gz").read_bytes()))
+    with Memory.open(home) as opened:
+        database = opened._store.database
+        with database.read() as connection:
+            assert set(connection.scalars(select(messages.c.format))) == {version}
+        session = opened.session("trip")
+        assert list(session.conversation) == WRITTEN[version]
+        session.append(Message("user", "Thanks."))
+    with Memory.open(home) as again:
+        assert list(again.session("trip").conversation) == [*WRITTEN[version], Message("user", "Thanks.")]
+
+
+def test_there_is_a_file_of_every_version() -> None:
+    assert {path.name for path in STORED.iterdir()} == {
+        f"messages_format_{version}.sqlite.gz" for version in range(1, MESSAGE_FORMAT + 1)
+    }
+
+
+def test_a_session_takes_messages_in_the_form_of_a_provider(memory: Memory) -> None:
+    call: dict[str, Any] = {"id": "c", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
+    session = memory.session("s")
+    session.append({"role": "assistant", "content": None, "reasoning_content": "hm", "tool_calls": [call]}, key="k")
+    assert session.append_now({"role": "tool", "tool_call_id": "c", "content": "r"})
+    asked, answer = session.conversation
+    assert asked.tool_calls == (ToolCall("c", "f", '{"a": 1}'),)
+    assert asked.reasoning == "hm"
+    assert answer == Message("tool", "r", tool_call_id="c", name="f")
+    with pytest.raises(MessageUnreadable, match=r"append\[0\]: no call before it has the id 'c'; append\[1\].role"):
+        session.append({"role": "tool", "tool_call_id": "c", "content": "again"}, {"content": "x"})
+    assert len(session.conversation) == 2
+
+
+def test_what_only_a_provider_can_read_is_gone_from_a_redacted_message(memory: Memory) -> None:
+    session = memory.session("s")
+    secret = "4711"
+    session.append(
+        Message(
+            "assistant",
+            f"Your code is {secret}.",
+            (ToolCall("c", "f", opaque={"openai": {"signature": secret}}),),
+            thinking=(Thinking(f"The code is {secret}."),),
+            opaque={"openai": {"reasoning_details": [secret]}},
+        )
+    )
+    session.redact(1)
+    with memory._store.database.read() as connection:
+        (body,) = connection.scalars(select(messages.c.body))
+    assert secret not in body
+    assert json.loads(body)["tool_calls"] == [{"id": "c", "name": "f", "arguments": "{}"}]

@@ -1,0 +1,479 @@
+"""Messages of three wire forms are read into ours and written back, and what is wrong with them is named at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from agentkit.prompts import (
+    Audio,
+    Composition,
+    Conversation,
+    File,
+    Image,
+    Layers,
+    MediaError,
+    Message,
+    MessageError,
+    PromptContext,
+    Text,
+    Thinking,
+    ToolCall,
+    Url,
+    UserInputPrompt,
+    compose,
+    read_messages,
+)
+from agentkit.testing import strategies as some
+from agentkit_prompts.context.wire.anthropic_form import anthropic_message
+from agentkit_prompts.context.wire.chat_form import openai_message, openai_writer
+from agentkit_prompts.context.wire.responses_form import responses_items
+from tests.prompts.laws import law
+
+PIXEL = "iVBORw0KGgo="
+PNG = b"\x89PNG\r\n\x1a\n"
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
+RESULT = {"role": "tool", "tool_call_id": "1", "content": "r"}
+
+CHAT: list[dict[str, Any]] = [
+    {"role": "developer", "content": "Be kind."},
+    {
+        "role": "user",
+        "name": "ann",
+        "content": [
+            {"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}},
+            {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}", "detail": "high"}},
+            {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
+            {"type": "input_audio", "input_audio": {"data": "eA==", "format": "wav"}},
+            {"type": "file", "file": {"file_id": "file-1"}},
+            {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,eA=="}},
+        ],
+    },
+    {
+        "role": "assistant",
+        "content": None,
+        "reasoning": "hm",
+        "reasoning_details": [{"type": "x"}],
+        "tool_calls": [{**CALL, "extra_content": {"google": {"thought_signature": "s"}}}],
+    },
+    RESULT,
+    {"role": "assistant", "content": None, "refusal": "no"},
+    {"role": "assistant", "content": "x", "reasoning_content": "y"},
+]
+ANTHROPIC: list[dict[str, Any]] = [
+    {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "T", "signature": "S"},
+            {"type": "redacted_thinking", "data": "D"},
+            {"type": "text", "text": "one"},
+            {"type": "thinking", "thinking": "T2", "signature": "S2"},
+            {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}},
+            {"type": "tool_use", "id": "t2", "name": "g", "input": {}},
+        ],
+    },
+    {
+        "role": "user",
+        "content": [
+            {"type": "tool_result", "tool_use_id": "t1", "content": "r", "is_error": True},
+            {
+                "type": "tool_result",
+                "tool_use_id": "t2",
+                "content": [{"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}],
+            },
+            {"type": "text", "text": "more"},
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}},
+            {"type": "document", "title": "a.txt", "source": {"type": "text", "media_type": "text/plain", "data": "x"}},
+            {"type": "document", "title": "b", "source": {"type": "file", "file_id": "file_1"}},
+        ],
+    },
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
+            {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
+            {"type": "text", "text": "hi", "citations": [{"a": 1}]},
+        ],
+    },
+]
+RESPONSES: list[dict[str, Any]] = [
+    {
+        "role": "user",
+        "content": [
+            {"type": "input_text", "text": "q"},
+            {"type": "input_image", "image_url": "https://example.org/a.png", "detail": "low"},
+            {"type": "input_file", "file_id": "f1"},
+            {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,eA=="},
+        ],
+    },
+    {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "S"}], "encrypted_content": "E"},
+    {
+        "type": "message",
+        "id": "m1",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": "hi", "annotations": []}],
+    },
+    {"type": "web_search_call", "id": "ws", "status": "completed"},
+    {"type": "function_call", "id": "fc", "call_id": "c1", "name": "f", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c1", "output": "r"},
+]
+
+
+def anthropic_messages(messages: Any) -> list[dict[str, Any]]:
+    """Return the messages of a request that is nothing but this conversation, without cache marks."""
+    ctx = PromptContext(user_input="", conversation=Conversation(messages))
+    made = json.loads(json.dumps(compose(Layers(conversation=True), ctx).to_anthropic()["messages"]))
+    for block in made[-1]["content"] if made else ():
+        block.pop("cache_control", None)
+    return made  # type: ignore[no-any-return]
+
+
+def with_joined_texts(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages with neighbouring text blocks as one: what the assistant says is written as one block."""
+    joined = []
+    for message in messages:
+        blocks: list[dict[str, Any]] = []
+        for block in message["content"]:
+            if blocks and blocks[-1]["type"] == block["type"] == "text":
+                blocks[-1] = {"type": "text", "text": blocks[-1]["text"] + block["text"]}
+            else:
+                blocks.append(block)
+        joined.append({**message, "content": blocks})
+    return joined
+
+
+def sent(messages: Any) -> Composition:
+    return compose(Layers(input=UserInputPrompt()), PromptContext(user_input="next", conversation=messages))
+
+
+# What was read is written back
+
+
+def test_chat_messages_are_written_back_as_they_were_read() -> None:
+    assert [openai_message(message) for message in read_messages(CHAT)] == CHAT
+
+
+def test_anthropic_messages_are_written_back_as_they_were_read() -> None:
+    assert anthropic_messages(read_messages(ANTHROPIC)) == ANTHROPIC
+
+
+def test_responses_items_are_written_back_as_they_were_read() -> None:
+    assert [item for message in read_messages(RESPONSES) for item in responses_items(message)] == RESPONSES
+
+
+def test_every_form_is_read_into_the_same_messages() -> None:
+    chat = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "I look.", "tool_calls": [CALL]},
+        RESULT,
+        {"role": "assistant", "content": "a"},
+    ]
+    anthropic = [
+        {"role": "user", "content": "q"},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "text", "text": "I look."},
+                {"type": "tool_use", "id": "1", "name": "f", "input": {"a": 1}},
+            ],
+        },
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "r"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "a"}]},
+    ]
+    responses = [
+        {"role": "user", "content": [{"type": "input_text", "text": "q"}]},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
+        {"type": "function_call", "call_id": "1", "name": "f", "arguments": '{"a":1}'},
+        {"type": "function_call_output", "call_id": "1", "output": "r"},
+        {"role": "assistant", "content": "a"},
+    ]
+    expected = (
+        Message("user", "q"),
+        Message("assistant", "I look.", (ToolCall("1", "f", '{"a":1}'),)),
+        Message("tool", "r", tool_call_id="1", name="f"),
+        Message("assistant", "a"),
+    )
+    assert read_messages(chat) == expected
+    assert read_messages(responses) == expected
+    (call,) = read_messages(anthropic)[1].tool_calls
+    assert json.loads(call.arguments) == {"a": 1}
+    assert [message.text for message in read_messages(anthropic)] == [message.text for message in expected]
+
+
+def test_parts_of_every_form_are_read() -> None:
+    _, user, *_ = read_messages(CHAT)
+    text, image, far, audio, known, file = user.parts
+    assert text == Text("a", opaque={"openai": {"cache_control": {"type": "ephemeral"}}})
+    assert image == Image(PNG, "image/png", opaque={"openai": {"image_url": {"detail": "high"}}})
+    assert far == Image(Url("https://example.org/a.png"))
+    assert audio == Audio(b"x", "audio/wav")
+    assert isinstance(known, File) and file == File(b"x", "application/pdf", "a.pdf")
+
+
+@law
+@given(some.conversations(with_media=False))
+def test_a_conversation_comes_back_from_the_request_it_was_sent_in(conversation: Conversation) -> None:
+    given_back = PromptContext(
+        user_input="", conversation=Composition.to_openai(sent(conversation))["messages"][:-1]
+    ).conversation
+    assert [openai_message(message) for message in given_back] == [openai_message(message) for message in conversation]
+    assert [message.text.encode("utf-16", "surrogatepass") for message in given_back] == [
+        openai_text(message).encode("utf-16", "surrogatepass") for message in conversation
+    ]
+
+
+def openai_text(message: Message) -> str:
+    """Return the text as it is sent: lone surrogates cannot be."""
+    return message.text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+@law
+@given(some.conversations())
+def test_a_request_read_and_written_again_is_the_same(conversation: Conversation) -> None:
+    try:
+        wire = sent(conversation).to_openai()["messages"]
+    except MediaError:
+        return
+    try:
+        given_back = read_messages(wire[:-1])
+    except MessageError as error:  # an address that holds no data is sent as it is, and refused when it comes back
+        assert "the data URL cannot be decoded" in str(error)
+        return
+    assert sent(given_back).to_openai()["messages"] == wire
+
+
+@law
+@given(some.conversations(with_media=False))
+def test_an_anthropic_request_read_and_written_again_is_the_same(conversation: Conversation) -> None:
+    wire = anthropic_messages(conversation)
+    again = anthropic_messages(read_messages(wire))
+    assert with_joined_texts(again) == with_joined_texts(wire)
+
+
+def test_the_name_of_a_tool_and_the_opening_are_not_part_of_the_wire() -> None:
+    conversation = [
+        Message("assistant", "", (ToolCall("1", "f"),)),
+        Message("tool", "r", tool_call_id="1", name="f"),
+        Message("user", "q"),
+    ]
+    composed = sent(Conversation(conversation))
+    assert list(PromptContext(user_input="", conversation=composed.to_openai()["messages"][:-1]).conversation) == (
+        conversation
+    )
+    assert list(read_messages(anthropic_messages(conversation))) == conversation
+
+
+def test_objects_of_an_sdk_are_read() -> None:
+    types = pytest.importorskip("openai.types.chat")
+    reply = types.ChatCompletionMessage.model_validate({"role": "assistant", "content": "hi", "reasoning_content": "h"})
+    assert read_messages([reply]) == (Message("assistant", "hi", thinking=(Thinking("h"),)),)
+
+
+def test_arguments_that_are_no_json_stay_as_they_were_written() -> None:
+    broken = {**CALL, "function": {"name": "f", "arguments": '{"a'}}
+    (message,) = read_messages([{"role": "assistant", "tool_calls": [broken]}])
+    assert message.tool_calls[0].arguments == '{"a'
+    (again,) = [each for each in read_messages(anthropic_messages([*_answered(message)])) if each.tool_calls]
+    assert again.tool_calls[0].arguments == '{"a'
+
+
+def _answered(message: Message) -> list[Message]:
+    return [Message("user", "q"), message, Message("tool", "r", tool_call_id="1")]
+
+
+# What only one provider understands
+
+
+def test_what_a_provider_wrote_goes_back_to_it_and_to_no_other() -> None:
+    def mentions(wire: object) -> set[str]:
+        return {name for name in ("chat", "claude", "responses", "gemini") if f"secret of {name}" in json.dumps(wire)}
+
+    message = Message(
+        "assistant",
+        (Text("a", opaque={"openai": {"x": "secret of chat"}, "anthropic": {"citations": ["secret of claude"]}}),),
+        (ToolCall("1", "f", opaque={"gemini": {"extra_content": "secret of gemini"}}),),
+        thinking=(
+            Thinking("secret of chat"),
+            Thinking("secret of claude", "anthropic", "sig"),
+            Thinking("", "responses", opaque={"responses": {"type": "reasoning", "id": "secret of responses"}}),
+            Thinking("secret of gemini", "gemini"),
+        ),
+        opaque={"openai": {"y": "secret of chat"}, "gemini": {"z": "secret of gemini"}},
+    )
+    assert mentions(openai_message(message)) == {"chat"}
+    assert mentions(openai_writer("gemini")(message)) == {"chat", "gemini"}
+    assert mentions(anthropic_message(message)[1]) == {"claude"}
+    assert mentions(responses_items(message)) == {"responses"}
+    conversation = Conversation(_answered(message))
+    assert mentions(sent(conversation).to_openai()) == {"chat"}
+    assert mentions(sent(conversation).to_openai("gemini")) == {"chat", "gemini"}
+
+
+def test_the_writer_for_a_provider_is_one_function() -> None:
+    assert openai_writer("a") is openai_writer("a")
+    assert openai_writer(None) is openai_writer("openai") is openai_message
+
+
+def test_a_file_that_a_provider_has_is_no_use_to_another() -> None:
+    (message,) = read_messages([CHAT[1]])
+    file = message.parts[4]
+    with pytest.raises(MediaError, match="only openai has"):
+        anthropic_message(Message("user", (file,)))
+    with pytest.raises(MediaError, match="only anthropic has"):
+        openai_message(read_messages(ANTHROPIC)[-2])
+
+
+def test_thoughts_have_a_row_of_their_own_and_are_counted() -> None:
+    plain = sent([Message("user", "q"), Message("assistant", "a")])
+    thought = sent([Message("user", "q"), Message("assistant", "a", thinking=(Thinking("word " * 50),))])
+    rows = {row.layer: row.tokens for row in thought.explain()}
+    assert rows["conversation.thinking"] == thought.tokens - plain.tokens > 0
+    assert sum(rows.values()) == thought.tokens
+    assert rows["conversation"] == {row.layer: row.tokens for row in plain.explain()}["conversation"]
+    assert thought.prefix_hash != plain.prefix_hash
+    assert thought.diff(plain).layer == "conversation"
+
+
+def test_a_change_of_every_text_takes_out_what_only_a_provider_can_read() -> None:
+    message = Message(
+        "assistant",
+        (Text("secret", kind="refusal", opaque={"openai": {"x": "secret"}}),),
+        (ToolCall("1", "f", '{"a": "secret"}', opaque={"openai": {"x": "secret"}}),),
+        thinking=(Thinking("secret"),),
+        opaque={"openai": {"x": "secret"}},
+    )
+    masked = sent(Conversation(_answered(message))).mapped(lambda text: text.replace("secret", "[mask]"))
+    assert "secret" not in repr(masked.messages)
+    assert masked.messages[1].parts == (Text("[mask]", kind="refusal"),)
+
+
+# What is wrong
+
+
+def deep() -> list[Any]:
+    nested: list[Any] = []
+    for _ in range(10_000):
+        nested = [nested]
+    return nested
+
+
+def test_everything_wrong_is_named_at_once_with_its_place() -> None:
+    wrong: list[Any] = [
+        {"role": "user", "content": deep()},
+        {"role": "boss", "content": "x"},
+        {"role": "user", "content": [{"type": "imge_url"}, 5, {"type": "text"}, {}], "x": deep()},
+        {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": deep()}}]},
+        {"role": "assistant", "tool_calls": [CALL, CALL, {"id": 5, "function": {}}, "f"]},
+        {"role": "tool", "tool_call_id": "9", "content": "x"},
+        {"role": "tool", "content": "x"},
+        {"contnt": "x"},
+        {"role": "user", "contnt": "x"},
+        7,
+        {"role": "user", "content": "x", "tool_calls": [CALL], 5: "x"},
+    ]
+    with pytest.raises(MessageError) as caught:
+        read_messages(wrong)
+    problems = str(caught.value).split("; conversation")
+    for problem in (
+        "[0].content[0]: expected text or a part, got list",
+        "[1]: unknown role 'boss'",
+        "[2].content[0]: unknown type 'imge_url'; did you mean 'image_url'?",
+        "[2].content[1]: expected text or a part, got int",
+        "[2].content[2].text: missing",
+        "[2].content[3].type: missing",
+        "[2].x: not JSON",
+        "[3].tool_calls[0].function.arguments: not JSON",
+        "[4].tool_calls[1].id: '1' is the id of another call",
+        "[4].tool_calls[2].function.name: missing",
+        "[4].tool_calls[2].id: expected text, got int",
+        "[4].tool_calls[3]: expected a tool call, got str",
+        "[5]: no call before it has the id '9'",
+        "[6]: a tool message needs the tool_call_id",
+        "[7].role: missing",
+        "[8].content: missing; did you mean 'contnt'?",
+        "[9]: expected a message or its mapping, got int",
+        "[10]: keys must be text, got 5",
+        "[10]: a user message cannot carry tool calls",
+    ):
+        assert any(found.removeprefix("conversation").startswith(problem) for found in problems), problem
+
+
+@pytest.mark.parametrize(
+    ("part", "problem"),
+    [
+        ({"type": "image_url", "image_url": {"url": "data:image/png;base64,IMG"}}, "image_url.url: the data URL"),
+        ({"type": "input_audio", "input_audio": {"data": "IMG", "format": "wav"}}, "input_audio.data: not base64"),
+        ({"type": "image_url", "image_url": {}}, "image_url: names no address and no data"),
+        ({"type": "image_url", "image_url": {"url": 5}}, "image_url.url: expected text, got int"),
+        ({"type": "image_url", "image_url": "http://"}, "image_url: 'http://': not a URL"),
+        (
+            {"type": "image", "source": {"type": "base64", "media_type": 5, "data": PIXEL}},
+            "source: media_type",
+        ),
+        ({"type": ["text"], "text": "x"}, "type: expected text, got list"),
+        ({"type": "refusal"}, "refusal: missing"),
+    ],
+)
+def test_a_part_that_cannot_be_read_is_named(part: Any, problem: str) -> None:
+    with pytest.raises(MessageError) as caught:
+        read_messages([{"role": "user", "content": ["x", part]}])
+    assert str(caught.value).startswith(f"conversation[0].content[1].{problem}")
+
+
+def test_a_message_from_outside_cannot_name_a_file_of_this_machine(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.png"
+    secret.write_bytes(PNG)
+    stored = {"role": "user", "tool_calls": [], "tool_call_id": None, "name": None}
+    for message in (
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": str(secret)}}]},
+        {"role": "user", "content": [{"type": "image", "path": str(secret)}]},
+        {"role": "user", "content": [{"type": "input_file", "file_url": str(secret)}]},
+        {**stored, "content": [{"kind": "image", "source": {"path": str(secret)}, "media_type": None, "name": None}]},
+    ):
+        with pytest.raises(MessageError, match="a path is not read from a message"):
+            read_messages([message])
+        (read,) = read_messages([message], may_read_files=True)
+        assert read.parts[0].source == secret  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("given_", ["text", {"role": "user", "content": "x"}, Message("user", "x"), 5, None])
+def test_what_is_no_list_of_messages_is_refused(given_: Any) -> None:
+    with pytest.raises(MessageError, match="history: expected a list of messages, got"):
+        read_messages(given_, where="history")
+
+
+def test_ids_may_come_again_once_they_are_answered_and_a_call_may_be_open() -> None:
+    step = [{"role": "assistant", "tool_calls": [CALL]}, RESULT]
+    assert len(read_messages([*step, *step, step[0]])) == 5
+    with pytest.raises(MessageError, match=r"conversation\[2\].tool_calls\[0\].id: '1' is the id of another call"):
+        read_messages([step[0], {"role": "user", "content": "x"}, step[0]])
+    with pytest.raises(MessageError, match=r"conversation\[2\]: no call before it has the id '1'"):
+        read_messages([*step, RESULT])
+    (answer,) = read_messages([RESULT], before=read_messages(step[:1]))
+    assert answer.name == "f"
+
+
+def test_messages_of_ours_are_returned_as_they_are() -> None:
+    orphan = Message("tool", "r", tool_call_id="1")
+    assert read_messages([orphan]) == (orphan,)
+    assert read_messages([orphan, {"role": "user", "content": "x"}])[0] is orphan
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"role": "user", "thinking": (Thinking("x"),)}, "a user message cannot carry thinking"),
+        ({"role": "assistant", "thinking": ("x",)}, r"thinking\[0\]: expected a Thinking, got str"),
+        ({"role": "user", "opaque": ["x"]}, "opaque: expected a mapping of providers"),
+        ({"role": "user", "opaque": {"openai": deep()}}, "opaque: the data is cyclic or nests too deeply"),
+    ],
+)
+def test_thinking_and_opaque_data_are_checked(fields: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(MessageError, match=complaint):
+        Message(**fields)
