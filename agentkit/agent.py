@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, Unpack, cast, overloa
 
 from typing_extensions import TypeVar
 
+from agentkit.agent_tool import agent_tool
 from agentkit.chain import Chain, Output
-from agentkit.drivers.aio import Approver, AsyncDriver
-from agentkit.drivers.sync import run_blocking
 from agentkit.errors import AgentDefinitionError, LimitExceeded, SessionBusy
-from agentkit.limits import Limits
-from agentkit.loop import RunResult, remembering, run_loop, visible
 from agentkit.models.model import Model
-from agentkit.nesting import Nesting
 from agentkit.recaller import Recaller, recall
+from agentkit.run.asyncio_driver import AsyncDriver
+from agentkit.run.events import Event, RunFinished
+from agentkit.run.limits import Limits
+from agentkit.run.loop import RunResult, remembering, run_loop, visible
+from agentkit.run.nested_runs import Approver, Nesting
+from agentkit.run.sync_driver import run_blocking
 from agentkit.session import Session
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition
@@ -33,7 +35,6 @@ from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
-    from agentkit.events import Event
     from agentkit_tools import TurnTools
 
 __all__ = ["Agent"]
@@ -52,7 +53,7 @@ class Agent(Generic[Deps, Output]):
         layers: The prompts, placed; a str is the one prompt of `system`.
         tools: Functions decorated with `@tool`, or plain functions; or a toolset, whose `at` makes those of each run:
             `TurnTools`, `MCPToolset`.
-        memory: Where passages are recalled from before each run.
+        memory: Where chunks are recalled from before each run.
         output: The type of the answer.
         deps: The type of what tools receive in their `ToolContext`; only for type checkers.
         limits: What one run may use.
@@ -68,7 +69,7 @@ class Agent(Generic[Deps, Output]):
     tools: Mapping[str, Tool]
     """The tools by name; empty when each run has its own."""
     specs: tuple[ToolSpec, ...]
-    """What the model is told of them."""
+    """The tools as the model is offered them."""
 
     @overload
     def __init__(
@@ -218,9 +219,7 @@ class Agent(Generic[Deps, Output]):
             if session is not None:
                 del _RUNNING[id(session)]
         if on_event is not None:
-            from agentkit import events
-
-            on_event(events.RunFinished(result))
+            on_event(RunFinished(result))
         return result
 
     async def _run(
@@ -262,7 +261,7 @@ class Agent(Generic[Deps, Output]):
     ) -> Tool[..., Any]:
         """Return this agent as a tool for another one.
 
-        Each call is a run of its own, without a session: the model that calls says what it asks in one text, and the
+        Each call is a run of its own, without a session: the model that calls asks in one text, and the
         additional kwargs that the prompts of this agent require are parameters of the tool. What goes wrong in the
         run is an error result of the call. The run gets the `deps` of the outer one and its approver; it is cancelled
         with it; its tokens count there and it may use no more than are left there; its events arrive as `Nested`.
@@ -276,9 +275,7 @@ class Agent(Generic[Deps, Output]):
         Raises:
             ToolDefinitionError: An additional kwarg is called like `argument`, or the policy makes no sense.
         """
-        from agentkit.agent_tool import agent_tool
-
-        return agent_tool(self, name, description, argument, policy)
+        return agent_tool(self.run, self.additional_kwargs_schema, name, description, argument, policy)
 
     async def stream(
         self,

@@ -1,4 +1,4 @@
-"""Events: what a run tells those who listen. None is made when nobody does."""
+"""Events: what happens in a run, for those who listen. Without a listener no event is made."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, Generic, TypeAlias
 
 from typing_extensions import TypeVar
 
-from agentkit.loop import RunResult
 from agentkit.models.model import Reply
+from agentkit.run.loop import RunResult
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import Document, Fact
