@@ -1,8 +1,8 @@
+from agentkit_tools.calling.result_content import Content as Content
 from agentkit_tools.calling.threads import abandoned_threads as abandoned_threads
 from agentkit_tools.calling.tool_policy import Approval as Approval
 from agentkit_tools.calling.tool_policy import PolicyOptions as PolicyOptions
 from agentkit_tools.calling.tool_policy import ToolPolicy as ToolPolicy
-from agentkit_tools.calling.tool_result import Content as Content
 from agentkit_tools.calling.tool_result import ToolResult as ToolResult
 from agentkit_tools.calling.tool_result import ToolStatus as ToolStatus
 from agentkit_tools.errors import ArgumentProblem as ArgumentProblem
@@ -29,9 +29,9 @@ from agentkit_tools.tool import Tool as Tool
 from agentkit_tools.tool import tool as tool
 from agentkit_tools.tool import unknown_tool as unknown_tool
 from agentkit_tools.tool_context import ToolContext as ToolContext
-from agentkit_tools.toolset import Toolset as Toolset
-from agentkit_tools.toolset import TurnTools as TurnTools
-from agentkit_tools.toolset import by_name as by_name
-from agentkit_tools.wrapped_tool import Around as Around
-from agentkit_tools.wrapped_tool import Proceed as Proceed
-from agentkit_tools.wrapped_tool import WrappedTool as WrappedTool
+from agentkit_tools.toolsets.toolset import Toolset as Toolset
+from agentkit_tools.toolsets.toolset import TurnTools as TurnTools
+from agentkit_tools.toolsets.toolset import by_name as by_name
+from agentkit_tools.toolsets.wrapped_tool import Around as Around
+from agentkit_tools.toolsets.wrapped_tool import Proceed as Proceed
+from agentkit_tools.toolsets.wrapped_tool import WrappedTool as WrappedTool

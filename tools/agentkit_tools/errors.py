@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentkit_prompts.context.wire.clean import clean
+
 __all__ = [
     "ArgumentProblem",
     "MCPServerError",
@@ -14,9 +16,11 @@ __all__ = [
     "ToolDefinitionError",
     "ToolError",
     "ToolFailure",
+    "describe_error",
 ]
 
-_MOST_PROBLEMS = 50
+_MAX_PROBLEMS = 50
+_MAX_TEXT = 2_000
 
 
 class ToolError(Exception):
@@ -82,10 +86,24 @@ class ToolArgumentError(ToolError, ValueError):
     def __init__(self, tool: str, problems: Sequence[ArgumentProblem]) -> None:
         self.tool = tool
         self.problems = tuple(problems)
-        shown = [f"- {problem}" for problem in self.problems[:_MOST_PROBLEMS]]
-        if len(self.problems) > _MOST_PROBLEMS:
-            shown.append(f"- and {len(self.problems) - _MOST_PROBLEMS} more")
+        shown = [f"- {problem}" for problem in self.problems[:_MAX_PROBLEMS]]
+        if len(self.problems) > _MAX_PROBLEMS:
+            shown.append(f"- and {len(self.problems) - _MAX_PROBLEMS} more")
         count = "a problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
         lines = "\n".join(shown)
         opening = f"{tool} was not called: {count} with the arguments."
         super().__init__(f"{opening}\n{lines}\nCorrect this and call it again.")
+
+
+def describe_error(error: BaseException) -> str:
+    """Return an exception as one short text: its type and message, never a traceback."""
+    name = type(error).__name__
+    try:
+        text = str(error).strip()
+        if isinstance(error, BaseExceptionGroup):
+            text = "; ".join([text, *(describe_error(inner) for inner in error.exceptions[:5])])
+    except BaseException:
+        text = ""
+    if len(text) > _MAX_TEXT:
+        text = text[:_MAX_TEXT] + "..."
+    return clean(f"{name}: {text}" if text else name)

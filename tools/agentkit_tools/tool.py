@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from functools import partial
 from inspect import isawaitable
 from typing import Any, Generic, Unpack, cast, overload
 
-from pydantic import ValidationError
 from typing_extensions import ParamSpec, TypeVar  # with defaults: a bare `Tool` is a tool of any function
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec
-from agentkit_tools.calling.argument_problems import find_problems
-from agentkit_tools.calling.callables import (
-    Collected,
-    Mode,
-    as_coroutine,
-    collect,
-    gather,
-    inner_function,
-    is_unbound_method,
-    mode_of,
-    name_of,
-    raw,
-)
-from agentkit_tools.calling.deadline import with_deadline
-from agentkit_tools.calling.enforcement import Gates, guarded, needs_approval
-from agentkit_tools.calling.threads import DeadlineError, run_in_thread
+from agentkit_prompts.errors import nearest
+from agentkit_tools.calling.arguments import read_arguments
+from agentkit_tools.calling.deadline import as_coroutine, finish
+from agentkit_tools.calling.enforcement import Semaphores, enforced, needs_approval
+from agentkit_tools.calling.threads import run_in_thread
 from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy
-from agentkit_tools.calling.tool_result import ToolResult, cut, describe_error, failed_with, shortened, to_content
-from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, ToolDefinitionError, ToolFailure
+from agentkit_tools.calling.tool_result import ToolResult, failed, finished
+from agentkit_tools.calling.yielded_items import collect, gather
+from agentkit_tools.errors import ToolArgumentError, ToolDefinitionError, describe_error
+from agentkit_tools.schemas.callables import Mode, inner_function, is_unbound_method, mode_of, name_of, raw
 from agentkit_tools.schemas.docstring import read_docstring
 from agentkit_tools.schemas.signature import Arguments, add_contexts, context_parameters, read_signature
 from agentkit_tools.schemas.tool_names import wire_name
@@ -54,10 +45,10 @@ class Tool(Generic[P, R]):
     __slots__ = (
         "__weakref__",
         "_bind",
-        "_gates",
         "_loose",
         "_mode",
         "_nothing",
+        "_semaphores",
         "_validator",
         "function",
         "original_name",
@@ -66,7 +57,7 @@ class Tool(Generic[P, R]):
     )
 
     spec: ToolSpec
-    """What the model is told."""
+    """What the model sees."""
     policy: ToolPolicy
     """How it is run."""
     function: Callable[P, R]
@@ -98,7 +89,7 @@ class Tool(Generic[P, R]):
 
     def _adopt(self, policy: ToolPolicy) -> None:
         self.policy = policy
-        self._gates = None if policy.is_plain else Gates()
+        self._semaphores = None if policy.is_plain else Semaphores()
 
     @classmethod
     def from_function(
@@ -159,7 +150,7 @@ class Tool(Generic[P, R]):
             **policy: Fields of `ToolPolicy`.
 
         Raises:
-            ToolDefinitionError: The schema is none, describes something else than an object, or is nested too deeply.
+            ToolDefinitionError: It is not a schema, describes something else than an object, or is nested too deeply.
         """
         from agentkit_tools.schemas.json_schema import LateValidator  # cost of importing this package
         from agentkit_tools.schemas.lenient_schema import (  # imported by those who need it: it is half the
@@ -193,7 +184,7 @@ class Tool(Generic[P, R]):
         self, *, name: str | None = None, description: str | None = None, **policy: Unpack[PolicyOptions]
     ) -> Tool[P, R]:
         """Return the tool under another name, with another description or another policy."""
-        other = self._copy()
+        other = copy(self)
         if name is not None or description is not None:
             spec = self.spec
             text = spec.description if description is None else description
@@ -203,16 +194,6 @@ class Tool(Generic[P, R]):
             other._adopt(self.policy.but(**policy))
         return other
 
-    def _copy(self) -> Tool[P, R]:
-        other = self.__class__.__new__(self.__class__)
-        other._take(self)
-        return other
-
-    def _take(self, other: Tool) -> None:
-        for slot in Tool.__slots__:
-            if slot != "__weakref__":
-                setattr(self, slot, getattr(other, slot))
-
     @property
     def name(self) -> str:
         """The name the model calls it by."""
@@ -220,7 +201,7 @@ class Tool(Generic[P, R]):
 
     @property
     def description(self) -> str:
-        """What the model is told it does."""
+        """What the model reads about it."""
         return self.spec.description
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -233,7 +214,7 @@ class Tool(Generic[P, R]):
         bound = function.__get__(instance, owner) if hasattr(function, "__get__") else function
         if bound is function:
             return self
-        other = cast(Tool[..., R], self._copy())
+        other = cast(Tool[..., R], copy(self))
         other.function = bound
         return other
 
@@ -241,13 +222,13 @@ class Tool(Generic[P, R]):
         """Return the tool with a schema in OpenAI's strict subset, which keeps a model from writing anything else.
 
         Raises:
-            ToolDefinitionError: The parameters cannot be said in that subset; every place at fault is named.
+            ToolDefinitionError: The parameters do not fit into that subset; every place at fault is named.
         """
         from agentkit_tools.schemas.strict import strict_parameters
 
         if self.spec.strict:
             return self
-        other = self._copy()
+        other = copy(self)
         parameters = strict_parameters(self.spec.parameters, tool=self.name)
         other.spec = ToolSpec(self.spec.name, self.spec.description, parameters, strict=True)
         other._loose = self.spec.parameters
@@ -262,40 +243,10 @@ class Tool(Generic[P, R]):
         return self._read(arguments or "{}")[0]
 
     def _read(self, text: str) -> tuple[Arguments, str]:
-        """Return validated arguments and the text they come from, which is mended where that is wanted."""
-        found = self._tried(text)
-        if not isinstance(found, BaseException):
-            return found, text
-        for meant in self._readings(text):
-            if not isinstance(arguments := self._tried(meant), BaseException):
-                return arguments, meant
-        if isinstance(found, ValidationError):
-            problems = find_problems(found, text, self._loose or self.spec.parameters)
-        else:
-            problems = [ArgumentProblem("", f"cannot be read ({describe_error(found)})")]
-        raise ToolArgumentError(self.name, problems) from None
-
-    def _tried(self, text: str) -> Arguments | BaseException:
-        try:
-            return self._validator(text)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a validator of the user's own may raise anything
-            return error
-
-    def _readings(self, text: str) -> Iterator[str]:
-        """What the model may have meant by arguments that are not valid."""
-        if self._loose is None and not self.policy.repair:
-            return
-        from agentkit_tools.calling.argument_repair import mended, without_nulls
-
-        parameters = self._loose or self.spec.parameters
-        if self._loose is not None and (bare := without_nulls(text, parameters)) is not None:
-            yield bare
-        if self.policy.repair and (whole := mended(text, parameters)) is not None:
-            yield whole
-            if (bare := without_nulls(whole, parameters)) is not None:
-                yield bare
+        schema, loose = self.spec.parameters, self._loose
+        return read_arguments(
+            self.name, text, self._validator, loose or schema, is_strict=loose is not None, repair=self.policy.repair
+        )
 
     async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
         """Answer a model's call. Whatever happens, it ends in a result the model can read.
@@ -314,10 +265,10 @@ class Tool(Generic[P, R]):
                 arguments, text = self._read(text)
             except ToolArgumentError as error:
                 return ToolResult(call.id, call.name, str(error), "error", error=error)
-        if self._gates is None:
+        if self._semaphores is None:
             return await self._attempt(call, arguments, context)
-        return await guarded(
-            self.policy, self._gates, call, context, lambda: self._read(text)[0], partial(self._attempt, call)
+        return await enforced(
+            self.policy, self._semaphores, call, context, lambda: self._read(text)[0], partial(self._attempt, call)
         )
 
     async def needs_approval(self, call: ToolCall, context: ToolContext[Any]) -> bool:
@@ -337,77 +288,41 @@ class Tool(Generic[P, R]):
             return True  # the predicate failed: better to ask
 
     async def _attempt(self, call: ToolCall, arguments: Arguments, context: ToolContext[Any]) -> ToolResult:
-        task = asyncio.current_task()
-        cancelled_before = task.cancelling() if task is not None else 0
-        bind, timeout = self._bind, self.policy.timeout
+        """Call the function once. A quick one never has to wait: only `finish` looks at tasks and timers."""
+        policy, mode, bind = self.policy, self._mode, self._bind
         function: Any = self.function
         try:
             args, kwargs = bind(arguments, context) if bind is not None else ((), arguments)
-            if self._mode == "async":
-                work = function(*args, **kwargs)
-                value = await (work if timeout is None else with_deadline(as_coroutine(work), timeout))
-            elif self._mode == "async_items":
-                work = collect(function(*args, **kwargs), self.policy.max_result_chars)
-                value = await (work if timeout is None else with_deadline(work, timeout))
+            if mode == "async":
+                work = as_coroutine(function(*args, **kwargs))
+            elif mode == "async_items":
+                work = collect(function(*args, **kwargs), policy.max_result_chars)
             else:
-                run = partial(function, *args, **kwargs)
-                if self._mode == "sync_items":
-                    run = partial(gather, run, self.policy.max_result_chars)
-                found, error = await run_in_thread(partial(self._run, call, run), timeout)
-                if error is not None:
-                    return self._failed(call, error)
-                if isinstance(found, ToolResult):
-                    return found
-                work = as_coroutine(found)
-                value = await (work if timeout is None else with_deadline(work, timeout))
-        except asyncio.CancelledError as error:
-            if task is not None and task.cancelling() > cancelled_before:
-                raise
-            return self._failed(call, error)
+                work = self._in_thread(call, partial(function, *args, **kwargs))  # it gives a result
+            waiting = work.send(None)
+        except StopIteration as end:
+            return finished(call, end.value, policy, self._nothing)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit ends the tool, not the agent
-            return self._failed(call, error)
-        if task is not None and task.cancelling() > cancelled_before:
-            raise asyncio.CancelledError  # the tool swallowed it; the one who cancelled still means it
-        return self._finish(call, value)
+            return failed(call, error, policy)
+        value, failure = await finish(work, waiting, policy.timeout)
+        if failure is not None:
+            return failed(call, failure, policy)
+        return value if mode.startswith("sync") else finished(call, value, policy, self._nothing)
 
-    def _run(self, call: ToolCall, run: Callable[[], Any]) -> ToolResult | Awaitable[Any]:
-        """Run a sync function and make its result, which may take long too, in its thread and its time."""
-        value = run()
-        return value if isawaitable(value) else self._finish(call, value)
+    async def _in_thread(self, call: ToolCall, run: Callable[[], Any]) -> ToolResult:
+        """Run a sync function and make its result, which may take long too, in a thread."""
+        policy, nothing = self.policy, self._nothing
 
-    def _failed(self, call: ToolCall, error: BaseException) -> ToolResult:
-        if isinstance(error, DeadlineError):
-            text = f"{self.name} did not end within {self.policy.timeout:g} seconds. It may still have had an effect."
-            return ToolResult(call.id, call.name, text, "timeout", error=TimeoutError(text))
-        if isinstance(error, asyncio.CancelledError):
-            return ToolResult(call.id, call.name, f"{self.name} was cancelled.", "cancelled", error=error)
-        if isinstance(error, ToolFailure):
-            return shortened(failed_with(call, error), self.policy.max_result_chars)
-        return ToolResult(call.id, call.name, f"{self.name} failed: {describe_error(error)}", "error", error=error)
+        def begin() -> Any:
+            value = gather(run, policy.max_result_chars) if self._mode == "sync_items" else run()
+            return value if isawaitable(value) else finished(call, value, policy, nothing)
 
-    def _finish(self, call: ToolCall, value: Any) -> ToolResult:
-        limit = self.policy.max_result_chars
-        if type(value) is str and value.isascii() and (limit is None or len(value) <= limit):  # most results
-            return ToolResult(call.id, call.name, value, "success", value)
-        try:
-            if isinstance(value, ToolResult):
-                return shortened(value.answering(call).checked(), limit)
-            if isinstance(value, BaseException):
-                return self._failed(call, value)
-            if isinstance(value, Iterator):
-                value = gather(partial(iter, value), limit, join=False)
-            value, ended = value if isinstance(value, Collected) else (value, True)
-            content = to_content(value, nothing=self._nothing)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # code of the tool's own runs here too
-            text = f"{self.name} ran, but its result ({type(value).__name__}) cannot be shown: {describe_error(error)}"
-            return ToolResult(call.id, call.name, text, "error", value, error)
-        if limit is not None and (shorter := cut(content, limit, more=not ended)) is not None:
-            return ToolResult(call.id, call.name, shorter[0], "too_large", value, None, shorter[1])
-        return ToolResult(call.id, call.name, content, "success", value)
+        found, error = await run_in_thread(begin)
+        if error is not None:
+            return failed(call, error, policy)
+        return found if isinstance(found, ToolResult) else finished(call, await found, policy, nothing)
 
     def __repr__(self) -> str:
         return f"Tool({', '.join([self.name, *self.spec.parameters.get('properties', ())])})"
@@ -428,15 +343,6 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 def unknown_tool(call: ToolCall, names: Iterable[str]) -> ToolResult:
     """Return the answer to a call of a tool that does not exist."""
-    from difflib import get_close_matches
-
-    known = list(names)
-    near = get_close_matches(call.name, known, n=3, cutoff=0.4)
-    if near:
-        hint = f"Did you mean {' or '.join(near)}?"
-    elif known:
-        hint = f"The tools are: {', '.join(known[:30])}{', ...' if len(known) > 30 else ''}."
-    else:
-        hint = "There are no tools."
     name = call.name.encode("utf-8", "replace").decode()[:100]
-    return ToolResult(call.id, call.name, f"There is no tool named {name!r}. {hint}", "error")
+    hint = nearest(name, names) or ": there are no tools"
+    return ToolResult(call.id, call.name, f"There is no tool named {name!r}{hint}.", "error")

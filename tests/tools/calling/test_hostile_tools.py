@@ -421,7 +421,7 @@ def test_a_result_of_the_tools_own_that_is_none_says_what_is_wrong() -> None:
     def answers() -> ToolResult:
         return ToolResult("", "", "fine", "nonsense")  # type: ignore[arg-type]
 
-    assert "status 'nonsense' is none of success, error," in str(goes_on(answers).content)
+    assert "status 'nonsense' is not one of success, error," in str(goes_on(answers).content)
 
 
 @pytest.mark.parametrize("item", [lambda: "x" * 1_000, lambda: object(), lambda: {"a": 1}, lambda: Silent()])

@@ -530,7 +530,7 @@ async def test_a_tool_may_call_back_into_an_event_loop_of_its_own() -> None:
 
 
 async def test_nested_sync_tools_do_not_starve_when_every_thread_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentkit_tools.calling.threads._MOST_THREADS", 2)
+    monkeypatch.setattr("agentkit_tools.calling.threads._MAX_THREADS", 2)
 
     @tool
     def inner() -> str:
@@ -549,7 +549,7 @@ async def test_a_full_pool_makes_calls_wait_and_abandoning_makes_room(monkeypatc
     from agentkit_tools.calling import threads
 
     threads._renew()
-    monkeypatch.setattr(threads, "_MOST_THREADS", 1)
+    monkeypatch.setattr(threads, "_MAX_THREADS", 1)
     release = threading.Event()
 
     @tool(timeout=0.5)

@@ -1,4 +1,4 @@
-"""Arguments that are nearly right, mended: only where a policy or a strict schema asks for it."""
+"""Arguments that are nearly right, repaired: only where a policy or a strict schema asks for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-__all__ = ["mended", "without_nulls"]
+__all__ = ["repaired", "without_nulls"]
 
 _FENCE = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.S)
 _TOKEN = re.compile(
@@ -19,7 +19,7 @@ _TOKEN = re.compile(
 _WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
-def mended(text: str, parameters: Mapping[str, Any]) -> str | None:
+def repaired(text: str, parameters: Mapping[str, Any]) -> str | None:
     """Return JSON text for arguments with trailing commas, single quotes, Python's constants, a code fence around
     them, or JSON inside of a string; None when that is not what is wrong with them.
     """
@@ -32,8 +32,8 @@ def mended(text: str, parameters: Mapping[str, Any]) -> str | None:
         if not isinstance(value, dict):
             return None
         properties = parameters.get("properties", {})
-        mended = {name: _opened(item, properties.get(name)) for name, item in value.items()}
-        return to_json(mended).decode()
+        opened = {name: _opened(item, properties.get(name)) for name, item in value.items()}
+        return to_json(opened).decode()
     except (ValueError, TypeError, RecursionError):
         return None
 

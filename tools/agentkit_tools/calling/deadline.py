@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
-from types import coroutine
+from functools import partial
+from types import CoroutineType, coroutine
 from typing import Any, TypeVar
 
-from agentkit_tools.calling.threads import DeadlineError
-
-__all__ = ["with_deadline"]
+__all__ = ["DeadlineError", "as_coroutine", "finish", "outcome"]
 
 T = TypeVar("T")
 
@@ -18,64 +17,104 @@ _GRACE = 2.0
 """Seconds a cancelled tool has to clean up before it is closed."""
 
 
+class DeadlineError(Exception):
+    """A tool took longer than its policy allows. Never leaves the tools layer."""
+
+
 class _Timer:
-    """Cancels the task when the time is up, and again after the grace period."""
+    """Cancels the task when the time is up, and again after each grace period."""
 
-    __slots__ = ("fired", "handle", "loop", "task")
+    __slots__ = ("before", "fired", "handle", "loop", "task")
 
-    def __init__(self, seconds: float) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def __init__(self, task: asyncio.Task[Any], seconds: float | None) -> None:
         self.task = task
         self.loop = task.get_loop()
+        self.before = task.cancelling()
         self.fired = 0
-        self.handle = self.loop.call_later(seconds, self.fire)
+        self.handle = None if seconds is None else self.loop.call_later(seconds, self.fire)
 
     def fire(self) -> None:
         self.fired += 1
         self.task.cancel()
         self.handle = self.loop.call_later(_GRACE, self.fire)
 
+    def stop(self) -> bool:
+        """Take back the cancellations of this timer; return whether somebody else cancelled the task."""
+        if self.handle is not None:
+            self.handle.cancel()
+        for _ in range(self.fired):
+            self.task.uncancel()
+        return self.task.cancelling() > self.before
+
 
 @coroutine
-def with_deadline(work: Coroutine[Any, Any, T], seconds: float) -> Generator[Any, Any, T]:
-    """Await `work` for at most `seconds`, then cancel it; if it will not end, close it and leave it behind.
+def finish(
+    work: Coroutine[Any, Any, T], waiting: Any, seconds: float | None
+) -> Generator[Any, Any, tuple[T | None, BaseException | None]]:
+    """Go on with `work`, which was begun and waits for `waiting`; return what it returned, and what it raised.
+
+    After `seconds` it is cancelled, and the error is `DeadlineError`; if it will not end, it is closed and left behind.
 
     Raises:
-        DeadlineError: The time is up.
-        BaseException: Whatever `work` raised, and the cancellation of the surrounding task.
+        asyncio.CancelledError: The task around it was cancelled, whatever `work` made of that.
+        KeyboardInterrupt: The user interrupted the process.
     """
-    try:
-        waiting = work.send(None)
-    except StopIteration as end:  # it never had to wait: the usual end of a quick tool
-        return end.value  # type: ignore[no-any-return]
-    timer = _Timer(seconds)
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("a tool is awaited in a task of asyncio")
+    timer = _Timer(task, seconds)
+    value: T | None = None
+    failure: BaseException | None = None
     try:
         while True:
             try:
                 received = yield waiting
+                step = partial(work.send, received)
             except GeneratorExit:
                 work.close()
                 raise
             except BaseException as error:
+                step = partial(work.throw, error)
                 if timer.fired > 1:
-                    _close(work)
-                    raise DeadlineError from None
-                waiting = work.throw(error)
-            else:
-                waiting = work.send(received)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-    except asyncio.CancelledError:
-        if timer.fired and timer.task.cancelling() <= timer.fired:
-            raise DeadlineError from None
-        raise
+                    with suppress(BaseException):  # it awaits even while it is closed: the agent goes on without it
+                        work.close()
+                    failure = DeadlineError()
+                    break
+            try:
+                waiting = step()
+            except StopIteration as end:
+                value = end.value
+                break
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                is_late = timer.fired and isinstance(error, asyncio.CancelledError)
+                failure = DeadlineError() if is_late else error
+                break
     finally:
-        timer.handle.cancel()
-        for _ in range(timer.fired):
-            timer.task.uncancel()
+        cancelled = timer.stop()
+    if cancelled:
+        raise asyncio.CancelledError
+    return value, failure
 
 
-def _close(work: Coroutine[Any, Any, Any]) -> None:
-    with suppress(BaseException):  # it awaits even while it is closed: nothing more can be done, the agent goes on
-        work.close()
+async def outcome(work: Coroutine[Any, Any, T], seconds: float | None) -> tuple[T | None, BaseException | None]:
+    """Await `work`; return and raise like `finish`."""
+    try:
+        waiting = work.send(None)
+    except StopIteration as end:
+        return end.value, None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return None, error
+    return await finish(work, waiting, seconds)
+
+
+def as_coroutine(work: Any) -> Coroutine[Any, Any, Any]:
+    """Return any awaitable as a coroutine."""
+    return work if isinstance(work, CoroutineType) else _await(work)
+
+
+async def _await(work: Any) -> Any:
+    return await work

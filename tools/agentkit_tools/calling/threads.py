@@ -8,21 +8,18 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
-__all__ = ["DeadlineError", "abandoned_threads", "run_in_thread"]
+__all__ = ["abandoned_threads", "run_in_thread"]
 
 T = TypeVar("T")
 
-_MOST_THREADS = 256
+_MAX_THREADS = 256
 _IDLE_SECONDS = 10.0
 _inside: ContextVar[bool] = ContextVar("agentkit_tools_inside_thread", default=False)
-
-
-class DeadlineError(Exception):
-    """A tool took longer than its policy allows. Never leaves the tools layer."""
 
 
 class _Job:
@@ -60,12 +57,6 @@ class _Job:
         if not self.future.done():
             self.future.set_result((value, error))
 
-    def expire(self) -> None:
-        """Called by the loop when the time is up."""
-        if not self.future.done():
-            _pool.give_up(self)
-            self.future.set_result((None, DeadlineError()))
-
 
 class _Worker:
     """A thread, the job it has, and what wakes it. The job stays here until it is answered for."""
@@ -96,7 +87,7 @@ class _Pool:
                 worker = self.idle.pop()
                 worker.job = job
                 worker.wake.put(None)
-            elif self.threads >= _MOST_THREADS and not nested:
+            elif self.threads >= _MAX_THREADS and not nested:
                 self.backlog.append(job)
             else:
                 self._start(job)
@@ -192,24 +183,19 @@ def abandoned_threads() -> int:
     return _pool.abandoned
 
 
-async def run_in_thread(call: Callable[[], T], timeout: float | None = None) -> tuple[T, BaseException | None]:
+async def run_in_thread(call: Callable[[], T]) -> tuple[T, BaseException | None]:
     """Return what `call()` returned or raised in a daemon thread, in a copy of the current context.
 
-    The error is `DeadlineError` when `timeout` seconds passed; the call then goes on in its thread.
+    When the task that waits is cancelled, a call that has begun goes on in its thread.
     """
-    loop = asyncio.get_running_loop()
     context = copy_context()
     nested = _inside.get()
     if not nested:
         context.run(_inside.set, True)
-    job = _Job(lambda: context.run(call), loop)
+    job = _Job(partial(context.run, call), asyncio.get_running_loop())
     _pool.submit(job, nested)
-    timer = loop.call_later(timeout, job.expire) if timeout is not None else None
     try:
         return await job.future
     except BaseException:
         _pool.give_up(job)
         raise
-    finally:
-        if timer is not None:
-            timer.cancel()

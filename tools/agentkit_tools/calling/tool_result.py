@@ -1,41 +1,23 @@
-"""`ToolResult`: how a call ended, and how any value a tool returns becomes content a model can read."""
+"""`ToolResult`: how a call ended, whatever the tool returned or raised."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import math
-from collections import deque
-from collections.abc import Iterator, Mapping
+from asyncio import CancelledError
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Any, Literal, TypeAlias, get_args
-
-from pydantic import BaseModel
-from pydantic_core import to_json, to_jsonable_python
+from functools import partial
+from typing import Any, Literal, get_args
 
 from agentkit_prompts.context.messages import Message, ToolCall
-from agentkit_prompts.context.parts import File, Media, Part, Text
-from agentkit_prompts.context.wire.clean import clean
-from agentkit_tools.errors import ToolFailure
+from agentkit_tools.calling.deadline import DeadlineError
+from agentkit_tools.calling.result_content import Content, cut, to_content
+from agentkit_tools.calling.tool_policy import ToolPolicy
+from agentkit_tools.calling.yielded_items import Collected, gather
+from agentkit_tools.errors import ToolFailure, describe_error
 
-__all__ = [
-    "Content",
-    "ToolResult",
-    "ToolStatus",
-    "cut",
-    "describe_error",
-    "failed_with",
-    "shortened",
-    "to_content",
-]
+__all__ = ["ToolResult", "ToolStatus", "failed", "finished"]
 
 ToolStatus = Literal["success", "error", "timeout", "denied", "cancelled", "too_large"]
-Content: TypeAlias = str | tuple[Part, ...]
-
-_LONGEST_ERROR = 2_000
-_MOST_ITEMS = 100_000
-"""Of an iterator inside of a result."""
 
 
 @dataclass(slots=True)
@@ -75,171 +57,58 @@ class ToolResult:
         """Return the result with content that a model can be sent.
 
         Raises:
-            ValueError: The status is none.
+            ValueError: The status is unknown.
             TypeError, RecursionError: The content cannot be shown; see `to_content`.
         """
         if self.status not in get_args(ToolStatus):
-            raise ValueError(f"status {self.status!r} is none of {', '.join(get_args(ToolStatus))}")
+            raise ValueError(f"status {self.status!r} is not one of {', '.join(get_args(ToolStatus))}")
         return replace(self, content=to_content(self.content, nothing=""))
 
 
-def to_content(value: Any, *, nothing: str = "null") -> Content:
-    """Return what a tool returned as text or parts.
-
-    Text, media parts and lists that hold media stay what they are; `None` becomes `nothing`; models, dataclasses and
-    other data become JSON (sets sorted, so that the same value gives the same bytes in any process).
-
-    Raises:
-        TypeError, ValueError: The value cannot be written as JSON.
-        RecursionError: It is nested too deeply.
-    """
-    kind = type(value)
-    if kind is str:
-        return clean(value)
-    if kind is int:
-        return str(value)  # as JSON would, at a tenth of the cost
-    if value is None:
-        return nothing
-    if isinstance(value, Media | Text):
-        return (value,)  # type: ignore[return-value]
-    if isinstance(value, str):
-        return clean(str.__str__(value))
-    if isinstance(value, list | tuple) and any(isinstance(item, Media | Text) for item in value):
-        return tuple(_part(item) for item in value)
-    if isinstance(value, bytes | bytearray | memoryview):
-        data = bytes(value)
-        try:
-            return data.decode()
-        except UnicodeDecodeError:
-            return (File(data),)
-    return clean(_json(value))
+def finished(call: ToolCall, value: Any, policy: ToolPolicy, nothing: str) -> ToolResult:
+    """Return the result of a call that returned `value`; `nothing` is what a model reads for None."""
+    limit = policy.max_result_chars
+    if type(value) is str and value.isascii() and (limit is None or len(value) <= limit):  # most results
+        return ToolResult(call.id, call.name, value, "success", value)
+    try:
+        if isinstance(value, ToolResult):
+            return _shortened(value.answering(call).checked(), limit)
+        if isinstance(value, BaseException):
+            return failed(call, value, policy)
+        if isinstance(value, Iterator):
+            value = gather(partial(iter, value), limit, join=False)
+        value, ended = value if isinstance(value, Collected) else (value, True)
+        content = to_content(value, nothing=nothing)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # code of the tool's own runs here too
+        text = f"{call.name} ran, but its result ({type(value).__name__}) cannot be shown: {describe_error(error)}"
+        return ToolResult(call.id, call.name, text, "error", value, error)
+    if limit is not None and (shorter := cut(content, limit, more=not ended)) is not None:
+        return ToolResult(call.id, call.name, shorter[0], "too_large", value, None, shorter[1])
+    return ToolResult(call.id, call.name, content, "success", value)
 
 
-class _IteratorFound(TypeError):
-    """There is something that can be read only once: it must not be read by an attempt that fails later."""
+def failed(call: ToolCall, error: BaseException, policy: ToolPolicy) -> ToolResult:
+    """Return the result of a call that ended in `error`."""
+    if isinstance(error, DeadlineError):
+        text = f"{call.name} did not end within {policy.timeout:g} seconds. It may still have had an effect."
+        return ToolResult(call.id, call.name, text, "timeout", error=TimeoutError(text))
+    if isinstance(error, CancelledError):
+        return ToolResult(call.id, call.name, f"{call.name} was cancelled.", "cancelled", error=error)
+    if not isinstance(error, ToolFailure):
+        return ToolResult(call.id, call.name, f"{call.name} failed: {describe_error(error)}", "error", error=error)
+    try:
+        content = to_content(error.payload)
+    except Exception as problem:
+        note = f"its data ({type(error.data).__name__}) cannot be shown: {describe_error(problem)}"
+        content = to_content({"error": error.message, "note": note})
+    return _shortened(ToolResult(call.id, call.name, content, "error", error=error), policy.max_result_chars)
 
 
-def _plain(value: Any) -> Any:
-    """What `json` cannot write by itself, one level at a time."""
-    if isinstance(value, Iterator):
-        raise _IteratorFound
-    if isinstance(value, set | frozenset):
-        return sorted(value, key=lambda item: json.dumps(item, default=_plain, sort_keys=True))
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", by_alias=True)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, deque):
-        return list(value)
-    return to_jsonable_python(value)
-
-
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_plain).encode
-
-
-def cut(content: Content, limit: int, *, more: bool = False) -> tuple[Content, str] | None:
-    """Return the first `limit` characters of content with a note, and its whole text; None when it is not longer.
-
-    Media parts among the text that is kept stay. `more` is whether the content itself is only the beginning.
-    """
-    if isinstance(content, str):
-        size = len(content)
-        if size <= limit and not more:
-            return None
-        return f"{content[:limit]}\n{_note(size, limit, more)}", content
-    size = sum(len(part.text) for part in content if isinstance(part, Text))
-    if size <= limit and not more:
-        return None
-    kept: list[Part] = []
-    left = limit
-    for part in content:
-        if not isinstance(part, Text):
-            kept.append(part)
-        elif len(part.text) > left:
-            kept.append(Text(f"{part.text[:left]}\n{_note(size, limit, more)}"))
-            break
-        else:
-            kept.append(part)
-            left -= len(part.text)
-    else:
-        kept.append(Text(_note(size, limit, more)))
-    return tuple(kept), "".join(part.text for part in content if isinstance(part, Text))
-
-
-def _note(size: int, limit: int, more: bool) -> str:
-    if more:
-        return f"[The result was read up to here, {size:,} characters, and goes on; the first {limit:,} are shown.]"
-    return f"[The result has {size:,} characters; only the first {limit:,} are shown.]"
-
-
-def shortened(result: ToolResult, limit: int | None) -> ToolResult:
+def _shortened(result: ToolResult, limit: int | None) -> ToolResult:
     """Return a finished result with its content cut to `limit` characters; success becomes "too_large"."""
     if limit is None or (shorter := cut(result.content, limit)) is None:
         return result
     status = "too_large" if result.status == "success" else result.status
     return replace(result, content=shorter[0], whole=result.whole or shorter[1], status=status)
-
-
-def failed_with(call: ToolCall, failure: ToolFailure) -> ToolResult:
-    """Return the result of a call that ended in a failure with data: the model reads it as JSON."""
-    try:
-        content = to_content(failure.payload)
-    except Exception as error:
-        shown = f"its data ({type(failure.data).__name__}) cannot be shown: {describe_error(error)}"
-        content = to_content({"error": failure.message, "note": shown})
-    return ToolResult(call.id, call.name, content, "error", error=failure)
-
-
-def describe_error(error: BaseException) -> str:
-    """Return an exception as one short text: its type and message, never a traceback."""
-    name = type(error).__name__
-    try:
-        text = str(error).strip()
-        if isinstance(error, BaseExceptionGroup):
-            text = "; ".join([text, *(describe_error(inner) for inner in error.exceptions[:5])])
-    except BaseException:
-        text = ""
-    if len(text) > _LONGEST_ERROR:
-        text = text[:_LONGEST_ERROR] + "..."
-    return clean(f"{name}: {text}" if text else name)
-
-
-def _part(item: Any) -> Any:
-    if isinstance(item, Media | Text):
-        return item
-    content = to_content(item)
-    return Text(content) if isinstance(content, str) else content[0]
-
-
-def _json(value: Any) -> str:
-    try:
-        return _encode(value)
-    except (TypeError, ValueError) as error:
-        if isinstance(error, ValueError) and "ircular" in str(error):
-            raise
-    return _encode(_written(value))
-
-
-def _written(value: Any) -> Any:
-    """Keys that are not text, numbers that JSON does not have, and what can be read only once."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else json.loads(to_json(value, inf_nan_mode="strings"))
-    if value is None or isinstance(value, str | int):
-        return value
-    if isinstance(value, dict):
-        return {key if type(key) is str else _key(key): _written(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_written(item) for item in value]
-    if isinstance(value, Iterator):
-        found = list(islice(value, _MOST_ITEMS + 1))
-        if len(found) > _MOST_ITEMS:
-            raise TypeError(f"an iterator in it ({type(value).__name__}) has more than {_MOST_ITEMS:,} items")
-        return [_written(item) for item in found]
-    return _written(_plain(value))
-
-
-def _key(key: Any) -> str:
-    (text,) = json.loads(to_json({key: None}, inf_nan_mode="strings"))
-    return str(text)

@@ -17,8 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import finalize
 
-from agentkit_tools.calling.tool_result import describe_error
-from agentkit_tools.errors import MCPServerError, MCPServerLost
+from agentkit_tools.errors import MCPServerError, MCPServerLost, describe_error
 from agentkit_tools.mcp.loop_thread import LoopThread
 from agentkit_tools.mcp.target import LastWords, Target
 

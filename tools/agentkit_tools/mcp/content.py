@@ -12,7 +12,8 @@ from agentkit_prompts.context.items import Document
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Audio, File, Image, Media, Part, Text, Url
 from agentkit_prompts.errors import MediaError
-from agentkit_tools.calling.tool_result import Content, ToolResult, to_content
+from agentkit_tools.calling.result_content import Content, to_content
+from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.errors import MCPServerError, ToolFailure
 
 if TYPE_CHECKING:

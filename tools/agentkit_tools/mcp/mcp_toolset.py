@@ -19,7 +19,7 @@ from agentkit_tools.mcp.content import to_documents, to_messages, to_parts
 from agentkit_tools.mcp.remote_tools import list_all, make_tools
 from agentkit_tools.mcp.target import ServerLike, Target
 from agentkit_tools.tool import Tool
-from agentkit_tools.toolset import Toolset
+from agentkit_tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
     from mcp import Client

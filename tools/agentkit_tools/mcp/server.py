@@ -17,7 +17,7 @@ from agentkit_tools.mcp.content import from_result
 from agentkit_tools.mcp.remote_tools import IDEMPOTENCY_KEY
 from agentkit_tools.tool import Tool, unknown_tool
 from agentkit_tools.tool_context import ToolContext
-from agentkit_tools.toolset import by_name
+from agentkit_tools.toolsets.toolset import by_name
 
 if TYPE_CHECKING:
     from mcp.server import Server

@@ -9,7 +9,7 @@ import os
 from agentkit_tools.errors import ToolError
 from agentkit_tools.ready.folder import Entry, Folder, as_text
 from agentkit_tools.tool import Tool
-from agentkit_tools.toolset import Toolset
+from agentkit_tools.toolsets.toolset import Toolset
 
 __all__ = ["file_tools"]
 

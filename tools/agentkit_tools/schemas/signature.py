@@ -131,7 +131,10 @@ class Signature:
             arguments[name] = context
         for name, field in self.injected.items():
             if name not in arguments:
-                arguments[name] = field.get_default(call_default_factory=True, validated_data={})
+                try:
+                    arguments[name] = field.get_default(call_default_factory=True, validated_data={})
+                except StopIteration as error:  # it would end the coroutine of the call, as if that had returned
+                    raise RuntimeError(f"the default of {name} raised StopIteration") from error
         if self.positional is None:
             return (), arguments
         values: list[Any] = []

@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from types import FunctionType, ModuleType
 from typing import Any
 
-from agentkit_tools.calling.callables import inner_function
 from agentkit_tools.errors import ToolDefinitionError
+from agentkit_tools.schemas.callables import inner_function
 from agentkit_tools.tool import Tool
 
 __all__ = ["functions_of", "methods_of"]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_tools.calling.tool_result import ToolResult
+from agentkit_tools.calling.tool_result import ToolResult, failed
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
@@ -27,14 +27,10 @@ class WrappedTool(Tool):
     __slots__ = ("_arounds",)
 
     def __init__(self, inner: Tool, around: Around) -> None:
-        self._take(inner)
+        for slot in Tool.__slots__:
+            if slot != "__weakref__":
+                setattr(self, slot, getattr(inner, slot))
         self._arounds: tuple[Around, ...] = (*getattr(inner, "_arounds", ()), around)
-
-    def _copy(self) -> WrappedTool:
-        other = WrappedTool.__new__(WrappedTool)
-        other._take(self)
-        other._arounds = self._arounds
-        return other
 
     async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
         """Answer a call through the wrappers; an error of theirs becomes an error result."""
@@ -49,4 +45,4 @@ class WrappedTool(Tool):
             outside = task is not None and task.cancelling() > cancelled_before
             if isinstance(error, KeyboardInterrupt) or (outside and isinstance(error, asyncio.CancelledError)):
                 raise
-            return self._failed(call, error)
+            return failed(call, error, self.policy)

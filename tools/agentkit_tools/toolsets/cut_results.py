@@ -16,7 +16,7 @@ from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.errors import ToolFailure
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
-from agentkit_tools.wrapped_tool import Around, Proceed
+from agentkit_tools.toolsets.wrapped_tool import Around, Proceed
 
 __all__ = ["Newest", "keeper", "reader"]
 

@@ -17,7 +17,7 @@ from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
-from agentkit_tools.wrapped_tool import Around, Proceed, WrappedTool
+from agentkit_tools.toolsets.wrapped_tool import Around, Proceed, WrappedTool
 
 __all__ = ["Toolset", "TurnTools", "by_name"]
 
@@ -71,7 +71,7 @@ class Toolset(Sequence[Tool]):
         Raises:
             ToolDefinitionError: A name is unknown, or methods cannot be offered to a model; all are named.
         """
-        from agentkit_tools.from_object import methods_of
+        from agentkit_tools.toolsets.from_object import methods_of
 
         return cls(methods_of(thing, only, without))
 
@@ -90,7 +90,7 @@ class Toolset(Sequence[Tool]):
             ToolDefinitionError: A name is unknown, functions cannot be offered to a model, or tools in it have the same
                 name; all are named.
         """
-        from agentkit_tools.from_object import functions_of
+        from agentkit_tools.toolsets.from_object import functions_of
 
         return cls(functions_of(module, only, without))
 
@@ -180,7 +180,7 @@ class Toolset(Sequence[Tool]):
         Raises:
             ToolDefinitionError: There is a tool named `read_result` already.
         """
-        from agentkit_tools.cut_results import Newest, keeper, reader
+        from agentkit_tools.toolsets.cut_results import Newest, keeper, reader
 
         store = Newest() if store is None else store
         return Toolset([*self.wrapped(keeper(store)), reader(store)])

@@ -1,0 +1,154 @@
+"""What a tool returned as content a model can read: text, parts, or JSON, and not too much of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel
+from pydantic_core import to_json, to_jsonable_python
+
+from agentkit_prompts.context.parts import File, Media, Part, Text
+from agentkit_prompts.context.wire.clean import clean
+
+__all__ = ["Content", "cut", "to_content"]
+
+Content: TypeAlias = str | tuple[Part, ...]
+
+_MAX_ITEMS = 100_000
+"""Of an iterator inside of a result."""
+
+
+def to_content(value: Any, *, nothing: str = "null") -> Content:
+    """Return what a tool returned as text or parts.
+
+    Text, media parts and lists that hold media stay what they are; `None` becomes `nothing`; models, dataclasses and
+    other data become JSON (sets sorted, so that the same value gives the same bytes in any process).
+
+    Raises:
+        TypeError, ValueError: The value cannot be written as JSON.
+        RecursionError: It is nested too deeply.
+    """
+    kind = type(value)
+    if kind is str:
+        return clean(value)
+    if kind is int:
+        return str(value)  # as JSON would, at a tenth of the cost
+    if value is None:
+        return nothing
+    if isinstance(value, Media | Text):
+        return (value,)  # type: ignore[return-value]
+    if isinstance(value, str):
+        return clean(str.__str__(value))
+    if isinstance(value, list | tuple) and any(isinstance(item, Media | Text) for item in value):
+        return tuple(_part(item) for item in value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        data = bytes(value)
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return (File(data),)
+    return clean(_json(value))
+
+
+class _IteratorFound(TypeError):
+    """There is something that can be read only once: it must not be read by an attempt that fails later."""
+
+
+def _plain(value: Any) -> Any:
+    """What `json` cannot write by itself, one level at a time."""
+    if isinstance(value, Iterator):
+        raise _IteratorFound
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=lambda item: json.dumps(item, default=_plain, sort_keys=True))
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, deque):
+        return list(value)
+    return to_jsonable_python(value)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_plain).encode
+
+
+def cut(content: Content, limit: int, *, more: bool = False) -> tuple[Content, str] | None:
+    """Return the first `limit` characters of content with a note, and its whole text; None when it is not longer.
+
+    Media parts among the text that is kept stay. `more` is whether the content itself is only the beginning.
+    """
+    if isinstance(content, str):
+        size = len(content)
+        if size <= limit and not more:
+            return None
+        return f"{content[:limit]}\n{_note(size, limit, more)}", content
+    size = sum(len(part.text) for part in content if isinstance(part, Text))
+    if size <= limit and not more:
+        return None
+    kept: list[Part] = []
+    left = limit
+    for part in content:
+        if not isinstance(part, Text):
+            kept.append(part)
+        elif len(part.text) > left:
+            kept.append(Text(f"{part.text[:left]}\n{_note(size, limit, more)}"))
+            break
+        else:
+            kept.append(part)
+            left -= len(part.text)
+    else:
+        kept.append(Text(_note(size, limit, more)))
+    return tuple(kept), "".join(part.text for part in content if isinstance(part, Text))
+
+
+def _note(size: int, limit: int, more: bool) -> str:
+    if more:
+        return f"[The result was read up to here, {size:,} characters, and goes on; the first {limit:,} are shown.]"
+    return f"[The result has {size:,} characters; only the first {limit:,} are shown.]"
+
+
+def _part(item: Any) -> Any:
+    if isinstance(item, Media | Text):
+        return item
+    content = to_content(item)
+    return Text(content) if isinstance(content, str) else content[0]
+
+
+def _json(value: Any) -> str:
+    try:
+        return _encode(value)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ValueError) and "ircular" in str(error):
+            raise
+    return _encode(_written(value))
+
+
+def _written(value: Any) -> Any:
+    """Keys that are not text, numbers that JSON does not have, and what can be read only once."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else json.loads(to_json(value, inf_nan_mode="strings"))
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, dict):
+        return {key if type(key) is str else _key(key): _written(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_written(item) for item in value]
+    if isinstance(value, Iterator):
+        found = list(islice(value, _MAX_ITEMS + 1))
+        if len(found) > _MAX_ITEMS:
+            raise TypeError(f"an iterator in it ({type(value).__name__}) has more than {_MAX_ITEMS:,} items")
+        return [_written(item) for item in found]
+    return _written(_plain(value))
+
+
+def _key(key: Any) -> str:
+    (text,) = json.loads(to_json({key: None}, inf_nan_mode="strings"))
+    return str(text)

@@ -1,0 +1,68 @@
+"""What kind of callable a tool is made from: its code, its name, and how it is run."""
+
+from __future__ import annotations
+
+from functools import partial
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature, unwrap
+from typing import Any, Literal
+
+from agentkit_tools.errors import ToolDefinitionError
+
+__all__ = ["Mode", "inner_function", "is_unbound_method", "mode_of", "name_of", "raw"]
+
+Mode = Literal["async", "async_items", "sync", "sync_items"]
+"""How a function is run: awaited or in a thread; the items of a generator are collected."""
+
+
+def raw(function: Any) -> Any:
+    """Return the function inside a `classmethod` or `staticmethod` object."""
+    return function.__func__ if isinstance(function, classmethod | staticmethod) else function
+
+
+def inner_function(function: Any) -> Any:
+    """Return the code that does the work: inside of partials, wrappers and objects with `__call__`."""
+    inner = unwrap(raw(function))
+    while isinstance(inner, partial):
+        inner = unwrap(inner.func)
+    if not callable(inner):
+        raise ToolDefinitionError(f"a tool is made from something that can be called, not from {inner!r}")
+    if not hasattr(inner, "__name__") and not isinstance(inner, type):
+        inner = type(inner).__call__
+    return inner
+
+
+def mode_of(inner: Any) -> Mode:
+    """Return how an inner function is run."""
+    if iscoroutinefunction(inner):
+        return "async"
+    if isasyncgenfunction(inner):
+        return "async_items"
+    return "sync_items" if isgeneratorfunction(inner) else "sync"
+
+
+def name_of(function: Any) -> str:
+    """Return the name a function goes by; an object is called after its class.
+
+    Raises:
+        ToolDefinitionError: It is a lambda.
+    """
+    function = raw(function)
+    while isinstance(function, partial):
+        function = function.func
+    name: str = getattr(function, "__name__", "") or type(function).__name__
+    if name == "<lambda>":
+        raise ToolDefinitionError("a lambda has no name a model could call it by: give the tool a name")
+    return name
+
+
+def is_unbound_method(function: Any) -> bool:
+    """Return whether this is a function in a class body, whose first parameter is not the model's business."""
+    if isinstance(function, classmethod):
+        return True
+    if isinstance(function, staticmethod) or hasattr(function, "__self__"):
+        return False
+    owner = getattr(function, "__qualname__", "").rpartition(".")[0]
+    if not owner or owner.endswith("<locals>"):
+        return False
+    first = next(iter(signature(function).parameters.values()), None)
+    return first is not None and first.name in ("self", "cls") and first.annotation is first.empty
