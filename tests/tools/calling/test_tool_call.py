@@ -336,6 +336,38 @@ async def test_a_tool_that_swallows_cancellation_cannot_keep_the_run_alive(timeo
         await task
 
 
+@pytest.mark.parametrize("timeout", [None, 30.0])
+async def test_a_tool_may_cancel_the_run_it_belongs_to(timeout: float | None) -> None:
+    @tool(timeout=timeout)
+    async def stop() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(30)
+        return "never"
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.ensure_future(ask(stop))
+
+
+async def test_a_call_made_while_a_cancellation_is_handled_ends_like_any_other() -> None:
+    @tool(timeout=0.01)
+    async def hang() -> None:
+        await asyncio.sleep(30)
+
+    async def clean_up() -> ToolResult:
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            return await ask(hang)
+        raise AssertionError
+
+    task = asyncio.ensure_future(clean_up())
+    await asyncio.sleep(0)
+    task.cancel()
+    assert (await task).status == "timeout"
+
+
 async def test_cancellation_leaves_a_thread_behind_and_counts_it() -> None:
     begun, release = threading.Event(), threading.Event()
 

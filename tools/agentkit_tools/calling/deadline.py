@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
-from functools import partial
 from types import CoroutineType, coroutine
 from typing import Any, TypeVar
 
@@ -29,7 +28,8 @@ class _Timer:
     def __init__(self, task: asyncio.Task[Any], seconds: float | None) -> None:
         self.task = task
         self.loop = task.get_loop()
-        self.before = task.cancelling()
+        # A cancellation asked for since the task last waited, maybe by the tool itself, has not reached anybody yet.
+        self.before = task.cancelling() - bool(getattr(task, "_must_cancel", False))
         self.fired = 0
         self.handle = None if seconds is None else self.loop.call_later(seconds, self.fire)
 
@@ -67,21 +67,21 @@ def finish(
     failure: BaseException | None = None
     try:
         while True:
+            received, raised = None, None
             try:
                 received = yield waiting
-                step = partial(work.send, received)
             except GeneratorExit:
                 work.close()
                 raise
             except BaseException as error:
-                step = partial(work.throw, error)
-                if timer.fired > 1:
-                    with suppress(BaseException):  # it awaits even while it is closed: the agent goes on without it
-                        work.close()
-                    failure = DeadlineError()
-                    break
+                raised = error
+            if timer.fired > 1:
+                with suppress(BaseException):  # it awaits even while it is closed: the agent goes on without it
+                    work.close()
+                failure = DeadlineError()
+                break
             try:
-                waiting = step()
+                waiting = work.send(received) if raised is None else work.throw(raised)
             except StopIteration as end:
                 value = end.value
                 break
