@@ -30,8 +30,8 @@ async def call_tools(
         calls: The calls, in the order the model wrote them.
         tools: The tools by name; a call of any other name is answered with the names there are.
         context: Makes the context of each call.
-        on_start: Told about every call when it begins.
-        on_end: Told about every result as soon as it is there.
+        on_start: Receives every call when it begins.
+        on_end: Receives every result as soon as it is there.
 
     Raises:
         asyncio.CancelledError: The surrounding task was cancelled; the calls under way were cancelled too.

@@ -100,7 +100,7 @@ class Tool(Generic[P, R]):
         description: str | None = None,
         **policy: Unpack[PolicyOptions],
     ) -> Tool[P, R]:
-        """Make a tool from a function, a method or any callable: its parameters, types and docstring say the rest.
+        """Make a tool from a function, a method or any callable: its parameters, types and docstring give the rest.
 
         Args:
             function: Sync or async; a generator's items are collected. A parameter annotated `ToolContext` receives
@@ -140,7 +140,7 @@ class Tool(Generic[P, R]):
         """Make a tool whose parameters are described elsewhere: by a server, in a file, in another framework.
 
         `function` receives the arguments by keyword, exactly as the model wrote them. Foreign type names (`dict`,
-        `float`, `HashMap`) are understood; see `validator_for` for what a schema may say that is not checked.
+        `float`, `HashMap`) are understood; see `validator_for` for what is not checked.
 
         Args:
             name: Any text. What a provider would refuse is replaced, see `wire_name`; `original_name` keeps it.
@@ -309,7 +309,7 @@ class Tool(Generic[P, R]):
         value, failure = await finish(work, waiting, policy.timeout)
         if failure is not None:
             return failed(call, failure, policy)
-        return value if mode.startswith("sync") else finished(call, value, policy, self._nothing)
+        return cast(ToolResult, value) if mode.startswith("sync") else finished(call, value, policy, self._nothing)
 
     async def _in_thread(self, call: ToolCall, run: Callable[[], Any]) -> ToolResult:
         """Run a sync function and make its result, which may take long too, in a thread."""

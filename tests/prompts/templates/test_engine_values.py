@@ -246,9 +246,14 @@ def test_cyclic_and_deep_data_is_a_template_error(value: object, source: str) ->
 
 
 def test_comparing_cyclic_and_deep_data_is_a_template_error() -> None:
-    for value, other in ((cyclic_list(), cyclic_list()), (deep_list(), deep_list())):
-        with pytest.raises(TemplateError):
-            compile_program("{{ v == w }}").trace({"v": value, "w": other})
+    with pytest.raises(TemplateError):
+        compile_program("{{ v == w }}").trace({"v": cyclic_list(), "w": cyclic_list()})
+    try:
+        rendered = compile_program("{{ v == w }}").run({"v": deep_list(), "w": deep_list()})
+    except TemplateError:
+        pass
+    else:  # from Python 3.14 on
+        assert str(rendered) == "True"
     assert "nests deeper" in str(error_of(deep_prompt()))
     assert "nests deeper" in str(error_of(Prompted(cyclic_list())))
 

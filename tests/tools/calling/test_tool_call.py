@@ -7,12 +7,14 @@ import contextlib
 import contextvars
 import dataclasses
 import datetime as dt
+import gc
 import json
 import os
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -33,7 +35,14 @@ from agentkit_tools import (
     tool,
     unknown_tool,
 )
+from agentkit_tools.calling import threads
 from tests.paths import ROOT
+
+
+@pytest.fixture
+def own_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool of its own: what other tests left behind is not counted."""
+    monkeypatch.setattr(threads, "_pool", threads._Pool())
 
 
 def context(**changes: Any) -> ToolContext[Any]:
@@ -368,7 +377,46 @@ async def test_a_call_made_while_a_cancellation_is_handled_ends_like_any_other()
     assert (await task).status == "timeout"
 
 
-async def test_cancellation_leaves_a_thread_behind_and_counts_it() -> None:
+@pytest.mark.parametrize("where", ["at once", "later", "thread", "late"])
+async def test_what_a_failed_call_held_is_free_as_soon_as_nobody_has_its_result(where: str) -> None:
+    class Large:
+        pass
+
+    held: list[weakref.ref[Large]] = []
+
+    def fail() -> None:
+        large = Large()
+        held.append(weakref.ref(large))
+        raise ValueError
+
+    async def fail_later() -> None:
+        await asyncio.sleep(0)
+        fail()
+
+    async def fail_at_once() -> None:
+        fail()
+
+    async def fail_late() -> None:
+        large = Large()
+        held.append(weakref.ref(large))
+        await asyncio.sleep(30)
+
+    functions: dict[str, Any] = {"at once": fail_at_once, "later": fail_later, "thread": fail, "late": fail_late}
+    gc.collect()
+    gc.disable()
+    try:
+        result = await ask(Tool.from_function(functions[where], timeout=0.02 if where == "late" else 30.0))
+        assert result.status == ("timeout" if where == "late" else "error")
+        del result
+        for _ in range(2_000):  # the loop and the thread let go of it in their own time
+            if held[0]() is not None:
+                await asyncio.sleep(0.001)
+        assert held[0]() is None
+    finally:
+        gc.enable()
+
+
+async def test_cancellation_leaves_a_thread_behind_and_counts_it(own_threads: None) -> None:
     begun, release = threading.Event(), threading.Event()
 
     @tool
@@ -474,17 +522,23 @@ async def test_task_groups_work_inside_a_limited_tool() -> None:
     assert (await ask(group)).status == "timeout"
 
 
-async def test_a_sync_tool_that_hangs_is_abandoned_counted_and_forgotten() -> None:
+async def test_a_sync_tool_that_hangs_is_abandoned_counted_and_forgotten(own_threads: None) -> None:
     release = threading.Event()
+    begun: list[int] = []
 
-    @tool(timeout=0.5)
+    @tool
     def hang() -> str:
+        begun.append(1)
         release.wait(30)
         return "too late"
 
-    results = await asyncio.gather(ask(hang), ask(hang))
-    assert [result.status for result in results] == ["timeout", "timeout"]
-    assert abandoned_threads() == 2
+    timeout = 0.1
+    while not begun:  # a machine that is busy may not even start them in time
+        results = await asyncio.gather(ask(hang.but(timeout=timeout)), ask(hang.but(timeout=timeout)))
+        assert [result.status for result in results] == ["timeout", "timeout"]
+        timeout *= 2
+    while abandoned_threads() != len(begun):
+        await asyncio.sleep(0.01)
     release.set()
     while abandoned_threads():
         await asyncio.sleep(0.01)
@@ -504,12 +558,10 @@ print(asyncio.run(hang.call(ToolCall("1", "hang"), ToolContext(None))).status)
 """
     root = ROOT
     path = ":".join(str(root / name) for name in ("prompts", "tools"))
-    started = time.monotonic()
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": path}, timeout=30
     )
     assert found.stdout.strip() == "timeout"
-    assert time.monotonic() - started < 20
 
 
 # Threads
@@ -577,10 +629,9 @@ async def test_nested_sync_tools_do_not_starve_when_every_thread_is_taken(monkey
     assert [result.content for result in results] == ["in"] * 8
 
 
-async def test_a_full_pool_makes_calls_wait_and_abandoning_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    from agentkit_tools.calling import threads
-
-    threads._renew()
+async def test_a_full_pool_makes_calls_wait_and_abandoning_makes_room(
+    own_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(threads, "_MAX_THREADS", 1)
     release = threading.Event()
 
@@ -606,10 +657,7 @@ async def test_a_full_pool_makes_calls_wait_and_abandoning_makes_room(monkeypatc
     assert started == []
 
 
-async def test_an_idle_thread_goes_and_a_new_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from agentkit_tools.calling import threads
-
-    threads._renew()
+async def test_an_idle_thread_goes_and_a_new_one_comes(own_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "_IDLE_SECONDS", 0.02)
 
     @tool
@@ -644,12 +692,8 @@ async def test_a_tool_that_kills_its_thread_still_answers() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-async def test_an_idle_thread_that_is_killed_is_replaced() -> None:
+async def test_an_idle_thread_that_is_killed_is_replaced(own_threads: None) -> None:
     import ctypes
-
-    from agentkit_tools.calling import threads
-
-    threads._renew()
 
     @tool
     def fine() -> int:
@@ -661,7 +705,7 @@ async def test_an_idle_thread_that_is_killed_is_replaced() -> None:
         assert (await asyncio.wait_for(ask(fine), 20)).ok
 
 
-def test_a_loop_that_is_gone_does_not_hurt_the_thread() -> None:
+def test_a_loop_that_is_gone_does_not_hurt_the_thread(own_threads: None) -> None:
     release = threading.Event()
 
     @tool(timeout=0.02)
@@ -670,10 +714,8 @@ def test_a_loop_that_is_gone_does_not_hurt_the_thread() -> None:
 
     assert asyncio.run(ask(hang)).status == "timeout"
     release.set()
-    deadline = time.monotonic() + 10
-    while abandoned_threads() and time.monotonic() < deadline:
+    while abandoned_threads():
         time.sleep(0.01)
-    assert abandoned_threads() == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -1025,9 +1067,11 @@ def test_a_policy_that_makes_no_sense_is_refused(policy: dict[str, Any]) -> None
 
 
 def test_options_that_do_not_exist_are_all_named_with_near_ones() -> None:
-    with pytest.raises(ToolDefinitionError, match=r"no timout \(did you mean timeout\?\), zzz; there are timeout, "):
+    with pytest.raises(
+        ToolDefinitionError, match=r"no timout; did you mean 'timeout'\? .*no zzz; there is: approval, "
+    ):
         Tool.from_function(add.function, timout=3, zzz=1)  # type: ignore[call-arg]
-    with pytest.raises(ToolDefinitionError, match=r"did you mean retries\?"):
+    with pytest.raises(ToolDefinitionError, match="did you mean 'retries'"):
         add.but(retris=3)  # type: ignore[call-arg]
 
 

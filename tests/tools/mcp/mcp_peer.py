@@ -62,6 +62,18 @@ async def wait(seconds: float, mark: str = "") -> str:
     return "waited"
 
 
+_here: list[int] = []
+
+
+@honest.tool()
+async def meet(count: int) -> str:
+    """Wait until so many calls are here at the same time."""
+    _here.append(1)
+    while len(_here) < count:
+        await asyncio.sleep(0.01)
+    return "met"
+
+
 def _die(mark: str) -> str:
     """Die the first time, while `mark` is not there; answer the second time."""
     if Path(mark).exists():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,7 +31,7 @@ def named(server: MCPToolset, name: str) -> Tool:
     return next(one for one in server if one.original_name == name)
 
 
-def test_tools_that_cannot_be_offered_are_left_out_and_each_is_told(liar: MCPToolset) -> None:
+def test_tools_that_cannot_be_offered_are_left_out_and_each_is_reported(liar: MCPToolset) -> None:
     told = [str(problem) for problem in liar.problems]
 
     assert len(told) == 6
@@ -80,7 +79,7 @@ async def test_an_error_with_data_keeps_its_data(liar: MCPToolset) -> None:
 
     assert isinstance(failing.error, ToolFailure)
     assert (failing.content, failing.error.data) == ("no", {"code": 7})
-    assert (mute.status, mute.content) == ("error", "mute failed and did not say why")
+    assert (mute.status, mute.content) == ("error", "mute failed and gave no reason")
 
 
 async def test_a_refusal_in_the_protocol_is_an_error_that_names_it(liar: MCPToolset) -> None:
@@ -90,7 +89,7 @@ async def test_a_refusal_in_the_protocol_is_an_error_that_names_it(liar: MCPTool
     assert "not today (code -32000)" in str(result.content)
 
 
-async def test_a_server_that_wants_to_ask_a_person_is_told_that_nobody_is_there(liar: MCPToolset) -> None:
+async def test_a_server_that_wants_to_ask_a_person_learns_that_nobody_is_there(liar: MCPToolset) -> None:
     result = await ask(named(liar, "asking"))
 
     assert result.status == "error"
@@ -112,7 +111,7 @@ async def test_content_of_every_kind_becomes_parts(liar: MCPToolset) -> None:
 async def test_a_flood_of_text_is_cut_and_a_flood_of_media_becomes_notes(
     liar: MCPToolset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentkit_tools.mcp.content._MOST_MEDIA_BYTES", 320_000)
+    monkeypatch.setattr("agentkit_tools.mcp.content._MAX_MEDIA_BYTES", 320_000)
     text = await ask(named(liar, "flood"), size=5_000_000)
     media = await ask(named(liar, "pictures"), count=5)
 
@@ -145,7 +144,7 @@ def test_a_list_of_tools_that_never_ends_is_refused() -> None:
         endless.close()
 
 
-def test_a_server_that_crashes_at_once_is_an_error_with_its_last_words_as_a_note() -> None:
+def test_a_server_that_crashes_at_once_is_an_error_with_the_end_of_its_stderr_as_a_note() -> None:
     server = MCPToolset(command("crash"))
     try:
         with pytest.raises(MCPServerLost, match="cannot be reached") as caught:
@@ -167,13 +166,11 @@ async def test_a_server_that_is_not_there_is_an_error(source: Any) -> None:
 
 def test_a_server_that_says_nothing_is_given_up_in_time_and_leaves_no_process() -> None:
     before = set(threading.enumerate())
-    server = MCPToolset(command("silent"), connect_timeout=1)
-    start = time.monotonic()
-    with pytest.raises(MCPServerLost, match="did not answer within 1 seconds"):
+    server = MCPToolset(command("silent"), connect_timeout=0.5)
+    with pytest.raises(MCPServerLost, match=r"did not answer within 0\.5 seconds"):
         list(server)
     server.close()
 
-    assert time.monotonic() - start < 10
     assert not [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("agentkit-mcp")]
 
 
@@ -191,8 +188,8 @@ async def test_a_server_that_hangs_or_floods_is_replaced_after_a_call_ran_out_of
     async with MCPToolset(command("honest")) as server:
         pid = (await ask(named(server, "pid"))).content
         hung = await ask(named(server, trouble).but(timeout=0.5))
-        for _ in range(20):
-            await asyncio.sleep(0.5)
+        for _ in range(100):
+            await asyncio.sleep(0.1)
             after = await ask(named(server, "pid").but(timeout=5))
             if after.ok:
                 break

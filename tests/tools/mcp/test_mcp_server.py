@@ -78,7 +78,7 @@ async def test_policies_hold_and_what_fails_says_why(transport: str) -> None:
         broke, crash, long, slow = [await client.call_tool(name) for name in ("broke", "crash", "long", "slow")]
         denied, paid = [await client.call_tool("pay", {"amount": amount}) for amount in (7, 5)]
         alone = await asyncio.gather(*(client.call_tool("write", {"name": name}) for name in "abc"))
-        with pytest.raises(MCPError, match=r"no tool named 'scales'. Did you mean scale"):
+        with pytest.raises(MCPError, match=r"no tool named 'scales'; did you mean 'scale'"):
             await client.call_tool("scales")
         hints = next(one.annotations for one in (await client.list_tools()).tools if one.name == "pay")
 

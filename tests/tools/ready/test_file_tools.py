@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +87,7 @@ async def test_a_file_is_read_whole_or_in_lines(root: Path) -> None:
 async def test_what_is_no_text_or_too_large_is_an_error(root: Path) -> None:
     tools = file_tools(root, max_bytes=20)
     for path in ("picture.png", "latin.txt"):
-        assert "is no text" in str((await ask(tools, "read_file", path=path)).content)
+        assert "is not UTF-8 text" in str((await ask(tools, "read_file", path=path)).content)
     assert "more than 20 bytes: too large" in str((await ask(tools, "read_file", path="notes.md")).content)
     written = await ask(file_tools(root, write=True, max_bytes=20), "write_file", path="big.txt", content="x" * 21)
     assert "has 21 bytes, at most 20" in str(written.content)
@@ -148,7 +147,7 @@ async def test_long_lists_and_many_hits_say_that_there_is_more(root: Path) -> No
 
 
 async def test_a_search_ends_after_so_many_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentkit_tools.ready.file_tools._MOST_FILES", 1)
+    monkeypatch.setattr("agentkit_tools.ready.file_tools._MAX_FILES", 1)
     found = (await said(file_tools(root), "search_files", text="e", pattern="*.md")).split("\n")
     assert found[-1] == "[only the first 1 files were searched: name a folder inside]"
     assert all(line.startswith("docs/guide.md:") for line in found[:-1])
@@ -168,7 +167,7 @@ async def test_a_file_is_written_once_and_replaced_only_on_demand(root: Path) ->
     assert await said(tools, "write_file", path="new/folder/a.txt", content="ä") == "wrote 2 bytes to new/folder/a.txt"
     assert (root / "new" / "folder" / "a.txt").read_text("utf-8") == "ä"
     again = await ask(tools, "write_file", path="new/folder/a.txt", content="b")
-    assert "exists: say overwrite" in str(again.content)
+    assert "exists: set overwrite" in str(again.content)
     (root / "notes.md").chmod(0o640)
     await said(tools, "write_file", path="notes.md", content="replaced", overwrite=True)
     assert (root / "notes.md").read_text() == "replaced"
@@ -258,9 +257,7 @@ async def test_no_folder_outside_is_listed_or_searched(root: Path, path: str) ->
 
 
 async def test_a_device_or_a_pipe_is_not_even_opened(root: Path) -> None:
-    start = time.monotonic()
-    assert "no file but a special" in str((await ask(file_tools(root), "read_file", path="pipe")).content)
-    assert time.monotonic() - start < 2
+    assert "not a file but a special" in str((await ask(file_tools(root), "read_file", path="pipe")).content)
 
 
 STEPS = st.sampled_from(["..", ".", "docs", "up", "link.txt", "notes.md", "hard.txt", "", "secret.txt", "outside", "~"])
@@ -369,7 +366,7 @@ def test_a_write_that_fails_leaves_nothing_behind(root: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("wrong", ["missing", "notes.md", "loop", "a\0b"])
 def test_a_root_that_is_no_folder_is_refused(root: Path, wrong: str) -> None:
-    with pytest.raises(ToolDefinitionError, match="is no folder"):
+    with pytest.raises(ToolDefinitionError, match="is not a folder"):
         file_tools(root / wrong)
 
 

@@ -13,7 +13,7 @@ MOMENT = datetime(2024, 2, 29, 23, 30, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("zone", "told"),
+    ("zone", "text"),
     [
         ("UTC", "Thursday, 2024-02-29 23:30:00+00:00"),
         ("utc", "Thursday, 2024-02-29 23:30:00+00:00"),
@@ -21,8 +21,8 @@ MOMENT = datetime(2024, 2, 29, 23, 30, tzinfo=UTC)
         ("America/St_Johns", "Thursday, 2024-02-29 20:00:00-03:30"),
     ],
 )
-def test_the_time_of_the_given_clock_is_told_for_a_zone(zone: str, told: str) -> None:
-    assert time_tool(lambda: MOMENT)(zone) == told
+def test_the_time_of_the_given_clock_is_given_for_a_zone(zone: str, text: str) -> None:
+    assert time_tool(lambda: MOMENT)(zone) == text
 
 
 def test_without_a_clock_it_is_the_one_of_the_machine() -> None:
@@ -32,7 +32,7 @@ def test_without_a_clock_it_is_the_one_of_the_machine() -> None:
 
 @pytest.mark.parametrize("zone", ["Nowhere", "", "../../etc/passwd", "/etc/passwd", "a\0b", "Europe", "x" * 300])
 def test_a_zone_that_does_not_exist_is_refused(zone: str) -> None:
-    with pytest.raises(ToolError, match="is no time zone known here"):
+    with pytest.raises(ToolError, match="is not a time zone known here"):
         time_tool()(zone)
 
 

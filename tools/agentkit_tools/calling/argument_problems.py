@@ -1,4 +1,4 @@
-"""What pydantic says about arguments, said to a model: where, what was expected, what it sent."""
+"""The errors of pydantic, written for a model: where, what was expected, what it sent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentkit_tools.errors import ArgumentProblem
 
 __all__ = ["find_problems"]
 
-_LONGEST_GOT = 80
+_MAX_GOT = 80
 _OPENINGS = ("Input should be ", "Value should be ")
 
 
@@ -84,4 +84,4 @@ def _short(value: Any) -> str:
 
 def _short_text(text: str) -> str:
     text = text.encode("utf-8", "replace").decode()
-    return text if len(text) <= _LONGEST_GOT else f"{text[:_LONGEST_GOT]}... ({len(text)} characters)"
+    return text if len(text) <= _MAX_GOT else f"{text[:_MAX_GOT]}... ({len(text)} characters)"

@@ -41,19 +41,18 @@ def read_arguments(
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        found = error
-    for meant in _readings(text, parameters, is_strict, repair):
-        try:
-            return validate(meant), meant
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
-            continue
-    if isinstance(found, ValidationError):
-        problems = find_problems(found, text, parameters)
-    else:
-        problems = [ArgumentProblem("", f"cannot be read ({describe_error(found)})")]
-    raise ToolArgumentError(tool, problems) from None
+        for meant in _readings(text, parameters, is_strict, repair):
+            try:
+                return validate(meant), meant
+            except KeyboardInterrupt:
+                raise
+            except BaseException:
+                continue
+        if isinstance(error, ValidationError):
+            problems = find_problems(error, text, parameters)
+        else:
+            problems = [ArgumentProblem("", f"cannot be read ({describe_error(error)})")]
+    raise ToolArgumentError(tool, problems)
 
 
 def _readings(text: str, parameters: Mapping[str, Any], is_strict: bool, repair: bool) -> Iterator[str]:

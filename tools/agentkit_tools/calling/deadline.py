@@ -63,39 +63,33 @@ def finish(
     if task is None:
         raise RuntimeError("a tool is awaited in a task of asyncio")
     timer = _Timer(task, seconds)
-    value: T | None = None
-    failure: BaseException | None = None
-    try:
+    passes = False
+    try:  # no variable keeps an error: its traceback refers to this frame, and the circle would outlive the call
         while True:
-            received, raised = None, None
             try:
                 received = yield waiting
             except GeneratorExit:
+                passes = True
                 work.close()
                 raise
             except BaseException as error:
-                raised = error
-            if timer.fired > 1:
-                with suppress(BaseException):  # it awaits even while it is closed: the agent goes on without it
-                    work.close()
-                failure = DeadlineError()
-                break
-            try:
-                waiting = work.send(received) if raised is None else work.throw(raised)
-            except StopIteration as end:
-                value = end.value
-                break
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                is_late = timer.fired and isinstance(error, asyncio.CancelledError)
-                failure = DeadlineError() if is_late else error
-                break
+                if timer.fired > 1:
+                    with suppress(BaseException):  # it awaits even while it is closed: the agent goes on without it
+                        work.close()
+                    return None, DeadlineError()
+                waiting = work.throw(error)
+            else:
+                waiting = work.send(received)
+    except StopIteration as end:
+        return end.value, None
+    except BaseException as error:
+        passes = passes or isinstance(error, KeyboardInterrupt)
+        if passes:
+            raise
+        return None, DeadlineError() if timer.fired and isinstance(error, asyncio.CancelledError) else error
     finally:
-        cancelled = timer.stop()
-    if cancelled:
-        raise asyncio.CancelledError
-    return value, failure
+        if timer.stop() and not passes:
+            raise asyncio.CancelledError
 
 
 async def outcome(work: Coroutine[Any, Any, T], seconds: float | None) -> tuple[T | None, BaseException | None]:

@@ -37,9 +37,10 @@ async def needs_approval(policy: ToolPolicy, arguments: Arguments, context: Tool
         return approval == "always"
     verdict = approval(arguments, context)
     if iscoroutine(verdict):
-        verdict, error = await outcome(verdict, policy.timeout)
+        decided, error = await outcome(verdict, policy.timeout)
         if error is not None:
             raise error
+        return bool(decided)
     return bool(await verdict if isawaitable(verdict) else verdict)
 
 
@@ -51,7 +52,7 @@ async def enforced(
     read: Callable[[], Arguments],
     attempt: Callable[[Arguments, ToolContext[Any]], Awaitable[ToolResult]],
 ) -> ToolResult:
-    """Answer a call the way its policy says.
+    """Answer a call under its policy.
 
     `read` makes fresh arguments for every attempt, because a tool may change what it is given; where they are checked
     by code of the tool's own, it may find something wrong that it did not find before.
@@ -67,10 +68,10 @@ async def enforced(
                 ask = await needs_approval(policy, arguments, context)
             except (KeyboardInterrupt, asyncio.CancelledError):
                 raise
-            except BaseException as error:  # SystemExit is no decision either
+            except BaseException as error:  # SystemExit does not decide either
                 return denied(f"whether it needs approval could not be decided: {describe_error(error)}", error)
             if ask:
-                return denied("it needs the approval of a person, and there is none.")
+                return denied("it needs the approval of a person, which was not given.")
         if policy.max_calls is not None and context.calls is not None:
             made = context.calls.get(call.name, 0)
             if made >= policy.max_calls:

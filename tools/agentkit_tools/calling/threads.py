@@ -27,10 +27,10 @@ class _Job:
 
     __slots__ = ("call", "future", "given_up", "loop", "started")
 
-    def __init__(self, call: Callable[[], Any], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, call: Callable[[], Any], loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
         self.call: Callable[[], Any] | None = call
         self.loop = loop
-        self.future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+        self.future: asyncio.Future[Any] | None = future
         self.started = False
         self.given_up = False
 
@@ -47,6 +47,7 @@ class _Job:
             if not self.given_up:
                 with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                     self.loop.call_soon_threadsafe(self._deliver, value, error)
+            del value, error  # what it failed with refers to this frame
 
     def fail(self) -> None:
         """Answer for a thread that was killed before it could."""
@@ -54,8 +55,9 @@ class _Job:
             self.loop.call_soon_threadsafe(self._deliver, None, RuntimeError("the thread of the tool was killed"))
 
     def _deliver(self, value: Any, error: BaseException | None) -> None:
-        if not self.future.done():
-            self.future.set_result((value, error))
+        future, self.future = self.future, None  # the job outlives the call as long as its error does
+        if future is not None and not future.done():
+            future.set_result((value, error))
 
 
 class _Worker:
@@ -192,10 +194,12 @@ async def run_in_thread(call: Callable[[], T]) -> tuple[T, BaseException | None]
     nested = _inside.get()
     if not nested:
         context.run(_inside.set, True)
-    job = _Job(partial(context.run, call), asyncio.get_running_loop())
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[tuple[T, BaseException | None]] = loop.create_future()
+    job = _Job(partial(context.run, call), loop, future)
     _pool.submit(job, nested)
     try:
-        return await job.future
+        return await future
     except BaseException:
         _pool.give_up(job)
         raise

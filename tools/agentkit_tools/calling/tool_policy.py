@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
+from agentkit_prompts.errors import nearest
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool_context import ToolContext
 
@@ -55,16 +57,16 @@ class ToolPolicy:
     max_calls: int | None = None
     """How many calls one run may make; further ones are denied."""
     approval: Approval = "never"
-    """Whether a call waits for a person's approval: never, always, or when a predicate says so."""
+    """Whether a call waits for a person's approval: never, always, or when a predicate asks for it."""
     max_result_chars: int | None = 100_000
     """Longest text that goes back to the model. The rest is cut, and kept in `ToolResult.whole`."""
     repair: bool = False
-    """Whether arguments that are nearly JSON (trailing commas, single quotes, JSON inside a string) are mended."""
+    """Whether arguments that are nearly JSON (trailing commas, single quotes, JSON inside a string) are repaired."""
 
     def __post_init__(self) -> None:
         problems = [
             f"{name}={value!r} must be {rule}"
-            for name, rule, is_right in _RULES
+            for name, (rule, is_right) in _RULES.items()
             if not is_right(value := getattr(self, name))
         ]
         if problems:
@@ -77,12 +79,8 @@ class ToolPolicy:
             ToolDefinitionError: A field is unknown, or a value is out of range; all unknown fields are named.
         """
         if unknown := [name for name in options if name not in PolicyOptions.__annotations__]:
-            from difflib import get_close_matches
-
-            known = list(PolicyOptions.__annotations__)
-            near = [(name, get_close_matches(name, known, n=1)) for name in unknown]
-            said = [f"{name} (did you mean {found[0]}?)" if found else name for name, found in near]
-            raise ToolDefinitionError(f"tool policy: there is no {', '.join(said)}; there are {', '.join(known)}")
+            problems = [f"there is no {name}{nearest(name, PolicyOptions.__annotations__)}" for name in unknown]
+            raise ToolDefinitionError("tool policy: " + "; ".join(problems))
         return replace(self, **options) if options else self
 
     @property
@@ -92,10 +90,10 @@ class ToolPolicy:
 
 
 def checked(what: str, name: str, value: object, least: int) -> None:
-    """Refuse a number of calls or results that is none.
+    """Refuse an invalid number of calls or results.
 
     Raises:
-        ToolDefinitionError: `value` is no whole number, or less than `least`.
+        ToolDefinitionError: `value` is not a whole number, or is less than `least`.
     """
     if not _is_count(value, least):
         raise ToolDefinitionError(f"{what}: {name}={value!r} must be {least} or more")
@@ -105,29 +103,31 @@ def _is_count(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
+def _is_optional_count(value: object, least: int) -> bool:
+    return value is None or _is_count(value, least)
+
+
 def _is_seconds(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
-_RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
-    (
-        "timeout",
-        "a number of seconds above 0, or None",
-        lambda value: value is None or (_is_seconds(value) and value > 0),
-    ),
-    ("retries", "0 or more", lambda value: _is_count(value, 0)),
-    (
-        "retry_on",
-        "a tuple of subclasses of Exception",
-        lambda value: (
-            isinstance(value, tuple) and all(isinstance(one, type) and issubclass(one, Exception) for one in value)
-        ),
-    ),
-    ("backoff", "0 or more seconds", _is_seconds),
-    ("sequential", "True or False", lambda value: isinstance(value, bool)),
-    ("concurrency", "1 or more, or None", lambda value: value is None or _is_count(value, 1)),
-    ("max_calls", "0 or more, or None", lambda value: value is None or _is_count(value, 0)),
-    ("approval", "'never', 'always' or a predicate", lambda value: callable(value) or value in ("never", "always")),
-    ("max_result_chars", "1 or more, or None", lambda value: value is None or _is_count(value, 1)),
-    ("repair", "True or False", lambda value: isinstance(value, bool)),
-)
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_exceptions(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(one, type) and issubclass(one, Exception) for one in value)
+
+
+_RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "timeout": ("a number of seconds above 0, or None", lambda value: value is None or (_is_seconds(value) and value)),
+    "retries": ("0 or more", partial(_is_count, least=0)),
+    "retry_on": ("a tuple of subclasses of Exception", _is_exceptions),
+    "backoff": ("0 or more seconds", _is_seconds),
+    "sequential": ("True or False", _is_bool),
+    "concurrency": ("1 or more, or None", partial(_is_optional_count, least=1)),
+    "max_calls": ("0 or more, or None", partial(_is_optional_count, least=0)),
+    "approval": ("'never', 'always' or a predicate", lambda value: callable(value) or value in ("never", "always")),
+    "max_result_chars": ("1 or more, or None", partial(_is_optional_count, least=1)),
+    "repair": ("True or False", _is_bool),
+}

@@ -19,7 +19,7 @@ from weakref import finalize
 
 from agentkit_tools.errors import MCPServerError, MCPServerLost, describe_error
 from agentkit_tools.mcp.loop_thread import LoopThread
-from agentkit_tools.mcp.target import LastWords, Target
+from agentkit_tools.mcp.target import StderrTail, Target
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -31,11 +31,11 @@ T = TypeVar("T")
 _LISTEN_AGAIN_SECONDS = 1.0
 _END_SECONDS = 2.0
 _PROBE_SECONDS = 10.0
-_MOST_TOLD = 1_000
+_MAX_REASON = 1_000
 
 
 class Connection:
-    """Runs requests against one server. `changes` counts how often the server said that its tools are others now."""
+    """Runs requests against one server. `changes` counts how often the server announced other tools."""
 
     def __init__(self, target: Target, connect_timeout: float) -> None:
         self.name = target.name
@@ -52,7 +52,7 @@ class Connection:
         return self._sessions.changes
 
     @property
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """The end of what the newest process of the server wrote to its stderr."""
         return self._sessions.stderr.text
 
@@ -105,7 +105,7 @@ class _Sessions:
         self._connect_timeout = connect_timeout
         self._now: _Session | None = None
         self.changes = changes
-        self.stderr = LastWords()
+        self.stderr = StderrTail()
 
     def again(self) -> _Sessions:
         """Return the same without a session."""
@@ -119,7 +119,7 @@ class _Sessions:
             session.probe()
             raise
         except Exception as error:
-            raise await self._told(error, session) from error
+            raise await self._translated(error, session) from error
 
     async def close(self) -> None:
         if self._now is not None:
@@ -129,7 +129,7 @@ class _Sessions:
         """Return a session that is open; all who wait for one wait for the same."""
         session = self._now
         if session is None or session.closing.is_set():
-            self.stderr = LastWords()
+            self.stderr = StderrTail()
             session = self._now = _Session(self._target, self.stderr, self._changed)
         try:
             async with asyncio.timeout(self._connect_timeout):
@@ -148,11 +148,11 @@ class _Sessions:
 
     def _lost(self, text: str) -> MCPServerLost:
         error = MCPServerLost(text)
-        if words := self.stderr.text:
-            error.add_note(f"The server's last words were:\n{words}")
+        if tail := self.stderr.text:
+            error.add_note(f"The end of its stderr:\n{tail}")
         return error
 
-    async def _told(self, error: Exception, session: _Session) -> Exception:
+    async def _translated(self, error: Exception, session: _Session) -> Exception:
         """Return an error of ours for what the SDK raised."""
         from mcp import MCPError
         from mcp_types import CONNECTION_CLOSED
@@ -161,8 +161,8 @@ class _Sessions:
         if isinstance(error, MCPServerError):
             return error
         if isinstance(error, MCPError):
-            # Servers of their own use the SDK's code for a connection that closed, too. One that was started anew says
-            # that it does not know the session.
+            # Servers of their own use the SDK's code for a connection that closed, too. One that was started
+            # anew does not know the session.
             closed = error.code == CONNECTION_CLOSED and (session.closing.is_set() or error.message.startswith("SSE"))
             if closed or error.message == "Session terminated":
                 await session.close()
@@ -170,8 +170,8 @@ class _Sessions:
                 cause = "" if session.error is None else f" ({_innermost(session.error)})"
                 return self._lost(f"MCP server {name} ended before it answered{cause}")
             return MCPServerError(f"MCP server {name}: {error.message} (code {error.code})")
-        told = str(error).partition("\n")[0] if isinstance(error, RuntimeError) else describe_error(error)
-        return MCPServerError(f"MCP server {name} answered with something it may not: {told[:_MOST_TOLD]}")
+        reason = str(error).partition("\n")[0] if isinstance(error, RuntimeError) else describe_error(error)
+        return MCPServerError(f"MCP server {name} answered with something it may not: {reason[:_MAX_REASON]}")
 
 
 class _Session:
@@ -180,7 +180,7 @@ class _Session:
     client: Client
     """There when `opened` is set and `error` is None."""
 
-    def __init__(self, target: Target, stderr: LastWords, changed: Callable[[], None]) -> None:
+    def __init__(self, target: Target, stderr: StderrTail, changed: Callable[[], None]) -> None:
         self.opened = asyncio.Event()
         self.closing = asyncio.Event()
         self.error: BaseException | None = None
@@ -237,14 +237,14 @@ class _Session:
             self.opened.set()
 
     async def _receive(self, message: object) -> None:
-        """Hear of changes the way older servers tell them."""
+        """Hear of changes the way older servers announce them."""
         from mcp_types import ToolListChangedNotification
 
         if isinstance(message, ToolListChangedNotification):
             self._changed()
 
     async def _listen(self, client: Client) -> None:
-        """Hear of changes the way newer servers tell them; what was missed meanwhile counts as a change."""
+        """Hear of changes the way newer servers announce them; what was missed meanwhile counts as a change."""
         from mcp import MCPError
         from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
@@ -269,7 +269,7 @@ _SILENCE = logging.NullHandler()
 
 
 def _innermost(error: BaseException) -> str:
-    """Say what went wrong first: task groups wrap it in layers."""
+    """Describe what went wrong first: task groups wrap it in layers."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return describe_error(error)

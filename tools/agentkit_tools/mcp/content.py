@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import json
 from binascii import Error as Base64Error
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentkit_prompts.context.items import Document
 from agentkit_prompts.context.messages import Message
@@ -28,15 +28,17 @@ if TYPE_CHECKING:
 
 __all__ = ["from_result", "to_documents", "to_messages", "to_parts", "to_result"]
 
+T = TypeVar("T")
+
 _KINDS: dict[str, type[Image | Audio | File]] = {"image": Image, "audio": Audio}
-_MOST_MEDIA_BYTES = 32 * 1024 * 1024
+_MAX_MEDIA_BYTES = 32 * 1024 * 1024
 """Media of one answer beyond this become a note: no provider takes as much."""
 
 
 def to_result(answer: CallToolResult, tool: str) -> ToolResult:
     """Return what a server's tool answered; `value` is its structured content where there is one.
 
-    An answer that says it is an error is an error result with a `ToolFailure`. The tool fills in call and name.
+    An answer marked as an error is an error result with a `ToolFailure`. The tool fills in call and name.
     """
     structured = answer.structured_content
     content = _content(answer.content)
@@ -45,20 +47,20 @@ def to_result(answer: CallToolResult, tool: str) -> ToolResult:
     if not answer.is_error:
         return ToolResult("", tool, content or "done", "success", content if structured is None else structured)
     text = content if isinstance(content, str) else "".join(part.text for part in content if isinstance(part, Text))
-    failure = ToolFailure(text or f"{tool} failed and did not say why", structured)
+    failure = ToolFailure(text or f"{tool} failed and gave no reason", structured)
     return ToolResult("", tool, content or failure.message, "error", None, failure)
 
 
 def from_result(result: ToolResult) -> dict[str, Any]:
-    """Return the fields of the `CallToolResult` that tells a client how a call ended."""
+    """Return the fields of the `CallToolResult` that shows a client how a call ended."""
     parts = (Text(result.content),) if isinstance(result.content, str) else result.content
     fields: dict[str, Any] = {"content": [_block(part) for part in parts], "isError": not result.ok}
     value = result.error.payload if isinstance(result.error, ToolFailure) else result.value
     if result.status != "too_large" and value is not None and not isinstance(value, str | Media | Text | list | tuple):
-        try:  # what was said is read again, not the value: an iterator in it has nothing left to give
+        try:  # the content is read again, not the value: an iterator in it has nothing left to give
             data = json.loads(result.content if isinstance(result.content, str) else str(to_content(value)))
         except ValueError:
-            data = None  # it has no JSON form: bytes that are text, say
+            data = None  # it has no JSON form: bytes that are text, for example
         if isinstance(data, dict):
             fields["structuredContent"] = data
     return fields
@@ -78,7 +80,7 @@ def to_documents(answer: ReadResourceResult) -> tuple[Document, ...]:
                 text = _decode(item.blob).decode()  # type: ignore[union-attr]
             except (ValueError, MediaError) as error:
                 kind = item.mime_type or "an unknown type"
-                raise MCPServerError(f"resource {item.uri}: is no text ({kind}); read it with `parts`") from error
+                raise MCPServerError(f"resource {item.uri}: is not text ({kind}); read it with `parts`") from error
         about = {"mime_type": item.mime_type} if item.mime_type else {}
         documents.append(Document(text, id=item.uri, source=item.uri, metadata=about))
     return tuple(documents)
@@ -86,12 +88,7 @@ def to_documents(answer: ReadResourceResult) -> tuple[Document, ...]:
 
 def to_parts(answer: ReadResourceResult) -> tuple[Part, ...]:
     """Return a resource as parts; what is too large or cannot be decoded becomes a note."""
-    left = _MOST_MEDIA_BYTES
-    parts: list[Part] = []
-    for item in answer.contents:
-        parts.append(_contents(item, left))
-        left -= _size(parts[-1])
-    return tuple(parts)
+    return _parts(answer.contents, _contents)
 
 
 def to_messages(answer: GetPromptResult) -> tuple[Message, ...]:
@@ -101,13 +98,21 @@ def to_messages(answer: GetPromptResult) -> tuple[Message, ...]:
 
 def _content(blocks: Iterable[ContentBlock]) -> Content:
     """Return text when there is nothing else, one block a line; otherwise parts in their order."""
-    left = _MOST_MEDIA_BYTES
-    parts: list[Part] = []
-    for block in blocks:
-        parts.append(_part(block, left))
-        left -= _size(parts[-1])
+    parts = _parts(blocks, _part)
     if all(isinstance(part, Text) for part in parts):
         return "\n".join(part.text for part in parts if isinstance(part, Text))
+    return parts
+
+
+def _parts(items: Iterable[T], make: Callable[[T, int], Part]) -> tuple[Part, ...]:
+    """Make parts; each is given how many bytes of media are left."""
+    left = _MAX_MEDIA_BYTES
+    parts: list[Part] = []
+    for item in items:
+        part = make(item, left)
+        parts.append(part)
+        if isinstance(part, Media) and isinstance(part.source, bytes):
+            left -= len(part.source)
     return tuple(parts)
 
 
@@ -125,10 +130,6 @@ def _part(block: ContentBlock, left: int) -> Part:
 def _contents(item: TextResourceContents | BlobResourceContents, left: int) -> Part:
     text = getattr(item, "text", None)
     return Text(text) if text is not None else _media(item.blob, item.mime_type, item.uri, left)  # type: ignore[union-attr]
-
-
-def _size(part: Part) -> int:
-    return len(part.source) if isinstance(part, Media) and isinstance(part.source, bytes) else 0
 
 
 def _media(data: str, mime: str | None, uri: str | None, left: int) -> Part:

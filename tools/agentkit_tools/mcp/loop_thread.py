@@ -70,7 +70,7 @@ class LoopThread:
         finally:
             left = asyncio.all_tasks() - {asyncio.current_task()}
             if left:
-                await asyncio.wait(left, timeout=_LAST_SECONDS)  # they are told that it is over, let them tell it on
+                await asyncio.wait(left, timeout=_LAST_SECONDS)  # they may still report that it is over
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)

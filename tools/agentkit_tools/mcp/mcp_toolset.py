@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -12,6 +11,7 @@ from agentkit_prompts.context.items import Document
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_prompts.errors import nearest
 from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.errors import MCPServerError, ToolDefinitionError
 from agentkit_tools.mcp.connection import Connection
@@ -32,7 +32,7 @@ class MCPToolset(Toolset):
     """The tools of an MCP server.
 
     It is a toolset: iterate it, add it to others, wrap it. The server is reached, and its tools are listed, when they
-    are first asked for; after it said that they are others now they are listed again. What was made of it before
+    are first asked for; after it announced other tools they are listed again. What was made of it before
     (a wrapper, a sum) stays as it was: `TurnTools(lambda context: server.prefixed("x_"))` follows the server.
     Asking blocks until the server has answered; `await server.at(context)` does not.
 
@@ -49,7 +49,7 @@ class MCPToolset(Toolset):
         connect_timeout: Seconds until the server must have answered for the first time.
         **policy: Fields of `ToolPolicy` for all its tools, before what the server's hints suggest: a tool that only
             reads, or may be repeated, is tried again once when the server was lost; every other one is sequential; one
-            that says it is destructive asks for approval. A call takes at most 60 seconds.
+            marked as destructive asks for approval. A call takes at most 60 seconds.
 
     Raises:
         ToolDefinitionError: `server` is nothing of this, or an option does not belong to it.
@@ -96,7 +96,7 @@ class MCPToolset(Toolset):
 
     @contextmanager
     def _keeping(self) -> Iterator[None]:
-        """Go on with the tools that are known when the server is away: their calls say so, and it may come back."""
+        """Go on with the tools that are known when the server is away: their calls fail, and it may come back."""
         try:
             yield
         except MCPServerError:
@@ -109,17 +109,17 @@ class MCPToolset(Toolset):
 
     @property
     def problems(self) -> tuple[ToolDefinitionError, ...]:
-        """Why tools of the server are left out, such as a schema that is none, or a name that another has."""
+        """Why tools of the server are left out, such as an invalid schema, or a name that another has."""
         _ = self._tools
         return self._problems
 
     @property
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """The end of what the server's newest process wrote to its stderr; it goes nowhere else."""
-        return self._connection.last_words
+        return self._connection.stderr_tail
 
     async def resources(self) -> Sequence[Resource]:
-        """Return what the server says of its resources: `uri`, `name`, `description`, `mime_type`, `size`.
+        """Return what the server lists of its resources: `uri`, `name`, `description`, `mime_type`, `size`.
 
         Raises:
             MCPServerLost, MCPServerError: It cannot be reached, or does not keep to the protocol.
@@ -149,7 +149,7 @@ class MCPToolset(Toolset):
         return to_parts(await self._connection.request(lambda client: client.read_resource(uri)))
 
     async def prompts(self) -> Sequence[Prompt]:
-        """Return what the server says of its prompts: `name`, `description`, `arguments`. Raises like `resources`."""
+        """Return what the server lists of its prompts: `name`, `description`, `arguments`. Raises like `resources`."""
         return await self._connection.request(lambda client: list_all(client, "prompts"))
 
     async def prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> tuple[Message, ...]:
@@ -198,12 +198,11 @@ def _list_tools(client: Client) -> Awaitable[list[Any]]:
 def _check_prompt(name: str, given: Mapping[str, str], prompts: Sequence[Prompt]) -> None:
     known = {prompt.name: prompt for prompt in prompts}
     if name not in known:
-        near = get_close_matches(name, known, n=3, cutoff=0.4) or list(known)[:30]
-        raise MCPServerError(f"the server has no prompt named {name!r}; it has {', '.join(near) or 'none'}")
+        raise MCPServerError(f"the server has no prompt named {name!r}{nearest(name, known)}")
     expected = {argument.name: bool(argument.required) for argument in known[name].arguments or ()}
     problems = [f"{one} is required" for one, required in expected.items() if required and one not in given]
     problems += [f"{one} is unknown" for one in given if one not in expected]
-    problems += [f"{one} is no text" for one, value in given.items() if one in expected and not isinstance(value, str)]
+    problems += [f"{one} is not text" for one, value in given.items() if one in expected and not isinstance(value, str)]
     if problems:
         takes = ", ".join(expected) or "no arguments"
         raise MCPServerError(f"prompt {name}: {'; '.join(problems)}. It takes {takes}.")

@@ -1,4 +1,4 @@
-"""Tools from what an MCP server says of its own: checked, with a policy from its hints. What cannot be used is told."""
+"""Tools from the definitions of an MCP server: checked, with a policy from its hints; the others are reported."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ IDEMPOTENCY_KEY = "agentkit/idempotency-key"
 """Under this name a call carries its idempotency key in `_meta`."""
 
 _TIMEOUT = 60.0
-_MOST_PAGES = 200
-_MOST_LISTED = 20_000
-_MOST_DESCRIPTION = 20_000
-_MOST_SCHEMA = 500_000
+_MAX_PAGES = 200
+_MAX_LISTED = 20_000
+_MAX_DESCRIPTION = 20_000
+_MAX_SCHEMA = 500_000
 
 
 async def list_all(client: Client, kind: Literal["tools", "resources", "prompts"]) -> list[Any]:
-    """Return the tools, resources or prompts of a server, page by page; nothing when it says that it has none.
+    """Return the tools, resources or prompts of a server, page by page; nothing when it has none.
 
     Raises:
         MCPServerError: The list does not end.
@@ -41,16 +41,16 @@ async def list_all(client: Client, kind: Literal["tools", "resources", "prompts"
     if getattr(client.server_capabilities, kind) is None:
         return found
     cursor: str | None = None
-    for _ in range(_MOST_PAGES):
+    for _ in range(_MAX_PAGES):
         page = await getattr(client, f"list_{kind}")(cursor=cursor)
         found += getattr(page, kind)
-        if page.next_cursor is None and len(found) <= _MOST_LISTED:
+        if page.next_cursor is None and len(found) <= _MAX_LISTED:
             return found
-        if page.next_cursor == cursor or len(found) > _MOST_LISTED:
+        if page.next_cursor == cursor or len(found) > _MAX_LISTED:
             break
         cursor = page.next_cursor
     raise MCPServerError(
-        f"the server's list of {kind} does not end: {len(found):,} so far; {_MOST_LISTED:,} on {_MOST_PAGES} pages are"
+        f"the server's list of {kind} does not end: {len(found):,} so far; {_MAX_LISTED:,} on {_MAX_PAGES} pages are"
         " allowed"
     )
 
@@ -82,13 +82,13 @@ def _tool(definition: Definition, connection: Connection, policy: PolicyOptions)
     description = definition.description or definition.title or ""
     if not name.strip():
         raise ToolDefinitionError("a tool of the server has no name")
-    if len(description) > _MOST_DESCRIPTION:
+    if len(description) > _MAX_DESCRIPTION:
         raise ToolDefinitionError(
-            f"tool {name[:100]}: its description has {len(description):,} characters, {_MOST_DESCRIPTION:,} are allowed"
+            f"tool {name[:100]}: its description has {len(description):,} characters, {_MAX_DESCRIPTION:,} are allowed"
         )
     size = len(json.dumps(schema))
-    if size > _MOST_SCHEMA:
-        raise ToolDefinitionError(f"tool {name}: its JSON Schema has {size:,} characters, {_MOST_SCHEMA:,} are allowed")
+    if size > _MAX_SCHEMA:
+        raise ToolDefinitionError(f"tool {name}: its JSON Schema has {size:,} characters, {_MAX_SCHEMA:,} are allowed")
     options: PolicyOptions = {**_policy_of(definition.annotations), **policy}
     return Tool.from_json_schema(name, description, schema, _caller(name, connection), **options)
 

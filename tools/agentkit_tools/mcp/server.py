@@ -8,7 +8,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.calling.tool_result import ToolResult
@@ -23,31 +23,34 @@ if TYPE_CHECKING:
     from mcp.server import Server
     from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult
 
-__all__ = ["mcp_server", "serve_mcp"]
+__all__ = ["ServerOptions", "mcp_server", "serve_mcp"]
 
 
-def mcp_server(
-    tools: Iterable[Tool | Callable[..., Any]],
-    *,
-    name: str = "agentkit",
-    version: str = "",
-    instructions: str | None = None,
-    deps: Any = None,
-    approve: Callable[[ToolCall], bool | Awaitable[bool]] | None = None,
-) -> Server[Any]:
+class ServerOptions(TypedDict, total=False):
+    """What a server may be given besides its tools."""
+
+    name: str
+    """What the server calls itself; "agentkit" if left out."""
+    version: str
+    """Its version."""
+    instructions: str | None
+    """For the model of the client: how the tools are meant to be used."""
+    deps: Any
+    """Handed to tools in their `ToolContext`."""
+    approve: Callable[[ToolCall], bool | Awaitable[bool]] | None
+    """Decides about calls that need approval; without it they are denied."""
+
+
+def mcp_server(tools: Iterable[Tool | Callable[..., Any]], **options: Unpack[ServerOptions]) -> Server[Any]:
     """Return a server of the official SDK that offers `tools`; `serve_mcp` runs one.
 
     Mount `.streamable_http_app()` where there is an ASGI application already, or authentication is wanted. Arguments
-    are validated and policies hold as in an agent: what fails is an answer with `isError` that says why. Calls of
+    are validated and policies hold as in an agent: what fails is an answer with `isError` with the reason. Calls of
     sequential tools wait for each other. `max_calls` is not counted, because a server knows no runs.
 
     Args:
         tools: Tools, plain functions or a toolset.
-        name: What the server calls itself.
-        version: Its version.
-        instructions: For the model of the client: how the tools are meant to be used.
-        deps: Handed to tools in their `ToolContext`.
-        approve: Decides about calls that need approval; without it they are denied.
+        **options: See `ServerOptions`.
 
     Raises:
         ToolDefinitionError: Two tools have the same name.
@@ -69,10 +72,16 @@ def mcp_server(
         if tool is None:
             raise MCPError(INVALID_PARAMS, str(unknown_tool(call, offered).content))
         async with one_at_a_time if tool.policy.sequential else nullcontext():
-            result = await _answer(tool, call, deps, approve)
+            result = await _answer(tool, call, options.get("deps"), options.get("approve"))
         return CallToolResult.model_validate(from_result(result))
 
-    return Server(name, version=version, instructions=instructions, on_list_tools=list_tools, on_call_tool=call_tool)
+    return Server(
+        options.get("name", "agentkit"),
+        version=options.get("version", ""),
+        instructions=options.get("instructions"),
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
 
 
 def serve_mcp(
@@ -80,29 +89,21 @@ def serve_mcp(
     *,
     port: int | None = None,
     host: str = "127.0.0.1",
-    name: str = "agentkit",
-    version: str = "",
-    instructions: str | None = None,
-    deps: Any = None,
-    approve: Callable[[ToolCall], bool | Awaitable[bool]] | None = None,
+    **options: Unpack[ServerOptions],
 ) -> None:
-    """Offer `tools` as an MCP server until the client leaves or the process is told to end. See `mcp_server`.
+    """Offer `tools` as an MCP server until the client leaves or the process is asked to end. See `mcp_server`.
 
     Args:
         tools: Tools, plain functions or a toolset.
         port: Serve `http://host:port/mcp`, without authentication; None serves stdin and stdout, where whatever the
             tools print goes to stderr.
         host: Address to listen on. Only requests that name this machine are taken on the default.
-        name: What the server calls itself.
-        version: Its version.
-        instructions: For the model of the client: how the tools are meant to be used.
-        deps: Handed to tools in their `ToolContext`.
-        approve: Decides about calls that need approval; without it they are denied.
+        **options: See `ServerOptions`.
 
     Raises:
         ToolDefinitionError: Two tools have the same name.
     """
-    server = mcp_server(tools, name=name, version=version, instructions=instructions, deps=deps, approve=approve)
+    server = mcp_server(tools, **options)
     if port is None:
         asyncio.run(_serve_pipes(server))
         return

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from mcp import StdioServerParameters
     from mcp.client import Transport
 
-__all__ = ["LastWords", "ServerLike", "Target"]
+__all__ = ["ServerLike", "StderrTail", "Target"]
 
 ServerLike: TypeAlias = "str | Sequence[str] | StdioServerParameters | Callable[[], Transport]"
 """An http address, a command with its arguments, the SDK's parameters of one, or what makes an SDK transport."""
 
-_MOST_LAST_WORDS = 8_192
+_MAX_STDERR = 8_192
 _SILENCE_SECONDS = 300.0
 _CONNECT_SECONDS = 30.0
-_MOST_BYTES = 64 * 1024 * 1024
+_MAX_BYTES = 64 * 1024 * 1024
 
 
-class LastWords(asyncio.Protocol):
+class StderrTail(asyncio.Protocol):
     """Keeps the end of what a server wrote to its stderr, which is never mixed into ours."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class LastWords(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._kept += data
-        del self._kept[:-_MOST_LAST_WORDS]
+        del self._kept[:-_MAX_STDERR]
 
     @property
     def text(self) -> str:
@@ -49,7 +49,7 @@ class Target:
     """How to reach one server, any number of times.
 
     Raises:
-        ToolDefinitionError: It is none of the things a server can be.
+        ToolDefinitionError: It is nothing a server can be, or an option does not belong to it.
     """
 
     __slots__ = ("_headers", "_server", "name")
@@ -106,12 +106,12 @@ class Target:
         self._server: Any = server
         self._headers = dict(headers or {})
 
-    def transport(self, stderr: LastWords, ended: Callable[[], None]) -> AbstractAsyncContextManager[Any]:
+    def transport(self, stderr: StderrTail, ended: Callable[[], None]) -> AbstractAsyncContextManager[Any]:
         """Return a fresh transport of the SDK that calls `ended` as soon as the server's side of it closes."""
         return _watched(self._open(stderr), ended)
 
     @asynccontextmanager
-    async def _open(self, stderr: LastWords) -> AsyncIterator[Any]:
+    async def _open(self, stderr: StderrTail) -> AsyncIterator[Any]:
         server: Any = self._server
         if isinstance(server, str):
             import httpx2
@@ -124,7 +124,7 @@ class Target:
                     timeout=timeout,
                     event_hooks={"response": [_limit]},
                 ) as client,
-                streamable_http_client(server, http_client=client, max_sse_event_size=_MOST_BYTES) as streams,
+                streamable_http_client(server, http_client=client, max_sse_event_size=_MAX_BYTES) as streams,
             ):
                 yield streams
         elif callable(server):
@@ -150,11 +150,11 @@ async def _limit(response: Response) -> None:
         async def __aiter__(self) -> AsyncIterator[bytes]:
             if encoding.lower() != "identity":
                 raise httpx2.StreamError(f"the answer is packed ({encoding[:20]}), which was not asked for")
-            left = _MOST_BYTES
+            left = _MAX_BYTES
             async for piece in inner:  # type: ignore[union-attr]
                 left -= len(piece)
                 if left < 0:
-                    raise httpx2.StreamError(f"the answer has more than {_MOST_BYTES:,} bytes")
+                    raise httpx2.StreamError(f"the answer has more than {_MAX_BYTES:,} bytes")
                 yield piece
 
         async def aclose(self) -> None:
@@ -164,7 +164,7 @@ async def _limit(response: Response) -> None:
 
 
 @asynccontextmanager
-async def _errlog(stderr: LastWords) -> AsyncIterator[TextIO]:
+async def _errlog(stderr: StderrTail) -> AsyncIterator[TextIO]:
     """Yield a file that a process can write its stderr to."""
     if sys.platform == "win32":  # pragma: no cover (its event loops cannot read from plain pipes)
         with Path(os.devnull).open("w") as nowhere:
@@ -181,7 +181,7 @@ async def _errlog(stderr: LastWords) -> AsyncIterator[TextIO]:
 
 @asynccontextmanager
 async def _watched(inner: AbstractAsyncContextManager[Any], ended: Callable[[], None]) -> AsyncIterator[Any]:
-    """Pass messages on, and tell when there will be no more."""
+    """Pass messages on, and call `ended` when there will be no more."""
     import anyio
 
     async with inner as (read, write):

@@ -1,4 +1,4 @@
 """Ready-made tools, few and safe: arithmetic, the time, files below a folder, and pages over HTTP.
 
-Each says in its docstring what it cannot do, because the model reads that too.
+The description of each says what it cannot do, because the model reads that too.
 """

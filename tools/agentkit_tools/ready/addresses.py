@@ -15,7 +15,7 @@ __all__ = ["Guard", "Resolver", "WebAddress", "is_public", "read_address"]
 Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the IP addresses of a host name and a port."""
 
-_LONGEST = 4096
+_MAX_CHARS = 4096
 _ADDRESS = re.compile(r"(https?)://([^/?#]*)([^#]*)(?:#.*)?", re.IGNORECASE)
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]@%]+))(?::([0-9]{1,5}))?", re.IGNORECASE | re.ASCII)
 _NAME = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
@@ -58,15 +58,15 @@ def read_address(text: str) -> WebAddress:
     """Take an address apart, in the one way it will be used.
 
     Raises:
-        ToolError: It is no http address, has a user or a password, or its host is written so that two programs could
-            read it as two places.
+        ToolError: It is not an http address, has a user or a password, or its host is written so that two programs
+            could read it as two places.
     """
 
     def refused(why: str) -> ToolError:
         return ToolError(f"{text[:200]!r} cannot be opened: {why}")
 
-    if len(text) > _LONGEST:
-        raise refused(f"it is longer than {_LONGEST} characters")
+    if len(text) > _MAX_CHARS:
+        raise refused(f"it is longer than {_MAX_CHARS} characters")
     if not text.isprintable() or "\\" in text:
         raise refused("it has control characters or a backslash")
     found = _ADDRESS.fullmatch(text.strip())
@@ -77,11 +77,11 @@ def read_address(text: str) -> WebAddress:
         raise refused("a user or a password is not sent")
     parts = _AUTHORITY.fullmatch(authority)
     if parts is None:
-        raise refused("its host is none")
+        raise refused("its host is invalid")
     try:
         host = str(IPv6Address(parts[1])) if parts[1] else _host(parts[2])
     except ValueError as error:
-        raise refused("its host is none, or a number that is not written as four plain ones") from error
+        raise refused("its host is invalid, or a number that is not written as four plain ones") from error
     port = int(parts[3]) if parts[3] else _PORTS[scheme]
     target = quote(target if target.startswith("/") else f"/{target}", safe="%/:=&?~+!$,;'@()*[]|")
     return WebAddress(scheme, host, port, target)
@@ -109,7 +109,7 @@ class Guard:
     """Which hosts, networks and ports may be reached.
 
     Raises:
-        ToolDefinitionError: A network or a port is none; all are named.
+        ToolDefinitionError: A network or a port is invalid; all are named.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from agentkit_tools.tool import tool
 
 __all__ = ["calculate"]
 
-_LONGEST = 200
+_MAX_CHARS = 200
 """Characters of an expression."""
 _BITS = 4096
 """Size of numerator and denominator, in bits: about 1,200 digits."""
@@ -44,13 +44,13 @@ def calculate(expression: str) -> str:
     Args:
         expression: Such as (3 + 4) * 2.5, or round(2 / 3, 2).
     """
-    if len(expression) > _LONGEST:
-        raise ToolError(f"the expression has {len(expression)} characters, at most {_LONGEST} are read: split it")
+    if len(expression) > _MAX_CHARS:
+        raise ToolError(f"the expression has {len(expression)} characters, at most {_MAX_CHARS} are read: split it")
     source = expression.strip().translate(_SPELLINGS)
     try:
         body = ast.parse(source, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ToolError(f"{expression!r} is no arithmetic expression: write it like (3 + 4) * 2.5") from error
+        raise ToolError(f"{expression!r} is not an arithmetic expression: write it like (3 + 4) * 2.5") from error
     try:
         return _shown(_value(body, source))
     except (ArithmeticError, ValueError) as error:
@@ -61,7 +61,7 @@ def calculate(expression: str) -> str:
 def _why(error: Exception) -> str:
     if isinstance(error, ZeroDivisionError):
         return "it divides by zero"
-    return "it is no real number" if isinstance(error, ArithmeticError) else str(error)
+    return "it is not a real number" if isinstance(error, ArithmeticError) else str(error)
 
 
 def _value(node: ast.expr, source: str) -> Fraction:
@@ -109,7 +109,7 @@ def _checked(value: Fraction) -> Fraction:
 def _power(base: Fraction, exponent: Fraction) -> Fraction:
     if exponent.denominator != 1:
         if base < 0:
-            raise ValueError("it is no real number")
+            raise ValueError("it is not a real number")
         return _decimal(_EXACT_ENOUGH.power, base, exponent)
     whole = exponent.numerator
     if abs(base) == 1:
@@ -127,7 +127,7 @@ def _decimal(function: Callable[..., Decimal], *values: Fraction) -> Fraction:
 
 def _sqrt(value: Fraction) -> Fraction:
     if value < 0:
-        raise ValueError("it is no real number")
+        raise ValueError("it is not a real number")
     root = Fraction(isqrt(value.numerator), isqrt(value.denominator))
     return root if root * root == value else _decimal(_EXACT_ENOUGH.sqrt, value)
 

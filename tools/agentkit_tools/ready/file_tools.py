@@ -13,12 +13,12 @@ from agentkit_tools.toolsets.toolset import Toolset
 
 __all__ = ["file_tools"]
 
-_MOST_LINES = 2_000
-_MOST_ENTRIES = 1_000
-_MOST_HITS = 200
-_MOST_FILES = 20_000
-_LONGEST_LINE = 500
-_LONGEST_PATTERN = 200
+_MAX_LINES = 2_000
+_MAX_ENTRIES = 1_000
+_MAX_HITS = 200
+_MAX_FILES = 20_000
+_MAX_LINE = 500
+_MAX_PATTERN = 200
 
 
 def file_tools(
@@ -44,7 +44,7 @@ def file_tools(
         timeout: Seconds a call may take.
 
     Raises:
-        ToolDefinitionError: `root` is no folder, or the operating system cannot do this safely.
+        ToolDefinitionError: `root` is not a folder, or the operating system cannot do this safely.
     """
     folder = Folder(root, hidden=hidden, max_bytes=max_bytes)
     tools = [_reader(folder), _lister(folder), _searcher(folder)]
@@ -54,7 +54,7 @@ def file_tools(
 
 
 def _reader(folder: Folder) -> Tool:
-    def read_file(path: str, first_line: int = 1, lines: int = _MOST_LINES) -> str:
+    def read_file(path: str, first_line: int = 1, lines: int = _MAX_LINES) -> str:
         """Read a text file, at most 2,000 lines at once. Cannot read binary files, links, or what is outside.
 
         Args:
@@ -66,9 +66,9 @@ def _reader(folder: Folder) -> Tool:
             raise ToolError("first_line and lines are 1 or more")
         text = as_text(folder.read(path))
         if text is None:
-            raise ToolError(f"{path} is no text in UTF-8, and cannot be shown")
+            raise ToolError(f"{path} is not UTF-8 text, and cannot be shown")
         found = text.splitlines(keepends=True)
-        end = first_line - 1 + min(lines, _MOST_LINES)
+        end = first_line - 1 + min(lines, _MAX_LINES)
         shown = "".join(found[first_line - 1 : end])
         if first_line == 1 and end >= len(found):
             return shown
@@ -92,7 +92,7 @@ def _lister(folder: Folder) -> Tool:
         _check(pattern)
         listed: list[str] = []
         for seen, entry in enumerate(folder.entries(path, deep=recursive)):
-            if len(listed) == _MOST_ENTRIES or seen == _MOST_FILES:
+            if len(listed) == _MAX_ENTRIES or seen == _MAX_FILES:
                 listed.append(f"[there is more: only the first {len(listed):,} are listed, name a folder inside]")
                 break
             if fnmatch.fnmatchcase(entry.path.rpartition("/")[2], pattern):
@@ -119,8 +119,8 @@ def _searcher(folder: Folder) -> Tool:
         hits: list[str] = []
         unread = 0
         for number, (name, content) in enumerate(folder.texts(path, pattern)):
-            if number == _MOST_FILES:
-                hits.append(f"[only the first {_MOST_FILES:,} files were searched: name a folder inside]")
+            if number == _MAX_FILES:
+                hits.append(f"[only the first {_MAX_FILES:,} files were searched: name a folder inside]")
                 break
             if content is None:
                 unread += 1
@@ -128,12 +128,12 @@ def _searcher(folder: Folder) -> Tool:
             if wanted not in (content if match_case else content.casefold()):
                 continue
             hits += [
-                f"{_name(name)}:{at}: {line.strip()[:_LONGEST_LINE]}"
+                f"{_name(name)}:{at}: {line.strip()[:_MAX_LINE]}"
                 for at, line in enumerate(content.splitlines(), 1)
                 if wanted in (line if match_case else line.casefold())
             ]
-            if len(hits) > _MOST_HITS:
-                hits[_MOST_HITS:] = [f"[there is more: only the first {_MOST_HITS} lines are shown]"]
+            if len(hits) > _MAX_HITS:
+                hits[_MAX_HITS:] = [f"[there is more: only the first {_MAX_HITS} lines are shown]"]
                 break
         if unread:
             hits.append(f"[{unread} files were not searched: not text, or too large]")
@@ -159,8 +159,8 @@ def _writer(folder: Folder) -> Tool:
 
 
 def _check(pattern: str) -> None:
-    if len(pattern) > _LONGEST_PATTERN:
-        raise ToolError(f"a pattern has at most {_LONGEST_PATTERN} characters")
+    if len(pattern) > _MAX_PATTERN:
+        raise ToolError(f"a pattern has at most {_MAX_PATTERN} characters")
 
 
 def _line(entry: Entry) -> str:

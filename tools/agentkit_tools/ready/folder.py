@@ -20,8 +20,8 @@ from agentkit_tools.errors import ToolDefinitionError, ToolError
 
 __all__ = ["Entry", "Folder", "as_text"]
 
-_LONGEST_PATH = 1024
-_DEEPEST = 32
+_MAX_PATH = 1024
+_MAX_DEPTH = 32
 """Folders inside folders that are walked."""
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
@@ -43,7 +43,7 @@ class Folder:
     """The regular files below `root`, of at most `max_bytes` each.
 
     Raises:
-        ToolDefinitionError: `root` is no folder, `max_bytes` is no positive number, or the operating system cannot
+        ToolDefinitionError: `root` is not a folder, `max_bytes` is not positive, or the operating system cannot
             open files relative to a folder (Windows).
     """
 
@@ -56,7 +56,7 @@ class Folder:
             self.root = Path(root).resolve(strict=True)
             os.close(os.open(self.root, _FOLDER))
         except (OSError, ValueError, RuntimeError) as error:
-            raise ToolDefinitionError(f"file tools: {os.fspath(root)!r} is no folder that can be read") from error
+            raise ToolDefinitionError(f"file tools: {os.fspath(root)!r} is not a folder that can be read") from error
         self.hidden = hidden
         self.max_bytes = max_bytes
 
@@ -67,7 +67,7 @@ class Folder:
             ToolError: The path leads out, or to no regular file, or to one that is too large.
         """
         *folders, name = self._steps(path, "a file")
-        with self._said(path), self._inside(folders) as parent:
+        with self._explained(path), self._inside(folders) as parent:
             self._check(path, os.stat(name, dir_fd=parent, follow_symlinks=False))  # opening a device may do something
             with os.fdopen(os.open(name, os.O_RDONLY | _FILE, dir_fd=parent), "rb") as file:
                 self._check(path, os.fstat(file.fileno()))  # what was opened, whatever had that name a moment ago
@@ -85,14 +85,14 @@ class Folder:
         if len(data) > self.max_bytes:
             raise ToolError(f"the content has {len(data):,} bytes, at most {self.max_bytes:,} are written")
         *folders, name = self._steps(path, "a file")
-        with self._said(path), self._inside(folders, make=True) as parent:
+        with self._explained(path), self._inside(folders, make=True) as parent:
             try:
                 found = os.stat(name, dir_fd=parent, follow_symlinks=False)
             except FileNotFoundError:
                 _write(name, data, parent)
                 return
             if not overwrite:
-                raise ToolError(f"{path} exists: say overwrite, or choose another name")
+                raise ToolError(f"{path} exists: set overwrite, or choose another name")
             self._check(path, found)
             beside = f".{secrets.token_hex(8)}.part"
             _write(beside, data, parent, mode=found.st_mode & 0o777)
@@ -105,8 +105,8 @@ class Folder:
             ToolError: The path leads out, or to no folder.
         """
         steps = self._steps(path, "a folder")
-        with self._said(path), self._inside(steps) as folder:
-            yield from self._listed(folder, "".join(f"{step}/" for step in steps), _DEEPEST if deep else 0)
+        with self._explained(path), self._inside(steps) as folder:
+            yield from self._listed(folder, "".join(f"{step}/" for step in steps), _MAX_DEPTH if deep else 0)
 
     def texts(self, path: str, pattern: str) -> Iterator[tuple[str, str | None]]:
         """Yield path and text of every file below a folder whose name matches; None where it is not text, or too large.
@@ -127,8 +127,8 @@ class Folder:
         Whatever a platform could read as another place is refused by what it looks like, before anything is opened.
         """
         steps = [step for step in path.split("/") if step not in ("", ".")]
-        if len(path) > _LONGEST_PATH:
-            wrong = f"it is longer than {_LONGEST_PATH} characters"
+        if len(path) > _MAX_PATH:
+            wrong = f"it is longer than {_MAX_PATH} characters"
         elif path.startswith("/") or "\\" in path or path[1:2] == ":":
             wrong = "give it relative to the folder, with / between the names"
         elif not path.isprintable():
@@ -161,7 +161,7 @@ class Folder:
 
     def _check(self, path: str, found: os.stat_result) -> None:
         if not stat.S_ISREG(found.st_mode):
-            raise ToolError(f"{path} is no file but a {_kind(found)}")
+            raise ToolError(f"{path} is not a file but a {_kind(found)}")
         if found.st_nlink > 1:
             raise ToolError(f"{path} has a second name (a hard link), maybe outside of this folder: it is not used")
 
@@ -180,8 +180,8 @@ class Folder:
                         os.close(inside)
 
     @contextmanager
-    def _said(self, path: str) -> Iterator[None]:
-        """Turn what the system says into words about the path that was asked for: no other path leaves the tool."""
+    def _explained(self, path: str) -> Iterator[None]:
+        """Turn an error of the system into one about the path that was asked for: no other path leaves the tool."""
         try:
             yield
         except OSError as error:
@@ -191,7 +191,7 @@ class Folder:
 
 
 def as_text(data: bytes) -> str | None:
-    """Return the text of a file, or None where it is none: not UTF-8, or with a NUL."""
+    """Return the text of a file, or None where it is not text: not UTF-8, or with a NUL."""
     try:
         return None if b"\0" in data else data.decode("utf-8-sig")
     except UnicodeDecodeError:

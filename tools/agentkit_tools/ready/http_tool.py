@@ -52,7 +52,7 @@ def http_tool(
     It connects to public addresses only: a name is looked up once, all its addresses are checked, and the connection
     goes to one of those, so that a name whose answer changes in between gains nothing. Each redirect is checked the
     same way. No proxy is used, nothing is read from the environment but the trusted certificates, no cookie or
-    password is sent. It cannot send anything (only GET), run scripts, or read images and other files that are no text;
+    password is sent. It cannot send anything (only GET), run scripts, or read images and other files that are not text;
     and it cannot tell whether what a page says is true or meant well: its text is untrusted.
 
     Args:
@@ -140,7 +140,7 @@ def http_tool(
             try:
                 url = urljoin(str(address), where)
             except ValueError as error:
-                raise ToolError(f"{address} leads to an address that is none") from error
+                raise ToolError(f"{address} leads to an invalid address") from error
         raise ToolError(f"{url[:200]} was not opened: more than {redirects} redirects")
 
     return Tool.from_function(http_get, timeout=timeout)
@@ -153,7 +153,7 @@ def _shown(address: WebAddress, response: Response, data: bytes, most: int, *, a
     cut = len(data) > most
     if not is_text_type(kind) or (b"\0" in data[:1024] and "utf-" not in kind.lower()):
         raise ToolError(
-            f"{address} is no text but {kind.partition(';')[0].strip()[:100] or 'binary'}: it cannot be read"
+            f"{address} is not text but {kind.partition(';')[0].strip()[:100] or 'binary'}: it cannot be read"
         )
     text = page_text(data[:most], kind)
     if "html" in kind.lower() and not as_html:

@@ -27,13 +27,13 @@ _TAG = re.compile(r"/?([a-zA-Z][a-zA-Z0-9-]*)")
 
 
 def is_text_type(content_type: str) -> bool:
-    """Return whether a content type says text, or nothing."""
+    """Return whether a content type means text, or is empty."""
     kind = content_type.partition(";")[0].strip().lower()
     return not kind or _TEXT_TYPES.fullmatch(kind) is not None
 
 
 def page_text(data: bytes, content_type: str) -> str:
-    """Return bytes as the text their content type says they are; what is none becomes U+FFFD."""
+    """Return bytes as text in the character set of their content type; invalid bytes become U+FFFD."""
     declared = _CHARSET.search(content_type)
     try:
         name = codecs.lookup(declared[1]).name if declared else "utf-8"

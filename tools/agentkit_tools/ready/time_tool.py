@@ -17,7 +17,7 @@ def _system_clock() -> datetime:
 
 
 def time_tool(clock: Callable[[], datetime] = _system_clock) -> Tool:
-    """Return a tool, `current_time`, that tells a model the date and time.
+    """Return a tool, `current_time`, which answers with the date and time.
 
     It reads `clock` and nothing else. It cannot wait, set a timer, or convert a time that somebody names.
 
@@ -46,4 +46,4 @@ def _zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (LookupError, OSError, ValueError) as error:
-        raise ToolError(f"{name!r} is no time zone known here: give one such as Europe/Berlin, or UTC") from error
+        raise ToolError(f"{name!r} is not a time zone known here: give one such as Europe/Berlin, or UTC") from error

@@ -1,1 +1,1 @@
-"""What a model is told about a tool: from functions, docstrings and JSON Schemas."""
+"""What a model reads about a tool: from functions, docstrings and JSON Schemas."""

@@ -20,7 +20,7 @@ _STYLES = {
 
 
 class Description(NamedTuple):
-    """What a docstring says about a tool."""
+    """A docstring, split."""
 
     text: str
     parameters: dict[str, str]
@@ -61,8 +61,8 @@ def _parse(text: str, style: str) -> Description:
 
 
 def _outcome(section: DocstringSection) -> str:
-    said = [_one_line(item.description) for item in section.value if item.description]
-    return f"Returns: {' '.join(said)}" if said else ""
+    texts = [_one_line(item.description) for item in section.value if item.description]
+    return f"Returns: {' '.join(texts)}" if texts else ""
 
 
 def _one_line(text: str) -> str:

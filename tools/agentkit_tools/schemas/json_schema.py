@@ -22,7 +22,7 @@ _COMBINING = ("anyOf", "oneOf", "allOf", "$ref")
 def validator_for(schema: Mapping[str, Any]) -> SchemaValidator:
     """Return the validator of the arguments a normalised object schema describes.
 
-    Unknown arguments are refused when the schema lists properties and does not say otherwise. `oneOf` is read as
+    Unknown arguments are refused when the schema lists properties and does not allow others. `oneOf` is read as
     `anyOf`; `not`, `if`, `contains`, `format`, `propertyNames`, `patternProperties`, what depends on other properties
     (`dependentRequired`, `dependentSchemas`, `unevaluatedProperties`), references to other documents or to anchors, and
     patterns that are not regular (look-around, back-references) are not checked.
@@ -308,7 +308,7 @@ def _same(value: Any) -> Any:
 
 
 def _present(values: tuple[Any, ...]) -> list[Any]:
-    """An array may be shorter than its schema has items, unless `minItems` says otherwise."""
+    """An array may be shorter than its schema has items, unless `minItems` forbids it."""
     return [value for value in values if value is not _ABSENT]
 
 

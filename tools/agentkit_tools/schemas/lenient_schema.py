@@ -1,4 +1,4 @@
-"""JSON Schemas as they are found in the wild, turned into ones that say what they mean."""
+"""JSON Schemas as they are found in the wild, turned into valid ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _READ_ABOVE = frozenset(("type", "required", "optional", *_ONE, *_MANY, *_NAMED)
 
 
 class SchemaError(ValueError):
-    """A schema that is no schema."""
+    """An invalid schema."""
 
 
 def normalise(schema: Any, level: int = 0) -> Any:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import copy
-from inspect import Parameter, signature, unwrap
+from inspect import Parameter, signature
 from types import UnionType
 from typing import (
     Annotated,
@@ -31,7 +31,7 @@ from typing_extensions import ReadOnly, is_typeddict
 from typing_extensions import Unpack as OldUnpack  # one of its own before Python 3.12
 
 from agentkit_tools.errors import ToolDefinitionError
-from agentkit_tools.schemas.plain_types import plain_schema
+from agentkit_tools.schemas.callables import inner_function
 from agentkit_tools.tool_context import ToolContext
 
 __all__ = ["Arguments", "Signature", "add_contexts", "context_parameters", "read_signature"]
@@ -56,11 +56,10 @@ class _Schema(GenerateJsonSchema):
 class _Field:
     """One property of the arguments."""
 
-    __slots__ = ("alias", "annotation", "description", "plain", "required")
+    __slots__ = ("alias", "annotation", "description", "required")
 
     def __init__(self, name: str, annotation: Any, required: bool) -> None:
         self.required = required
-        self.plain: dict[str, Any] | None = None
         self.alias: str | None = None
         self.description: str | None = None
         if get_origin(annotation) is Annotated:
@@ -113,7 +112,6 @@ class Signature:
         fields = {}
         for name, field in self.fields.items():
             schema = handler.generate_schema(field.annotation)
-            field.plain = plain_schema(schema)
             fields[name] = core_schema.typed_dict_field(schema, required=field.required, validation_alias=field.alias)
         if self.extras is None:
             return core_schema.typed_dict_schema(fields, extra_behavior="forbid", config=_NO_NAN)
@@ -259,11 +257,9 @@ def _is_context(hint: Any) -> bool:
 
 
 def _hints(function: Callable[..., Any], tool: str, names: Mapping[str, Any] | None) -> dict[str, Any]:
-    inner = unwrap(function)
-    while hasattr(inner, "func") and not hasattr(inner, "__annotations__"):  # functools.partial
-        inner = unwrap(inner.func)
-    if not hasattr(inner, "__code__") and not hasattr(inner, "__func__") and callable(inner):
-        inner = unwrap(type(inner).__call__) if not isinstance(inner, type) else inner.__init__  # type: ignore[misc]
+    inner = inner_function(function)
+    if isinstance(inner, type):
+        inner = inner.__init__  # type: ignore[misc]
     try:
         return get_type_hints(inner, localns=dict(names) if names else None, include_extras=True)
     except NameError as error:
@@ -296,12 +292,7 @@ def _build(result: Signature, tool: str) -> None:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(result)  # type: ignore[arg-type]
         result.validator = adapter.validator  # type: ignore[assignment]
-        properties = {field.alias or name: field.plain for name, field in result.fields.items()}
-        if result.extras is None and None not in properties.values():
-            required = [field.alias or name for name, field in result.fields.items() if field.required]
-            result.parameters = {"properties": properties, "required": required, "additionalProperties": False}
-        else:
-            result.parameters = adapter.json_schema(schema_generator=_Schema)
+        result.parameters = adapter.json_schema(schema_generator=_Schema)
     except Exception as error:
         _explain(result, tool, error)
 

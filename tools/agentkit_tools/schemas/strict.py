@@ -26,7 +26,7 @@ def strict_parameters(parameters: Mapping[str, Any], *, tool: str) -> dict[str, 
     Limits the subset has no words for are dropped here; the arguments are still validated against them.
 
     Raises:
-        ToolDefinitionError: Something cannot be said strictly, such as a free-form object; all such places are named.
+        ToolDefinitionError: Something does not fit the subset, such as a free-form object; all such places are named.
     """
     problems: list[str] = []
     result: dict[str, Any] = _strict(parameters, "", problems)

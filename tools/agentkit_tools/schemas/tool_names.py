@@ -9,7 +9,7 @@ __all__ = ["wire_name"]
 
 _ACCEPTED = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _REFUSED = re.compile(r"[^A-Za-z0-9_-]+")
-_MOST = 64
+_MAX_CHARS = 64
 
 
 def wire_name(name: str) -> str:
@@ -22,5 +22,5 @@ def wire_name(name: str) -> str:
     if _ACCEPTED.fullmatch(name):
         return name
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
-    readable = _REFUSED.sub("_", name).strip("_")[: _MOST - len(digest) - 1]
+    readable = _REFUSED.sub("_", name).strip("_")[: _MAX_CHARS - len(digest) - 1]
     return f"{readable}_{digest}" if readable else f"tool_{digest}"

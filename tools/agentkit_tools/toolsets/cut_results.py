@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import MutableMapping
 from dataclasses import replace
 from hashlib import blake2b
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
 
@@ -20,18 +20,21 @@ from agentkit_tools.toolsets.wrapped_tool import Around, Proceed
 
 __all__ = ["Newest", "keeper", "reader"]
 
-_MOST_CHARS = 20_000
+K = TypeVar("K")
+V = TypeVar("V")
+
+_MAX_CHARS = 20_000
 
 
-class Newest(OrderedDict[str, str]):
-    """Texts by reference; only the newest are kept."""
+class Newest(OrderedDict[K, V]):
+    """A mapping that keeps only what was put in last."""
 
     def __init__(self, most: int = 64) -> None:
         super().__init__()
         self._most = most
 
-    def __setitem__(self, reference: str, text: str) -> None:
-        super().__setitem__(reference, text)
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
         while len(self) > self._most:
             self.popitem(last=False)
 
@@ -60,7 +63,7 @@ def reader(store: MutableMapping[str, str]) -> Tool:
     async def read_result(
         reference: Annotated[str, "The reference that the note of a cut result names."],
         start: Annotated[int, Field(ge=0, description="The first character to show.")] = 0,
-        length: Annotated[int, Field(ge=1, le=_MOST_CHARS, description="How many characters to show.")] = 4_000,
+        length: Annotated[int, Field(ge=1, le=_MAX_CHARS, description="How many characters to show.")] = 4_000,
     ) -> str:
         """Show a part of an earlier tool result that was too large to be shown whole."""
         try:

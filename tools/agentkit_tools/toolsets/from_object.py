@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterable
-from difflib import get_close_matches
 from types import FunctionType, ModuleType
 from typing import Any
 
+from agentkit_prompts.errors import nearest
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.schemas.callables import inner_function
 from agentkit_tools.tool import Tool
@@ -41,7 +41,7 @@ def functions_of(module: ModuleType, only: Iterable[str] | None, without: Iterab
     """Return a tool for each public function of a module, in the order they are defined.
 
     Raises:
-        ToolDefinitionError: It is no module, a name is not one of a public function, or functions cannot be offered
+        ToolDefinitionError: It is not a module, a name is not one of a public function, or functions cannot be offered
             to a model; all are named.
     """
     if not isinstance(module, ModuleType):
@@ -81,14 +81,9 @@ def _chosen(
     wanted, unwanted = None if only is None else list(only), list(without)
     unknown = [name for name in [*(wanted or ()), *unwanted] if name not in offered]
     if unknown:
-        near = [_suggested(name, offered) for name in unknown]
-        raise ToolDefinitionError(f"{where}: not among what is public there: {', '.join(near)}")
+        problems = [f"{name} is not public there{nearest(name, offered)}" for name in unknown]
+        raise ToolDefinitionError(f"{where}: {'; '.join(problems)}")
     return [name for name in (usual if wanted is None else wanted) if name not in unwanted]
-
-
-def _suggested(name: str, offered: Collection[str]) -> str:
-    near = get_close_matches(name, offered, n=1)
-    return f"{name} (did you mean {near[0]}?)" if near else name
 
 
 def _made(where: str, found: dict[str, Any]) -> list[Tool]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from inspect import isawaitable
 from types import ModuleType
@@ -61,7 +60,7 @@ class Toolset(Sequence[Tool]):
         """Return the public methods of an object as tools, bound to it.
 
         Names that begin with `_` are never offered, properties are not read, and methods of base classes from other
-        packages (pydantic's, say) are left out unless `only` names them.
+        packages (pydantic's, for example) are left out unless `only` names them.
 
         Args:
             thing: Any object; a class or module is refused.
@@ -112,7 +111,7 @@ class Toolset(Sequence[Tool]):
         return Toolset(tool for tool in self if keep(tool))
 
     def approved(self, approval: Approval = "always") -> Toolset:
-        """Make calls wait for a person's approval: always, or when a predicate says so."""
+        """Make calls wait for a person's approval: always, or when a predicate asks for it."""
         return self.governed(approval=approval)
 
     def governed(self, **policy: Unpack[PolicyOptions]) -> Toolset:
@@ -127,7 +126,7 @@ class Toolset(Sequence[Tool]):
         """Let one run make at most `calls` calls of all these tools together; further ones are denied.
 
         Raises:
-            ToolDefinitionError: `calls` is no whole number of 0 or more.
+            ToolDefinitionError: `calls` is not a whole number of 0 or more.
         """
         checked("limited", "calls", calls, 0)
         key = f"{', '.join(self._tools)} (together)"
@@ -149,10 +148,12 @@ class Toolset(Sequence[Tool]):
         For tools that only read. Runs share nothing, because they may have different users.
 
         Raises:
-            ToolDefinitionError: `most` is no whole number of 1 or more.
+            ToolDefinitionError: `most` is not a whole number of 1 or more.
         """
+        from agentkit_tools.toolsets.cut_results import Newest
+
         checked("cached", "most", most, 1)
-        kept: OrderedDict[tuple[str, str, bytes], ToolResult] = OrderedDict()
+        kept = Newest[tuple[str, str, bytes], ToolResult](most)
 
         async def look_up(proceed: Proceed, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
             try:
@@ -165,8 +166,6 @@ class Toolset(Sequence[Tool]):
             result = await proceed(call, context)
             if result.ok:
                 kept[key] = result
-                while len(kept) > most:
-                    kept.popitem(last=False)
             return result
 
         return self.wrapped(look_up)
@@ -182,7 +181,7 @@ class Toolset(Sequence[Tool]):
         """
         from agentkit_tools.toolsets.cut_results import Newest, keeper, reader
 
-        store = Newest() if store is None else store
+        store = Newest[str, str]() if store is None else store
         return Toolset([*self.wrapped(keeper(store)), reader(store)])
 
     def __add__(self, other: Iterable[ToolLike]) -> Toolset:

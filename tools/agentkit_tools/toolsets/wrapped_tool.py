@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from agentkit_prompts.context.messages import ToolCall
+from agentkit_tools.calling.deadline import outcome
 from agentkit_tools.calling.tool_result import ToolResult, failed
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
@@ -34,15 +34,12 @@ class WrappedTool(Tool):
 
     async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
         """Answer a call through the wrappers; an error of theirs becomes an error result."""
-        task = asyncio.current_task()
-        cancelled_before = task.cancelling() if task is not None else 0
         proceed: Proceed = super().call
         for around in self._arounds:
             proceed = partial(around, proceed)
-        try:
+
+        async def whole() -> ToolResult:
             return await proceed(call, context)
-        except BaseException as error:
-            outside = task is not None and task.cancelling() > cancelled_before
-            if isinstance(error, KeyboardInterrupt) or (outside and isinstance(error, asyncio.CancelledError)):
-                raise
-            return failed(call, error, self.policy)
+
+        result, error = await outcome(whole(), None)
+        return failed(call, error, self.policy) if error is not None else cast(ToolResult, result)
