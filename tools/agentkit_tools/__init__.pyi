@@ -10,6 +10,7 @@ from agentkit_tools.errors import MCPServerError as MCPServerError
 from agentkit_tools.errors import MCPServerLost as MCPServerLost
 from agentkit_tools.errors import ToolArgumentError as ToolArgumentError
 from agentkit_tools.errors import ToolDefinitionError as ToolDefinitionError
+from agentkit_tools.errors import ToolDescriptionWarning as ToolDescriptionWarning
 from agentkit_tools.errors import ToolError as ToolError
 from agentkit_tools.errors import ToolFailure as ToolFailure
 from agentkit_tools.export import to_anthropic as to_anthropic

@@ -14,6 +14,7 @@ __all__ = [
     "MCPServerLost",
     "ToolArgumentError",
     "ToolDefinitionError",
+    "ToolDescriptionWarning",
     "ToolError",
     "ToolFailure",
     "describe_error",
@@ -29,6 +30,10 @@ class ToolError(Exception):
 
 class ToolDefinitionError(ToolError):
     """A tool that cannot be offered to a model: its signature, schema, name or policy is at fault."""
+
+
+class ToolDescriptionWarning(UserWarning):
+    """A tool without a description, because Python was started with -OO or PYTHONOPTIMIZE=2 and has no docstrings."""
 
 
 class ToolFailure(ToolError):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from functools import partial
 from inspect import isawaitable
 from typing import Any, Generic, Unpack, cast, overload
+from warnings import warn
 
 from typing_extensions import ParamSpec, TypeVar  # with defaults: a bare `Tool` is a tool of any function
 
@@ -21,7 +23,7 @@ from agentkit_tools.calling.threads import run_in_thread
 from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, failed, finished
 from agentkit_tools.calling.yielded_items import collect, gather
-from agentkit_tools.errors import ToolArgumentError, ToolDefinitionError, describe_error
+from agentkit_tools.errors import ToolArgumentError, ToolDefinitionError, ToolDescriptionWarning, describe_error
 from agentkit_tools.schemas.callables import Mode, inner_function, is_unbound_method, mode_of, name_of, raw
 from agentkit_tools.schemas.docstring import read_docstring
 from agentkit_tools.schemas.signature import Arguments, add_contexts, context_parameters, read_signature
@@ -106,7 +108,8 @@ class Tool(Generic[P, R]):
             function: Sync or async; a generator's items are collected. A parameter annotated `ToolContext` receives
                 the context of the call and is not shown to the model.
             name: Name for the model; the name of the function if None.
-            description: Text for the model; the prose of the docstring if None.
+            description: Text for the model; the prose of the docstring if None. Under `python -OO` there are no
+                docstrings: a tool without a description warns with `ToolDescriptionWarning`.
             **policy: Fields of `ToolPolicy`.
 
         Raises:
@@ -115,6 +118,9 @@ class Tool(Generic[P, R]):
         inner = inner_function(function)
         name = name or name_of(function)
         text = read_docstring(inner.__doc__ if hasattr(inner, "__code__") else function.__doc__)
+        if description is None and not text.text and sys.flags.optimize > 1:
+            missing = f"tool {name} has no description: `python -OO` removes docstrings, so give it description=..."
+            warn(missing, ToolDescriptionWarning, stacklevel=2)
         takes = read_signature(raw(function), text.parameters, tool=name, skip_first=is_unbound_method(function))
         returns = getattr(inner, "__annotations__", {}).get("return")
         return cls(

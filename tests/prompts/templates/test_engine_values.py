@@ -249,11 +249,11 @@ def test_comparing_cyclic_and_deep_data_is_a_template_error() -> None:
     with pytest.raises(TemplateError):
         compile_program("{{ v == w }}").trace({"v": cyclic_list(), "w": cyclic_list()})
     try:
-        rendered = compile_program("{{ v == w }}").run({"v": deep_list(), "w": deep_list()})
+        rendered = show((deep_list(), deep_list()), "{{ v[0] == v[1] }}")
     except TemplateError:
         pass
     else:  # from Python 3.14 on
-        assert str(rendered) == "True"
+        assert rendered == "True"
     assert "nests deeper" in str(error_of(deep_prompt()))
     assert "nests deeper" in str(error_of(Prompted(cyclic_list())))
 

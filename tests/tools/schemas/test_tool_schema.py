@@ -1,4 +1,4 @@
-"""What a model is told about a Python function."""
+"""What a model reads about a Python function."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import enum
 import functools
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -466,3 +467,35 @@ def test_the_quick_schema_of_plain_types_is_pydantics_own(annotation: Any) -> No
     take.__annotations__["x"] = annotation
     expected = TypeAdapter(annotation).json_schema()
     assert properties(Tool.from_function(take))["x"] == expected
+
+
+OPTIMIZED = """
+import warnings
+from agentkit_tools import Toolset, ToolDescriptionWarning, calculate, file_tools, time_tool, tool
+
+def documented():
+    \"\"\"Gone.\"\"\"
+
+with warnings.catch_warnings():
+    warnings.simplefilter("error")
+    print(tool(description="Given.")(documented).description)
+    ready = [calculate, time_tool(), *file_tools(".", write=True), Toolset([calculate]).keeping()[1]]
+    bare = [one.name for one in ready if not one.description]
+    entries = {one.name: one.spec.parameters["properties"].values() for one in ready}
+    plain = [name for name, found in entries.items() if not all("description" in entry for entry in found)]
+    print(bare, plain)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    tool(documented)
+print(*[(warning.category.__name__, str(warning.message)) for warning in caught])
+"""
+
+
+def test_a_docstring_that_the_interpreter_removed_is_reported() -> None:
+    path = os.pathsep.join(str(ROOT / name) for name in ("prompts", "tools"))
+    found = subprocess.run(
+        [sys.executable, "-OO", "-c", OPTIMIZED], capture_output=True, text=True, check=True, env={"PYTHONPATH": path}
+    )
+    given, first, second = found.stdout.splitlines()
+    assert (given, first) == ("Given.", "[] []")
+    assert "ToolDescriptionWarning" in second and "tool documented has no description: `python -OO`" in second

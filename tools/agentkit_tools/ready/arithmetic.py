@@ -9,6 +9,7 @@ from collections.abc import Callable
 from decimal import Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow, Underflow
 from fractions import Fraction
 from math import ceil, floor, isqrt
+from typing import Annotated
 
 from agentkit_tools.errors import ToolError
 from agentkit_tools.tool import tool
@@ -33,17 +34,17 @@ _CONSTANTS = {
 }
 
 
-@tool
-def calculate(expression: str) -> str:
-    """Work out an arithmetic expression: exactly where that is possible, else rounded to 30 digits ("about").
+_ABOUT = """\
+Work out an arithmetic expression: exactly where that is possible, else rounded to 30 digits ("about").
 
-    Knows + - * / // % ** and parentheses, pi, e, and abs, ceil, exp, floor, ln, log10, max, min, round, sqrt. `%` is
-    the remainder, `round` takes a number of decimals and rounds halves away from zero. Cannot use variables, units,
-    trigonometry or complex numbers, and refuses numbers of more than about 1,200 digits.
+Knows + - * / // % ** and parentheses, pi, e, and abs, ceil, exp, floor, ln, log10, max, min, round, sqrt. `%` is
+the remainder, `round` takes a number of decimals and rounds halves away from zero. Cannot use variables, units,
+trigonometry or complex numbers, and refuses numbers of more than about 1,200 digits."""
 
-    Args:
-        expression: Such as (3 + 4) * 2.5, or round(2 / 3, 2).
-    """
+
+@tool(description=_ABOUT)
+def calculate(expression: Annotated[str, "Such as (3 + 4) * 2.5, or round(2 / 3, 2)."]) -> str:
+    """Work out an arithmetic expression."""
     if len(expression) > _MAX_CHARS:
         raise ToolError(f"the expression has {len(expression)} characters, at most {_MAX_CHARS} are read: split it")
     source = expression.strip().translate(_SPELLINGS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import os
+from typing import Annotated
 
 from agentkit_tools.errors import ToolError
 from agentkit_tools.ready.folder import Entry, Folder, as_text
@@ -12,6 +13,9 @@ from agentkit_tools.tool import Tool
 from agentkit_tools.toolsets.toolset import Toolset
 
 __all__ = ["file_tools"]
+
+_FILE = "Path of the file from the root folder, such as docs/notes.md."
+_FOLDER = 'Path of the folder from the root folder; "." is the root folder.'
 
 _MAX_LINES = 2_000
 _MAX_ENTRIES = 1_000
@@ -54,14 +58,11 @@ def file_tools(
 
 
 def _reader(folder: Folder) -> Tool:
-    def read_file(path: str, first_line: int = 1, lines: int = _MAX_LINES) -> str:
-        """Read a text file, at most 2,000 lines at once. Cannot read binary files, links, or what is outside.
-
-        Args:
-            path: Path of the file from the root folder, such as docs/notes.md.
-            first_line: Number of the line to begin with, counted from 1.
-            lines: How many lines.
-        """
+    def read_file(
+        path: Annotated[str, _FILE],
+        first_line: Annotated[int, "Number of the line to begin with, counted from 1."] = 1,
+        lines: Annotated[int, "How many lines."] = _MAX_LINES,
+    ) -> str:
         if first_line < 1 or lines < 1:
             raise ToolError("first_line and lines are 1 or more")
         text = as_text(folder.read(path))
@@ -77,18 +78,16 @@ def _reader(folder: Folder) -> Tool:
         note = f"[lines {first_line} to {min(end, len(found))} of {len(found)}]"
         return f"{shown}\n{note}" if not shown.endswith("\n") else shown + note
 
-    return Tool.from_function(read_file)
+    about = "Read a text file, at most 2,000 lines at once. Cannot read binary files, links, or what is outside."
+    return Tool.from_function(read_file, description=about)
 
 
 def _lister(folder: Folder) -> Tool:
-    def list_files(path: str = ".", pattern: str = "*", recursive: bool = False) -> str:
-        """List a folder: its files with their sizes, its folders with a "/". Cannot look inside of links.
-
-        Args:
-            path: Path of the folder from the root folder; "." is the root folder.
-            pattern: Only names that match, such as *.md; * stands for any characters, ? for one.
-            recursive: Whether to list the folders inside too.
-        """
+    def list_files(
+        path: Annotated[str, _FOLDER] = ".",
+        pattern: Annotated[str, "Only names that match, such as *.md; * stands for any characters, ? for one."] = "*",
+        recursive: Annotated[bool, "Whether to list the folders inside too."] = False,
+    ) -> str:
         _check(pattern)
         listed: list[str] = []
         for seen, entry in enumerate(folder.entries(path, deep=recursive)):
@@ -99,19 +98,17 @@ def _lister(folder: Folder) -> Tool:
                 listed.append(_line(entry))
         return "\n".join(listed) or "nothing"
 
-    return Tool.from_function(list_files)
+    about = 'List a folder: its files with their sizes, its folders with a "/". Cannot look inside of links.'
+    return Tool.from_function(list_files, description=about)
 
 
 def _searcher(folder: Folder) -> Tool:
-    def search_files(text: str, path: str = ".", pattern: str = "*", match_case: bool = False) -> str:
-        """Find the lines that contain a text, in all files below a folder. Cannot search with regular expressions.
-
-        Args:
-            text: What to look for, literally, in one line.
-            path: Path of the folder from the root folder; "." is the root folder.
-            pattern: Only files whose name matches, such as *.py.
-            match_case: Whether capital and small letters differ.
-        """
+    def search_files(
+        text: Annotated[str, "What to look for, literally, in one line."],
+        path: Annotated[str, _FOLDER] = ".",
+        pattern: Annotated[str, "Only files whose name matches, such as *.py."] = "*",
+        match_case: Annotated[bool, "Whether capital and small letters differ."] = False,
+    ) -> str:
         _check(pattern)
         if not text or "\n" in text:
             raise ToolError("text is what to look for in one line: not empty, and without line breaks")
@@ -139,23 +136,22 @@ def _searcher(folder: Folder) -> Tool:
             hits.append(f"[{unread} files were not searched: not text, or too large]")
         return "\n".join(hits) or "no line contains it"
 
-    return Tool.from_function(search_files)
+    about = "Find the lines that contain a text, in all files below a folder. Cannot search with regular expressions."
+    return Tool.from_function(search_files, description=about)
 
 
 def _writer(folder: Folder) -> Tool:
-    def write_file(path: str, content: str, overwrite: bool = False) -> str:
-        """Write a text file as a whole, making the folders it is in. Cannot append, delete, rename or follow links.
-
-        Args:
-            path: Path of the file from the root folder, such as docs/notes.md.
-            content: The whole new text of the file.
-            overwrite: Whether a file of that name may be replaced.
-        """
+    def write_file(
+        path: Annotated[str, _FILE],
+        content: Annotated[str, "The whole new text of the file."],
+        overwrite: Annotated[bool, "Whether a file of that name may be replaced."] = False,
+    ) -> str:
         data = content.encode()
         folder.write(path, data, overwrite=overwrite)
         return f"wrote {len(data):,} bytes to {path}"
 
-    return Tool.from_function(write_file, sequential=True)
+    about = "Write a text file as a whole, making the folders it is in. Cannot append, delete, rename or follow links."
+    return Tool.from_function(write_file, description=about, sequential=True)
 
 
 def _check(pattern: str) -> None:

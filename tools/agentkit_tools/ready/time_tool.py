@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
+from typing import Annotated
 from zoneinfo import ZoneInfo
 
 from agentkit_tools.errors import ToolError
@@ -25,19 +26,15 @@ def time_tool(clock: Callable[[], datetime] = _system_clock) -> Tool:
         clock: Returns the moment it is, with its time zone; the clock of the machine when not given.
     """
 
-    def current_time(zone: str = "UTC") -> str:
-        """Tell the date and time now. Cannot wait, set timers, or tell the time of another moment.
-
-        Args:
-            zone: Name of a time zone, such as Europe/Berlin.
-        """
+    def current_time(zone: Annotated[str, "Name of a time zone, such as Europe/Berlin."] = "UTC") -> str:
         now = clock()
         if now.utcoffset() is None:
             raise TypeError("the clock of this tool gave a time without a time zone")
         now = now.astimezone(_zone(zone))
         return f"{now:%A}, {now.isoformat(sep=' ', timespec='seconds')}"
 
-    return Tool.from_function(current_time)
+    about = "Return the date and time now. Cannot wait, set timers, or know the time of another moment."
+    return Tool.from_function(current_time, description=about)
 
 
 def _zone(name: str) -> tzinfo:

@@ -65,7 +65,6 @@ def reader(store: MutableMapping[str, str]) -> Tool:
         start: Annotated[int, Field(ge=0, description="The first character to show.")] = 0,
         length: Annotated[int, Field(ge=1, le=_MAX_CHARS, description="How many characters to show.")] = 4_000,
     ) -> str:
-        """Show a part of an earlier tool result that was too large to be shown whole."""
         try:
             text = store[reference]
         except KeyError:
@@ -76,7 +75,8 @@ def reader(store: MutableMapping[str, str]) -> Tool:
         left = f"{len(text) - end:,} characters follow" if end < len(text) else "this is its end"
         return f"{text[start:end]}\n[Characters {start:,} to {end:,} of {len(text):,}; {left}.]"
 
-    return Tool.from_function(read_result, max_result_chars=None)
+    about = "Show a part of an earlier tool result that was too large to be shown whole."
+    return Tool.from_function(read_result, description=about, max_result_chars=None)
 
 
 def _reference(context: ToolContext[Any], call: ToolCall, text: str) -> str:
