@@ -110,7 +110,7 @@ def test_all_missing_and_unexpected_keys_are_named_at_once() -> None:
 
 def test_two_keys_more_than_slots_are_refused_where_one_is_the_input() -> None:
     with pytest.raises(
-        PrompterError, match="unexpected 'a'; there are no slots; .*; one key that is not a slot may hold"
+        PrompterError, match=r"unexpected 'a'; there are no slots; .*; one key that is not a slot may hold"
     ):
         ChatPrompter("Hi").generate_prompt({"a": "1", "b": "2"})
 
