@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from starlette.responses import JSONResponse
 
 from agentkit import Agent, InMemorySession, ModelInterrupted, OpenAIModel, RunFinished, TextDelta, ToolFinished, tool
-from tests.servers import ChatServer, chunk, in_turn, says, streams
+from tests.servers import ChatServer, calls, chunk, completion, in_turn, says, streams
 
 
 @tool
@@ -71,3 +72,18 @@ def test_a_cut_stream_leaves_a_history_that_can_go_on(server: ChatServer) -> Non
         agent.run_sync("What is 2 plus 3?", session=session, on_event=lambda event: None)
     assert caught.value.text == "It is"
     assert agent.run_sync("Again, please.", session=session).output == "It is 5."
+
+
+def test_what_a_model_thought_goes_back_to_its_endpoint_and_to_no_other(server: ChatServer) -> None:
+    reply = completion("Let me see.", calls(("x", "add", '{"a": 2, "b": 3}')), "tool_calls")
+    reply["choices"][0]["message"]["reasoning_content"] = "two and three"
+    name = server.on("thinking", in_turn(lambda _: JSONResponse(reply), says("It is 5."), says("Yes.")))
+    agent, session = agent_for(server, name), InMemorySession()
+    agent.run_sync("What is 2 plus 3?", session=session)
+    (thought,) = [one for one in server.to(name)[1].body["messages"] if "reasoning_content" in one]
+    assert thought["reasoning_content"] == "two and three"
+    elsewhere = Agent(
+        OpenAIModel(name, base_url=server.url.replace("127.0.0.1", "localhost"), max_retries=0), tools=[add]
+    )
+    elsewhere.run_sync("Sure?", session=session)
+    assert "two and three" not in str(server.to(name)[-1].body)

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from agentkit import Usage
 from agentkit.models.chat_completions import ProtocolError, ReplyReader
+from agentkit.prompts import Message, Thinking, ToolCall
+from agentkit_prompts.context.wire.chat_form import openai_writer
 from agentkit_prompts.context.wire.clean import clean
 
 
@@ -218,3 +220,50 @@ def test_any_json_is_read_or_refused_as_a_protocol_error(chunks: list[Any]) -> N
         return
     message.text.encode()
     assert len({made.id for made in message.tool_calls}) == len(message.tool_calls)
+
+
+def test_what_a_model_thought_and_what_is_unknown_is_kept_for_its_provider() -> None:
+    details = [{"type": "reasoning.encrypted", "data": "x"}]
+    extra = {"google": {"thought_signature": "s"}}
+    whole = ReplyReader("host")
+    asked = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}, "extra_content": extra}
+    message = {"role": "assistant", "content": "hi", "reasoning_content": "hm", "reasoning_details": details}
+    whole.add({"choices": [{"message": {**message, "annotations": [], "audio": None, "tool_calls": [asked]}}]})
+    streamed = ReplyReader("host")
+    for piece in (
+        delta(role="assistant", reasoning_content="h", reasoning_details=details),
+        delta(reasoning_content="m", content="hi"),
+        delta(tool_calls=[{"index": 0, **asked}]),
+    ):
+        streamed.add(piece)
+    assert (
+        whole.reply("m").message
+        == streamed.reply("m").message
+        == Message(
+            "assistant",
+            "hi",
+            (ToolCall("a", "f", "{}", opaque={"host": {"extra_content": extra}}),),
+            thinking=(Thinking("hm", "host"),),
+            opaque={"host": {"reasoning_details": details}},
+        )
+    )
+    sent = openai_writer("host")(whole.reply("m").message)
+    assert sent == {**message, "tool_calls": [asked]}
+
+
+def test_the_name_under_which_a_model_thinks_is_the_name_it_hears_it_by() -> None:
+    message = read(delta(content="a", reasoning="r")).reply("m").message
+    assert message.reasoning == "r"
+    assert openai_writer(None)(message) == {"role": "assistant", "content": "a", "reasoning": "r"}
+
+
+def test_what_is_kept_can_be_stored_and_sent() -> None:
+    pieces = delta(reasoning_content="\ud83d"), delta(reasoning_content="\ude00\ud83d", x={"y": "\ud83d"})
+    message = read(*pieces).reply("m").message
+    assert message.reasoning == "\U0001f600\ufffd"
+    assert message.opaque == {"openai": {"x": {"y": "\ufffd"}}}
+    nested: Any = []
+    for _ in range(5_000):
+        nested = [nested]
+    with pytest.raises(ProtocolError, match="nests too deeply"):
+        read(delta(content="a", x=nested)).reply("m")

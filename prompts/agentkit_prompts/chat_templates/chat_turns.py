@@ -33,7 +33,7 @@ Tools: TypeAlias = Sequence[ToolSpec | Mapping[str, Any]]
 
 
 class Turn(TypedDict):
-    """One message: `tool_calls` in wire form, what is said is text."""
+    """One message: `tool_calls` in wire form, content is text."""
 
     role: str
     content: str
@@ -118,7 +118,7 @@ def read_functions(tools: Tools, template: str) -> list[dict[str, Any]]:
 def calls_of(turn: Turn) -> list[tuple[str, Any]]:
     """Return the name and the arguments of each tool call.
 
-    The arguments are the object that their JSON text says; text that is no JSON stays text, so that it is not lost.
+    The arguments are the object of their JSON text; text that is no JSON stays text, so that it is not lost.
     """
     functions = [call["function"] for call in turn.get("tool_calls", ())]
     return [(function["name"], _arguments(function["arguments"])) for function in functions]

@@ -37,7 +37,7 @@ Form = Literal["text", "parts", "any", "object"]
 
 
 def plain(value: Any) -> Any:
-    """Return `value` rebuilt from plain JSON types; what is none of them becomes a placeholder with its type's name."""
+    """Return `value` rebuilt from plain JSON types; any other becomes a placeholder with its type's name."""
     kind = type(value)
     if kind is str or value is None or kind is bool or kind is int or kind is float:
         return value
@@ -101,7 +101,7 @@ def as_mappings(messages: object) -> list[dict[str, Any]]:
     """Return messages as plain dictionaries of their own.
 
     Raises:
-        ChatTemplateError: They are not a list of messages; names every entry that is none.
+        ChatTemplateError: They are not a list of messages; names every entry that is not.
     """
     given = _entries(messages, "messages")
     made = flat("messages", lambda: [_mapping(message) for message in given])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from pydantic import Field, TypeAdapter
 
+from agentkit_prompts.context.frozen import FrozenDict
 from agentkit_prompts.context.parts import Media, Opaque, Part, Text, no_opaque, opaque_data
 from agentkit_prompts.errors import MessageError
 
@@ -32,7 +33,7 @@ class ToolCall:
     opaque: Opaque = field(default_factory=no_opaque, hash=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.opaque:
+        if type(self.opaque) is not FrozenDict:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
 
 
@@ -40,7 +41,7 @@ class ToolCall:
 class Thinking:
     """What a model thought before it answered, or a step that its provider took for it, such as a web search.
 
-    It is no part of what the message says: it goes back to the provider it came from, and chat templates may show
+    It is not content: it goes back to the provider it came from, and chat templates may show
     its `text`.
     """
 
@@ -55,10 +56,10 @@ class Thinking:
     at: int = 0
     """How many content parts and tool calls of the message stand before it."""
     opaque: Opaque = field(default_factory=no_opaque, hash=False, kw_only=True)
-    """The whole block under its provider, where text, signature and redacted do not say all of it."""
+    """The whole block under its provider, where text, signature and redacted are not all of it."""
 
     def __post_init__(self) -> None:
-        if self.opaque:
+        if type(self.opaque) is not FrozenDict:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
 
 
@@ -107,7 +108,7 @@ class Message:
             for index, thought in enumerate(self.thinking):
                 if not isinstance(thought, Thinking):
                     raise MessageError(f"thinking[{index}]: expected a Thinking, got {type(thought).__name__}")
-        if self.opaque:
+        if type(self.opaque) is not FrozenDict:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
         if role == "tool":
             if not self.tool_call_id:

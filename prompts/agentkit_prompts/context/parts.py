@@ -83,7 +83,7 @@ def _stored(value: Any) -> Source:
 
 
 class _Stored:
-    """How a source is read and written by pydantic: `PlainSerializer` would say it too, and takes 6 ms to import."""
+    """How a source is read and written by pydantic: `PlainSerializer` does the same, and takes 6 ms to import."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> CoreSchema:
@@ -129,7 +129,7 @@ class Text:
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
             raise MediaError(f"Text: expected str, got {type(self.text).__name__}")
-        if self.opaque:
+        if type(self.opaque) is not FrozenDict:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
 
     def __prompt__(self) -> str:
@@ -164,7 +164,7 @@ class Media:
             object.__setattr__(self, "source", Url(str(source)))
         elif not isinstance(source, Path | Url | bytes):
             raise MediaError(f"{type(self).__name__}: expected a Path, a Url or bytes, got {type(source).__name__}")
-        if self.opaque:
+        if type(self.opaque) is not FrozenDict:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
 
     @property

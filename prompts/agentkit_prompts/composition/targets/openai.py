@@ -26,7 +26,7 @@ def openai_payload(composition: Composition, provider: str | None = None) -> dic
 
     A tool message is text only there: media that a tool returned follow in a message of the user, each under the name
     that stands for it in the text. An output schema becomes `response_format`. What only one provider understands goes
-    with the message when that is `provider`, or when it came in this form and nobody said from whom.
+    with the message when that is `provider`, or when it came in this form from an unknown endpoint.
     """
     messages = _with_media(composition.conversation, provider)
     system, user = composition.system, composition.user

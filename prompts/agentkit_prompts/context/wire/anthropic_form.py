@@ -29,7 +29,7 @@ __all__ = ["OPENING", "Turn", "anthropic_blocks", "anthropic_message"]
 _FORM = ("anthropic",)
 
 OPENING = "(The conversation starts here.)"
-"""What the user is taken to have said when a conversation starts with the assistant, which the API does not allow."""
+"""First message of the user where a conversation starts with the assistant, which the API does not allow."""
 
 Turn: TypeAlias = tuple[str, tuple[FrozenDict, ...]]
 """Role and content blocks."""
@@ -38,7 +38,7 @@ _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def anthropic_message(message: Message) -> Turn:
-    """Return the role and the content blocks of one message; no blocks when there is nothing to say."""
+    """Return the role and the content blocks of one message; no blocks when it is empty."""
     if message.role == "tool":
         result: dict[str, Any] = {"type": "tool_result", "tool_use_id": _tool_id(message.tool_call_id or "")}
         content: Any = message.content
@@ -60,14 +60,14 @@ def anthropic_message(message: Message) -> Turn:
     own = [thought for thought in message.thinking if thought.provider in _FORM]
     if own or any(part.opaque for part in message.parts):
         return message.role, tuple(_with_thinking(message.parts, calls, own))
-    said = () if not message.text.strip() else (FrozenDict(type="text", text=message.text),)
-    return message.role, (*said, *calls)
+    text = () if not message.text.strip() else (FrozenDict(type="text", text=message.text),)
+    return message.role, (*text, *calls)
 
 
 def _with_thinking(
     parts: Iterable[Part], calls: Iterable[FrozenDict], thinking: Iterable[Thinking]
 ) -> Iterator[FrozenDict]:
-    """Yield what an assistant said and did, block by block as it was written, its thoughts in their places."""
+    """Yield the text and the calls of an assistant block by block, its thoughts in their places."""
     waiting = deque(thinking)
     texts = [Text(part.alt) if isinstance(part, Media) else part for part in parts]
     for place, blocks in enumerate([*(anthropic_blocks([text]) for text in texts), *([call] for call in calls)]):
@@ -95,7 +95,7 @@ def _tool_id(name: str) -> str:
 
 
 def _arguments(text: str) -> FrozenDict:
-    """Return the arguments as an object; what is none is shown to the model as it wrote it."""
+    """Return the arguments as an object; other text is shown to the model as it wrote it."""
     if not text.strip():
         return FrozenDict()
     try:

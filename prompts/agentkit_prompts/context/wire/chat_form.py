@@ -120,7 +120,7 @@ def media_of_result(message: Message) -> tuple[FrozenDict, ...]:
         try:
             sent = openai_part(provable(part))
         except MediaError:
-            continue  # the text says so, see `text_of_result`
+            continue  # replaced in the text, see `text_of_result`
         origin = f"{part.alt}, returned by the tool {message.name or 'called'} ({message.tool_call_id}):"
         shown += (FrozenDict(type="text", text=clean(origin)), sent)
     return tuple(shown)

@@ -1,4 +1,4 @@
-"""The one reader of messages from outside: OpenAI chat, OpenAI Responses and Anthropic, told apart by their shape."""
+"""The one reader of messages from outside: OpenAI chat, OpenAI Responses and Anthropic, recognised by their shape."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _index(problem: str, where: str) -> int:
 
 
 def thought_in(message: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return what the model thought, as a message of the chat form says it: the key it stands under, and the text."""
+    """Return the reasoning of a message in the chat form: the key it stands under, and the text."""
     return next(((key, message[key]) for key in REASONING if isinstance(message.get(key), str) and message[key]), None)
 
 
@@ -154,7 +154,7 @@ class _Reader:
         """The reply that the next item of the Responses form may belong to."""
 
     def messages(self) -> list[tuple[Message, _Draft | None]]:
-        """Return the messages read, each with its draft where it is none of ours."""
+        """Return the messages read, each with its draft unless it was one of ours."""
         made: list[tuple[Message, _Draft | None]] = []
         for draft in self._drafts:
             if isinstance(draft, Message):
@@ -220,8 +220,8 @@ class _Reader:
         else:
             draft.content = cast("str", read_content(content, f"{where}.content", self.problems, self._provider))
         if refusal := self._text(item, "refusal", where):
-            said = [Text(draft.content)] if isinstance(draft.content, str) and draft.content else draft.content or []
-            draft.content = [*cast("list[Part]", said), Text(refusal, kind="refusal")]
+            parts = [Text(draft.content)] if isinstance(draft.content, str) and draft.content else draft.content or []
+            draft.content = [*cast("list[Part]", parts), Text(refusal, kind="refusal")]
         calls = read_calls(item.get("tool_calls"), f"{where}.tool_calls", self.problems, self._provider)
         for index, call in enumerate(calls):
             draft.add_call(call, f"{where}.tool_calls[{index}]")
@@ -284,14 +284,14 @@ class _Reader:
         answered, content = keys
         draft = _Draft(where, "tool", tool_call_id=self._text(block, answered, where))
         draft.kept = extras(block, {"type", *keys}, where, self.problems, self._provider)
-        said = read_content(
+        read = read_content(
             block.get(content),
             f"{where}.{content}",
             self.problems,
             self._provider,
             may_read_files=self._may_read_files,
         )
-        draft.content = said if isinstance(said, str) else [*said]
+        draft.content = read if isinstance(read, str) else [*read]
         self._drafts.append(draft)
         self._reply = None
 

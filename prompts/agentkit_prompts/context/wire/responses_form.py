@@ -19,7 +19,7 @@ _FORM = ("responses",)
 
 
 def responses_items(message: Message) -> tuple[FrozenDict, ...]:
-    """Return the items of one message: thoughts, then what is said, then tool calls, thoughts in their places.
+    """Return the items of one message: thoughts, text, tool calls, in the order they were written.
 
     Raises:
         MediaError: The form has no place for a part, or its file cannot be read.
@@ -32,8 +32,8 @@ def responses_items(message: Message) -> tuple[FrozenDict, ...]:
     items: list[tuple[int, FrozenDict]] = []
     if message.parts or not message.tool_calls:
         kind = "output_text" if message.role == "assistant" else "input_text"
-        said = {"role": message.role, "content": _content(message.parts, kind, is_listed=is_output)}
-        items.append((0, with_opaque(said, message.opaque, _FORM)))
+        item = {"role": message.role, "content": _content(message.parts, kind, is_listed=is_output)}
+        items.append((0, with_opaque(item, message.opaque, _FORM)))
     for place, call in enumerate(message.tool_calls, len(message.parts)):
         made = {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": clean(call.arguments)}
         items.append((place, with_opaque(made, call.opaque, _FORM)))

@@ -35,7 +35,7 @@ _TEXT_TYPES = ("application/json", "application/xml", "application/yaml")
 
 
 def image_type(data: bytes) -> str | None:
-    """Return the media type of an image by how its bytes begin; None when it is none that models take."""
+    """Return the media type of an image by how its bytes begin; None when models do not take it."""
     found = next((kind for magic, kind in _MAGIC if data.startswith(magic)), None)
     return None if found == "image/webp" and data[8:12] != b"WEBP" else found
 
@@ -108,7 +108,7 @@ def provable(part: Media) -> Image | Audio | File:
 
 
 def text_of(part: Media) -> str | None:
-    """Return the text of a text file that a tool returned; None when it is none, or cannot be read."""
+    """Return the text of a text file that a tool returned; None for any other file, or one that cannot be read."""
     if part.kind != "file":
         return None
     try:

@@ -42,8 +42,8 @@ def chat_messages(prompt: str | PromptList | Sequence[Any]) -> list[dict[str, An
             isinstance(item, Mapping) and isinstance(item.get("role"), str) and ("prompt" in item or "content" in item)
         ):
             rest = {key: deepcopy(value) for key, value in item.items() if key not in ("role", "prompt", "content")}
-            said = deepcopy(item["prompt"] if "prompt" in item else item["content"])
-            found.append({"role": chat_role(item["role"]), "content": said, **rest})
+            content = deepcopy(item["prompt"] if "prompt" in item else item["content"])
+            found.append({"role": chat_role(item["role"]), "content": content, **rest})
         else:
             problems.append(f"item {position} must be text, or a dict with a role and a prompt, got {item!r}"[:200])
     if problems:
