@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, Unpack, cast, overloa
 
 from typing_extensions import TypeVar
 
+from agentkit.agent_tool import agent_tool
 from agentkit.chain import Chain, Output
 from agentkit.drivers.aio import Approver, AsyncDriver
 from agentkit.drivers.sync import run_blocking
 from agentkit.errors import AgentDefinitionError, LimitExceeded, SessionBusy
+from agentkit.events import Event, RunFinished
 from agentkit.limits import Limits
 from agentkit.loop import RunResult, remembering, run_loop, visible
 from agentkit.models.model import Model
@@ -33,7 +35,6 @@ from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
-    from agentkit.events import Event
     from agentkit_tools import TurnTools
 
 __all__ = ["Agent"]
@@ -218,9 +219,7 @@ class Agent(Generic[Deps, Output]):
             if session is not None:
                 del _RUNNING[id(session)]
         if on_event is not None:
-            from agentkit import events
-
-            on_event(events.RunFinished(result))
+            on_event(RunFinished(result))
         return result
 
     async def _run(
@@ -276,9 +275,7 @@ class Agent(Generic[Deps, Output]):
         Raises:
             ToolDefinitionError: An additional kwarg is called like `argument`, or the policy makes no sense.
         """
-        from agentkit.agent_tool import agent_tool
-
-        return agent_tool(self, name, description, argument, policy)
+        return agent_tool(self.run, self.additional_kwargs_schema, name, description, argument, policy)
 
     async def stream(
         self,

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
+from agentkit.events import Event, Nested
+from agentkit.loop import RunResult
 from agentkit.nesting import current_run
 from agentkit_prompts.context.prompt_context import UserInput
+from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
-if TYPE_CHECKING:
-    from agentkit.agent import Agent
-    from agentkit.events import Event
-
 __all__ = ["agent_tool"]
 
 
 def agent_tool(
-    agent: Agent[Any, Any], name: str, description: str, argument: str, policy: PolicyOptions
+    run: Callable[..., Awaitable[RunResult[Any]]],
+    kwargs_schema: JsonSchema | None,
+    name: str,
+    description: str,
+    argument: str,
+    policy: PolicyOptions,
 ) -> Tool[..., Any]:
-    """Return `agent` as a tool; see `Agent.as_tool`."""
-    needs = agent.additional_kwargs_schema or {}
+    """Return the agent that `run` asks as a tool; see `Agent.as_tool`."""
+    needs = kwargs_schema or {}
     properties = needs.get("properties", {})
     if argument in properties:
         by = ", ".join(properties[argument].get("x-required-by", ())) or "a prompt"
@@ -47,22 +51,21 @@ def agent_tool(
         user_input = UserInput(arguments.pop(argument), additional_kwargs=arguments)
         outer = current_run()
         emit = outer.emit if outer is not None else None
-        result = await agent.run(
+
+        def pass_on(event: Event) -> None:
+            assert emit is not None
+            emit(Nested(_context.call_id, name, event))
+
+        result = await run(
             user_input,
             deps=_context.deps,
-            on_event=None if emit is None else _passing_on(emit, _context.call_id, name),
+            on_event=None if emit is None else pass_on,
             approve=outer.approve if outer is not None else None,
             run_id=_context.idempotency_key,
         )
         return result.output
 
     return Tool.from_json_schema(name, description, parameters, answer, **policy)
-
-
-def _passing_on(emit: Callable[[Event], None], call_id: str, name: str) -> Callable[[Event], None]:
-    from agentkit.events import Nested
-
-    return lambda event: emit(Nested(call_id, name, event))
 
 
 def _without_origin(schema: Any) -> Any:

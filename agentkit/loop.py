@@ -26,6 +26,8 @@ from agentkit_tools.tool import Tool
 
 __all__ = ["Interrupted", "RunResult", "remembering", "run_loop", "visible"]
 
+_NOBODY = frozenset[str]()
+
 
 @dataclass(frozen=True, slots=True)
 class RunResult(Generic[Output]):
@@ -82,8 +84,10 @@ def run_loop(
             message = _with_own_ids(message, seen, step)
             if limits.tool_calls is not None and len(seen) > limits.tool_calls:
                 raise LimitExceeded("tool_calls", limits.tool_calls, "allow more, or offer fewer tools", messages)
+            asking = _asking(message.tool_calls, tools)
+            approved: frozenset[str] = (yield AskApproval(asking, step)) if asking else _NOBODY
             try:
-                results, inside = yield from _call_tools(message.tool_calls, tools, step)
+                results, inside = yield CallTools(message.tool_calls, step, approved)
             except Interrupted as cut:
                 yield Append((message, *[result.message for result in cut.results]), f"{run_id}:{step}")
                 raise
@@ -123,14 +127,9 @@ def remembering(ctx: PromptContext, found: Found) -> PromptContext:
     return ctx.evolve(documents=found.documents, knowledge=(*ctx.knowledge, *found.knowledge))
 
 
-def _call_tools(
-    calls: tuple[ToolCall, ...], tools: Mapping[str, Tool], step: int
-) -> Generator[Effect, Any, tuple[Sequence[ToolResult], Usage | None]]:
-    """Ask for approval where a tool wants it, then run the calls; a tool denies what was not approved."""
-    asking = tuple([call for call in calls if call.name in tools and tools[call.name].policy.approval != "never"])
-    approved: frozenset[str] = (yield AskApproval(asking, step)) if asking else frozenset()
-    answer: tuple[Sequence[ToolResult], Usage | None] = yield CallTools(calls, step, approved)
-    return answer
+def _asking(calls: tuple[ToolCall, ...], tools: Mapping[str, Tool]) -> tuple[ToolCall, ...]:
+    """Return the calls of tools that may need approval; a tool denies what was not approved."""
+    return tuple([call for call in calls if call.name in tools and tools[call.name].policy.approval != "never"])
 
 
 def _with_own_ids(message: Message, seen: set[str], step: int) -> Message:

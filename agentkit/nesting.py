@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, Token
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from agentkit.errors import LimitExceeded
+from agentkit.events import Event
 from agentkit.limits import Limits
 from agentkit.models.model import Usage
 from agentkit_prompts.context.messages import ToolCall
-
-if TYPE_CHECKING:
-    from agentkit.events import Event
 
 __all__ = ["Approver", "Nesting", "current_run"]
 

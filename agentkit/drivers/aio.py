@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
+from agentkit import events
 from agentkit.effects import Append, AskApproval, CallModel, CallTools, Effect, Recall
 from agentkit.loop import Interrupted
 from agentkit.models.model import Model, Reply, Usage
@@ -25,37 +27,22 @@ __all__ = ["Approver", "AsyncDriver"]
 R = TypeVar("R")
 
 
+@dataclass(slots=True, kw_only=True)
 class AsyncDriver:
     """Performs the effects of one run on the running event loop."""
 
-    __slots__ = ("_memory", "_model", "_nesting", "_session", "calls", "deps", "emit", "kept", "run_id", "tools")
-
+    model: Model
     tools: Mapping[str, Tool]
     """The tools of the run by name."""
-    kept: list[Message]
+    session: Session | None
+    memory: Recaller | None
+    deps: Any
+    run_id: str
+    nesting: Nesting
+    kept: list[Message] = field(default_factory=list)
     """What the run added to the conversation so far."""
-
-    def __init__(
-        self,
-        *,
-        model: Model,
-        tools: Mapping[str, Tool],
-        session: Session | None,
-        memory: Recaller | None,
-        deps: Any,
-        run_id: str,
-        nesting: Nesting,
-    ) -> None:
-        self._model = model
-        self.tools = tools
-        self._session = session
-        self._memory = memory
-        self.deps = deps
-        self.run_id = run_id
-        self.emit = nesting.emit
-        self._nesting = nesting
-        self.calls: dict[str, int] = {}
-        self.kept = []
+    calls: dict[str, int] = field(default_factory=dict)
+    """How many calls of each tool there were."""
 
     async def drive(self, loop: Generator[Effect, Any, R]) -> R:
         """Perform effects until the loop returns."""
@@ -80,30 +67,28 @@ class AsyncDriver:
             loop.close()
 
     async def _call_model(self, effect: CallModel) -> Reply:
-        emit = self.emit
+        emit = self.nesting.emit
         if emit is None:
-            reply = await self._model.request(effect.composition)
-            self._nesting.spend(reply.usage)
+            reply = await self.model.request(effect.composition)
+            self.nesting.spend(reply.usage)
             return reply
-        from agentkit import events  # nobody pays for events before somebody listens
-
         step = effect.step
         emit(events.PromptComposed(step, effect.composition))
-        reply = await self._model.request(effect.composition, on_text=lambda text: emit(events.TextDelta(step, text)))
-        self._nesting.spend(reply.usage)
+        reply = await self.model.request(effect.composition, on_text=lambda text: emit(events.TextDelta(step, text)))
+        self.nesting.spend(reply.usage)
         emit(events.ModelReplied(step, reply))
         return reply
 
     async def _call_tools(
         self, effect: CallTools, loop: Generator[Effect, Any, Any]
     ) -> tuple[Sequence[ToolResult], Usage | None]:
-        calls, told = effect.calls, _Round(self, effect)
+        calls, heard = effect.calls, _Round(self, effect)
         try:
-            results = await call_tools(calls, self.tools, told.context, on_start=told.on_start, on_end=told.on_end)
+            results = await call_tools(calls, self.tools, heard.context, on_start=heard.on_start, on_end=heard.on_end)
         except (Exception, asyncio.CancelledError) as error:  # cancelled, or a listener failed
-            await self._keep([told.result(call) for call in calls], loop, error)
+            await self._keep([heard.result(call) for call in calls], loop, error)
             raise
-        return results, self._nesting.inner_usage()
+        return results, self.nesting.inner_usage()
 
     async def _keep(self, results: list[ToolResult], loop: Generator[Effect, Any, Any], error: BaseException) -> None:
         """Keep a round of tool calls that was cut short: some of them may have changed the world."""
@@ -117,7 +102,7 @@ class AsyncDriver:
             error.add_note(f"The results of the tool calls could not be kept: {type(failure).__name__}: {failure}")
 
     async def _append(self, effect: Append) -> None:
-        session = self._session
+        session = self.session
         if session is not None and not session.append_now(*effect.messages, key=effect.key):
             append = partial(session.append, *effect.messages, key=effect.key)
             writing = asyncio.get_running_loop().run_in_executor(None, append)
@@ -129,16 +114,14 @@ class AsyncDriver:
         self.kept += effect.messages
 
     async def _recall(self, effect: Recall) -> Found:
-        assert self._memory is not None
-        found = await asyncio.to_thread(recall, self._memory, effect.query, self._session, effect.visible)
-        if self.emit is not None:
-            from agentkit import events
-
-            self.emit(events.Recalled(effect.query, *found))
+        assert self.memory is not None
+        found = await asyncio.to_thread(recall, self.memory, effect.query, self.session, effect.visible)
+        if self.nesting.emit is not None:
+            self.nesting.emit(events.Recalled(effect.query, *found))
         return found
 
     async def _ask(self, effect: AskApproval) -> frozenset[str]:
-        approve = self._nesting.approve
+        approve = self.nesting.approve
         approved: set[str] = set()
         for call in effect.calls:
             context = ToolContext(self.deps, self.run_id, call.id)
@@ -150,34 +133,30 @@ class AsyncDriver:
 
 
 class _Round:
-    """The calls of one reply: what each is told of the run, and how each has ended so far."""
+    """The calls of one reply: the context of each, the events of each, and how each has ended so far."""
 
-    __slots__ = ("_approved", "_driver", "_ended", "_step")
+    __slots__ = ("_driver", "_effect", "_ended", "_nesting")
 
     def __init__(self, driver: AsyncDriver, effect: CallTools) -> None:
         self._driver = driver
-        self._step = effect.step
-        self._approved = effect.approved
+        self._nesting = driver.nesting
+        self._effect = effect
         self._ended: dict[str, ToolResult | None] = {}
 
     def context(self, call: ToolCall) -> ToolContext[Any]:
         driver = self._driver
-        approved = call.id in self._approved
+        approved = call.id in self._effect.approved
         return ToolContext(driver.deps, driver.run_id, call.id, approved=approved, calls=driver.calls)
 
     def on_start(self, call: ToolCall) -> None:
         self._ended[call.id] = None
-        if (emit := self._driver.emit) is not None:
-            from agentkit import events
-
-            emit(events.ToolStarted(self._step, call))
+        if (emit := self._nesting.emit) is not None:
+            emit(events.ToolStarted(self._effect.step, call))
 
     def on_end(self, result: ToolResult) -> None:
         self._ended[result.call_id] = result
-        if (emit := self._driver.emit) is not None:
-            from agentkit import events
-
-            emit(events.ToolFinished(self._step, result))
+        if (emit := self._nesting.emit) is not None:
+            emit(events.ToolFinished(self._effect.step, result))
 
     def result(self, call: ToolCall) -> ToolResult:
         """Return how a call ended when the round was cut short."""
