@@ -25,7 +25,7 @@ from harness import Figure, Work, figures, interleave, kib_each, main
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from agentkit import Agent, Composition, InMemorySession, Message, Reply, ScriptedModel, ToolCall, tool
+from agentkit import Agent, Composition, InMemorySession, Message, Reply, ScriptedModel, Tool, ToolCall, tool
 from agentkit.memory import Memory
 
 SYSTEM = "You are a careful assistant. Use the tools for arithmetic."
@@ -44,6 +44,18 @@ async def add(a: int, b: int) -> int:
 
 async def multiply(a: int, b: int) -> int:
     """Multiply two numbers."""
+    return a * b
+
+
+async def add_later(a: int, b: int) -> int:
+    """Add two numbers, when others had their turn."""
+    await asyncio.sleep(0)
+    return a + b
+
+
+async def multiply_later(a: int, b: int) -> int:
+    """Multiply two numbers, when others had their turn."""
+    await asyncio.sleep(0)
     return a * b
 
 
@@ -135,6 +147,12 @@ def limit_run(n: int) -> None:
     asyncio.run(_one_by_one(agent.run, n))
 
 
+def limit_run_waiting(n: int) -> None:
+    agent = HandAgent(HandModel(), SYSTEM, [add_later, multiply_later])
+    agent.tools = {"add": add_later, "multiply": multiply_later}
+    asyncio.run(_one_by_one(agent.run, n))
+
+
 def limit_at_once(n: int) -> None:
     agent = HandAgent(HandModel(), SYSTEM, [add, multiply])
     asyncio.run(_at_once(agent.run, n))
@@ -171,6 +189,8 @@ async def _at_once(run: Callable[[str], Any], n: int) -> None:
 
 
 TIMED = [tool(timeout=30.0)(add), tool(timeout=30.0)(multiply)]
+TIMED_LATER = [tool(name="add", timeout=30.0)(add_later), tool(name="multiply", timeout=30.0)(multiply_later)]
+"""Tools that have to wait: here a time limit is armed and taken back."""
 
 
 def our_model() -> ScriptedModel:
@@ -205,8 +225,8 @@ def noting_model() -> ScriptedModel:
     return ScriptedModel.repeat(answer, keep=0)
 
 
-def our_agent() -> Callable[[str], Any]:
-    agent = Agent(our_model(), SYSTEM, tools=TIMED)
+def our_agent(tools: list[Tool] = TIMED) -> Callable[[str], Any]:
+    agent = Agent(our_model(), SYSTEM, tools=tools)
     heard: list[int] = [0]
 
     def listen(event: object) -> None:
@@ -220,6 +240,10 @@ def our_agent() -> Callable[[str], Any]:
 
 def our_run(n: int) -> None:
     asyncio.run(_one_by_one(our_agent(), n))
+
+
+def our_run_waiting(n: int) -> None:
+    asyncio.run(_one_by_one(our_agent(TIMED_LATER), n))
 
 
 def our_at_once(n: int) -> None:
@@ -244,6 +268,8 @@ def agent_workload(rounds: int) -> Iterator[Figure]:
     """W2."""
     runs: dict[str, Work] = {"by hand": limit_run, "agentkit": our_run}
     yield from figures("W2 run", interleave(runs, 300, rounds), goals={"agentkit": 5})
+    runs = {"by hand": limit_run_waiting, "agentkit": our_run_waiting}
+    yield from figures("W2 run, tools that wait", interleave(runs, 300, rounds), goals={"agentkit": 5})
     at_once = interleave({"by hand": limit_at_once, "agentkit": our_at_once}, 1000, rounds)
     for name, seconds in at_once.items():
         ours = name == "agentkit"
@@ -280,6 +306,14 @@ def limit_session(turns: int) -> None:
             messages.append({"role": "assistant", "content": await _answer(messages)})
 
     asyncio.run(session())
+
+
+def limit_session_sync(turns: int) -> None:
+    messages: list[dict[str, str]] = []
+    with asyncio.Runner() as runner:
+        for i in range(turns):
+            messages.append({"role": "user", "content": f"Remember the number {i}, please."})
+            messages.append({"role": "assistant", "content": runner.run(_answer(messages))})
 
 
 def limit_session_json(turns: int) -> None:
@@ -336,6 +370,14 @@ def our_session(turns: int) -> None:
     assert len(session.conversation) == 2 * turns
 
 
+def our_session_sync(turns: int) -> None:
+    agent = Agent(noting_model(), SYSTEM)
+    session = InMemorySession()
+    for i in range(turns):
+        agent.run_sync(f"Remember the number {i}, please.", session=session)
+    assert len(session.conversation) == 2 * turns
+
+
 def our_session_sqlite(turns: int) -> None:
     agent = Agent(noting_model(), SYSTEM)
     with tempfile.TemporaryDirectory() as folder, Memory.open(folder) as memory:
@@ -353,6 +395,7 @@ def session_workload(rounds: int) -> Iterator[Figure]:
     """W4."""
     for where, goal, candidates in (
         ("in memory", 0.04, {"by hand": limit_session, "agentkit": our_session}),
+        ("by run_sync", 0.1, {"by hand": limit_session_sync, "agentkit": our_session_sync}),
         ("in SQLite", 0.5, {"by hand": limit_session_sqlite, "agentkit": our_session_sqlite}),
     ):
         full, half = _whole_sessions(candidates, 1000, rounds), _whole_sessions(candidates, 500, rounds)
