@@ -53,7 +53,7 @@ class Agent(Generic[Deps, Output]):
         layers: The prompts, placed; a str is the one prompt of `system`.
         tools: Functions decorated with `@tool`, or plain functions; or a toolset, whose `at` makes those of each run:
             `TurnTools`, `MCPToolset`.
-        memory: Where passages are recalled from before each run.
+        memory: Where chunks are recalled from before each run.
         output: The type of the answer.
         deps: The type of what tools receive in their `ToolContext`; only for type checkers.
         limits: What one run may use.
@@ -69,7 +69,7 @@ class Agent(Generic[Deps, Output]):
     tools: Mapping[str, Tool]
     """The tools by name; empty when each run has its own."""
     specs: tuple[ToolSpec, ...]
-    """What the model is told of them."""
+    """The tools as the model is offered them."""
 
     @overload
     def __init__(
@@ -261,7 +261,7 @@ class Agent(Generic[Deps, Output]):
     ) -> Tool[..., Any]:
         """Return this agent as a tool for another one.
 
-        Each call is a run of its own, without a session: the model that calls says what it asks in one text, and the
+        Each call is a run of its own, without a session: the model that calls asks in one text, and the
         additional kwargs that the prompts of this agent require are parameters of the tool. What goes wrong in the
         run is an error result of the call. The run gets the `deps` of the outer one and its approver; it is cancelled
         with it; its tokens count there and it may use no more than are left there; its events arrive as `Nested`.

@@ -41,7 +41,7 @@ class Chain(Generic[Output]):
         layers: The prompts, placed; a str is the one prompt of `system`. A `Prompter` brings its own.
         output: The type of the answer: `str`, or anything pydantic validates, read from the reply as JSON.
         tokenizer: Counts tokens; a fast estimate when not given.
-        budget: Tokens a composition may have at most; prompts give way as their `size` says.
+        budget: Tokens a composition may have at most; prompts give way by their `size`.
         redact: Sees every composition before it is sent and returns the one to send, such as
             `lambda composition: composition.mapped(mask)`. It may raise to stop the run.
 
@@ -189,7 +189,7 @@ class Chain(Generic[Output]):
         """Return the answer of a reply as the output type.
 
         Raises:
-            OutputError: It is not; says why.
+            OutputError: It is not; the message names the reason.
         """
         text = reply.message.text
         if self._output is None:

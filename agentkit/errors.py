@@ -20,7 +20,7 @@ class AgentDefinitionError(AgentError, ValueError):
 
 
 class LimitExceeded(AgentError):
-    """A run reached one of its limits. What was said until then is in the session, a valid history.
+    """A run reached one of its limits. The session holds the messages until then, a valid history.
 
     Attributes:
         limit: Name of the limit: `steps`, `tool_calls`, `tokens`, `seconds` or `nested_runs`.

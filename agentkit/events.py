@@ -1,4 +1,4 @@
-"""Events: what a run tells those who listen. None is made when nobody does."""
+"""Events: what happens in a run, for those who listen. Without a listener no event is made."""
 
 from __future__ import annotations
 

@@ -28,13 +28,13 @@ class Limits:
     nested_runs: int = 8
     """How deep runs may be inside of each other, where tools call agents. Tokens of the inner ones count here too."""
     repairs: int = 2
-    """Turns in which the model may mend an answer that is not the output type."""
+    """Turns in which the model may repair an answer that is not the output type."""
 
     def __post_init__(self) -> None:
-        least = {"steps": 1, "tool_calls": 0, "tokens": 1, "nested_runs": 0, "repairs": 0}
+        lowest = {"steps": 1, "tool_calls": 0, "tokens": 1, "nested_runs": 0, "repairs": 0}
         wrong = [
             f"{name}={value!r} must be {low} or more"
-            for name, low in least.items()
+            for name, low in lowest.items()
             if (value := getattr(self, name)) is not None and not value >= low
         ]
         if self.seconds is not None and not self.seconds > 0:

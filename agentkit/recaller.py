@@ -1,4 +1,4 @@
-"""What an agent asks of a memory: documents and facts for what the user said, without what the prompt shows anyway."""
+"""What an agent asks of a memory: documents and facts for the user's text, without what the prompt shows anyway."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Found", "Recaller", "recall"]
 
 
 class Recaller(Protocol):
-    """Finds passages for a query. Called in a thread.
+    """Finds chunks for a query. Called in a thread.
 
     One whose `recall` takes `session` and `visible` too is given the session of the run, and how many of its latest
     messages the prompt shows (None: all), which need not be recalled. What it returns may have facts in `knowledge`,
@@ -22,7 +22,7 @@ class Recaller(Protocol):
     """
 
     def recall(self, query: str) -> Sequence[Document]:
-        """Return passages, best first, with ids and scores."""
+        """Return chunks, best first, with ids and scores."""
         ...
 
 

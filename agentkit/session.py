@@ -39,9 +39,9 @@ class Session(Protocol):
         ...
 
     def append_now(self, *messages: Message | Mapping[str, Any], key: str | None = None) -> bool:
-        """Do what `append` does if that takes no waiting, and say whether it was done; if not, nothing was.
+        """Do what `append` does if that takes no waiting; return False when it would, with nothing done.
 
-        Async code calls this first, and `append` in a thread when it says no.
+        Async code calls this first, and `append` in a thread after False.
         """
         ...
 

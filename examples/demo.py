@@ -1,7 +1,7 @@
 """One agent at work on this project's own documentation. Run it with ./scripts/demo.
 
 It ingests README.md and docs/, asks two questions, and shows what it recalled, what it sent, which tool it called and
-what it answered. It fails when an answer is missing, or cites a passage that is not in the files.
+what it answered. It fails when an answer is missing, or cites a chunk that is not in the files.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def main() -> int:
         print("No OPENAI_API_KEY or OPENAI_BASE_URL is set: an offline stand-in answers, by quoting what was recalled.")
     with TemporaryDirectory() as home, Memory.open(home) as memory:
         report = memory.ingest(["README.md", "docs"])
-        print(f"ingested: {', '.join(report.added)} ({report.chunks} passages)")
+        print(f"ingested: {', '.join(report.added)} ({report.chunks} chunks)")
         agent = default_agent(model, memory)
 
         answer, events = ask(agent, FROM_RECALL)
         recalled = [document for event in events if isinstance(event, Recalled) for document in event.documents]
-        cited, problems = cited_passages(answer.output, recalled)
+        cited, problems = cited_chunks(answer.output, recalled)
 
         answer, events = ask(agent, WITH_A_TOOL)
         results = [event.result.message.text for event in events if isinstance(event, ToolFinished)]
@@ -49,7 +49,7 @@ def main() -> int:
             problems.append(f"the answer does not say {RESULT}")
     heading("checked")
     for document in cited:
-        print(f"the passage cited is in the files: {document.source}, line {document.metadata['line']}")
+        print(f"the chunk cited is in the files: {document.source}, line {document.metadata['line']}")
     for problem in problems:
         print(f"WRONG: {problem}")
     if not problems:
@@ -77,18 +77,18 @@ def ask(agent: Agent, question: str) -> tuple[RunResult[str], list[Event]]:
     return result, events
 
 
-def cited_passages(answer: str, recalled: list[Document]) -> tuple[list[Document], list[str]]:
-    """Return the passages that an answer cites as [source#id] and that are in the files, and what is wrong."""
+def cited_chunks(answer: str, recalled: list[Document]) -> tuple[list[Document], list[str]]:
+    """Return the chunks that an answer cites as [source#id] and that are in the files, and what is wrong."""
     known = {document.id: document for document in recalled}
     ids = list(dict.fromkeys(ID.findall(answer)))
-    problems = [] if ids else ["the answer cites no passage"]
+    problems = [] if ids else ["the answer cites no chunk"]
     found = []
     for id_ in ids:
         document = known.get(id_)
         if document is None:
-            problems.append(f"passage {id_} was cited and never recalled")
+            problems.append(f"chunk {id_} was cited and never recalled")
         elif document.text not in Path(document.source).read_text("utf-8"):
-            problems.append(f"passage {id_} is not in {document.source}")
+            problems.append(f"chunk {id_} is not in {document.source}")
         else:
             found.append(document)
     return found, problems

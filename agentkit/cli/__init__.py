@@ -1,4 +1,4 @@
-"""The `agentkit` command. Needs the extra `cli`, and says so when it is not installed."""
+"""The `agentkit` command. Needs the extra `cli`; without it an error names that."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ __all__ = ["app", "run"]
 
 
 class _Commands(TyperGroup):
-    """The commands, which tell errors of ours in one line on stderr."""
+    """The commands: errors of ours are one line on stderr."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -40,7 +40,7 @@ class _Commands(TyperGroup):
             complain(str(error))
             raise typer.Exit(1) from error
         except OSError as error:  # a folder that may not be entered, a disk that is full
-            if error.errno == EPIPE:  # who read the output left: nothing to tell
+            if error.errno == EPIPE:  # who read the output left: nothing to report
                 raise
             complain(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
             raise typer.Exit(1) from error
@@ -98,7 +98,7 @@ def ingest(
         ),
     ],
     lenient: Annotated[
-        bool, typer.Option("--lenient", help="Take what can be read of damaged files, and tell what cannot.")
+        bool, typer.Option("--lenient", help="Take what can be read of damaged files, and report what cannot.")
     ] = False,
     text: Annotated[
         list[str] | None, typer.Option(metavar="FIELD", help="Field of a JSON record that is its text. Repeatable.")
@@ -113,7 +113,7 @@ def ingest(
 ) -> None:
     """Read files into memory, to be recalled when you ask.
 
-    What is stored already is passed over, so it may be stopped and started again at any time. The exit code is 1 when
+    What is stored already is skipped, so it may be stopped and started again at any time. The exit code is 1 when
     no file could be read.
     """
     named = {"text": text, "title": title, "metadata": metadata}
@@ -123,22 +123,22 @@ def ingest(
         task = bar.add_task("reading", total=None)
 
         def progress(now: IngestProgress) -> None:
-            told = f"reading {now.done}/{now.total} files, {now.chunks} passages"
-            bar.update(task, description=told, completed=now.done_bytes, total=now.total_bytes)
+            text = f"reading {now.done}/{now.total} files, {now.chunks} chunks"
+            bar.update(task, description=text, completed=now.done_bytes, total=now.total_bytes)
 
         report = memory.ingest(paths, options=options, on_progress=progress)
-    _tell(report, home)
+    _show_report(report, home)
     if not report.files:
         raise typer.Exit(1)
 
 
-def _tell(report: IngestReport, home: Path) -> None:
+def _show_report(report: IngestReport, home: Path) -> None:
     counts = {"new": report.added, "changed": report.changed, "unchanged": report.unchanged, "removed": report.removed}
     files = ", ".join(f"{len(names)} {kind}" for kind, names in counts.items() if names)
     if files:
-        put(f"{files}; {report.chunks} passages written to {home}")
+        put(f"{files}; {report.chunks} chunks written to {home}")
     if report.pending:
-        note(f"{report.pending} passages wait for the process that has the index open")
+        note(f"{report.pending} chunks wait for the process that has the index open")
     for error in (*report.repaired, *report.errors):
         complain(str(error))
     if not files and not report.errors:
@@ -164,12 +164,12 @@ def chat(
     with open_memory(home) as memory:
         name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
         talk = Chat(default_agent(chosen, memory), memory.session(utf8(name)))
-        said = len(talk.session.conversation)
+        before = len(talk.session.conversation)
         if isinstance(chosen, OfflineModel):
             note(_OFFLINE)
         else:
             note(f"model {chosen.name}")
-        note(f"session {talk.session.id}{f', {said} messages so far' if said else ''}")
+        note(f"session {talk.session.id}{f', {before} messages so far' if before else ''}")
         if once is None:
             talk.talk()
         else:

@@ -61,7 +61,7 @@ class Chat:
                 elif line == "/quit":
                     return
                 elif line != "/layers":
-                    note(f"{line} is no command: {_COMMANDS}")
+                    note(f"{line} is not a command: {_COMMANDS}")
                 elif self._sent is None:
                     note("nothing was sent yet")
                 else:
@@ -83,7 +83,7 @@ class Chat:
         if isinstance(event, PromptComposed):
             self._sent = event.composition
         elif isinstance(event, Recalled):
-            note(_passages(event))
+            note(_chunks(event))
             for problem in event.degraded:
                 note(f"  {problem}")
         elif isinstance(event, ToolStarted):
@@ -97,8 +97,8 @@ class Chat:
         self._line_is_open = False
 
 
-def _passages(event: Recalled) -> str:
-    """Say which passages were recalled, each file with its lines."""
+def _chunks(event: Recalled) -> str:
+    """Return which chunks were recalled, each file with its lines."""
     lines: dict[str, list[str]] = {}
     for document in event.documents:
         place = document.metadata.get("line", document.metadata.get("message", ""))

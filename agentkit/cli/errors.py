@@ -1,4 +1,4 @@
-"""What the command line tells in one line instead of a traceback."""
+"""Errors that are one line on stderr instead of a traceback."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ __all__ = [
 
 HOME = Path(".agentkit")
 TENANT = "local"
-"""To whom everything belongs that the command line stores, and whose memory it reads unless told otherwise."""
+"""To whom everything belongs that the command line stores, and whose memory it reads by default."""
 
 Home: TypeAlias = Annotated[
     Path, typer.Option(envvar="AGENTKIT_HOME", metavar="DIR", help="Folder that holds conversations and documents.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit.models.chat_completions import ReplyReader
 from agentkit.models.endpoint import EndpointModel
-from agentkit.models.text_tool_calls import SpokenCalls
+from agentkit.models.text_tool_calls import TextToolCalls
 from agentkit_prompts.composition.targets.chat_text import chat_template_of
 from agentkit_prompts.context.wire.clean import clean
 
@@ -28,7 +28,7 @@ _SAMPLING = ("temperature", "top_p", "top_k", "repetition_penalty")
 class CompletionModel(EndpointModel):
     """Sends the text of a composition to a completions endpoint through the official `openai` SDK.
 
-    `chat_template` writes the text; a name is looked up among the registered templates. `control_tokens` says what
+    `chat_template` writes the text; a name is looked up among the registered templates. `control_tokens` is what
     happens to untrusted text that would form one of its control tokens (see `Composition.to_text`), and
     `template_kwargs` are what else the template reads, such as `enable_thinking`.
 
@@ -109,20 +109,20 @@ class _CompletionReader(ReplyReader):
 
     def __init__(self, tools: Sequence[str]) -> None:
         super().__init__()
-        self._spoken_calls = SpokenCalls(frozenset(tools)) if tools else None
+        self._text_calls = TextToolCalls(frozenset(tools)) if tools else None
 
     def _delta(self, choice: dict[str, object]) -> object:
         return {"content": choice.get("text")}
 
     def _spoken(self, text: str, *, last: bool) -> str:
-        spoken = self._spoken_calls
-        if spoken is None:
+        calls = self._text_calls
+        if calls is None:
             return text
-        text = spoken.hear(text)
-        return text + spoken.end() if last else text
+        text = calls.add(text)
+        return text + calls.end() if last else text
 
     def reply(self, model: str) -> Reply:
         self.end()
-        for call in self._spoken_calls.calls if self._spoken_calls is not None else ():
+        for call in self._text_calls.calls if self._text_calls is not None else ():
             self._add_call({"id": call.id, "function": {"name": call.name, "arguments": call.arguments}})
         return super().reply(model)

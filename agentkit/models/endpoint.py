@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 __all__ = ["OFFICIAL", "EndpointModel", "host_of"]
 
 OFFICIAL = "https://api.openai.com/v1"
-"""Where requests go when nobody says otherwise."""
+"""Where requests go by default."""
 
 _NO_KEY = "no-key"
 _CONNECT_SECONDS = 5.0
-_LEAST_SECRET = 8
+_MIN_SECRET = 8
 """Shorter keys are placeholders; taking them out of messages would only garble the words."""
 
 
 class EndpointModel(ABC):
-    """Talks to an endpoint through the official `openai` SDK; a subclass says what is sent, and how a reply is read.
+    """Talks to an endpoint through the official `openai` SDK; a subclass makes the body, and reads the reply.
 
     `api_key` and `base_url` fall back to OPENAI_API_KEY and OPENAI_BASE_URL, read at the first request. With a base
     URL and no key a placeholder is sent, as local servers want it. `client` takes a ready `AsyncOpenAI` instead, which
@@ -104,7 +104,7 @@ class EndpointModel(ABC):
         body, reader = self._body(composition), self._reader(composition)
         if on_text is not None:
             return await self._stream(client, body, reader, on_text)
-        with self._telling(client):
+        with self._translating(client):
             # Not chat.completions.create: it walks every message by type, which is most of the cost of a long prompt.
             answer = await client.post(self.path, body=body, cast_to=object)
             reader.add(json.loads(answer) if isinstance(answer, str) else answer)
@@ -121,7 +121,7 @@ class EndpointModel(ABC):
     ) -> Reply:
         async with await self._open_stream(client, body) as stream:
             while True:
-                with self._telling(client, reader):
+                with self._translating(client, reader):
                     try:
                         text = reader.add(await anext(stream))
                     except StopAsyncIteration:
@@ -133,13 +133,13 @@ class EndpointModel(ABC):
             raise ModelInterrupted.after(reader.text, "no finish reason", model=self.name, host=self.host)
         if tail:
             on_text(tail)
-        with self._telling(client, reader):
+        with self._translating(client, reader):
             return reader.reply(self.name)
 
     async def _open_stream(self, client: AsyncOpenAI, body: dict[str, object]) -> AsyncStream[object]:
         from openai import AsyncStream, BadRequestError, UnprocessableEntityError
 
-        with self._telling(client):
+        with self._translating(client):
             while True:
                 options = {"stream_options": {"include_usage": True}} if self._asks_for_usage else {}
                 try:
@@ -156,19 +156,19 @@ class EndpointModel(ABC):
                     self._asks_for_usage = False  # an older server: do without the usage from now on
 
     @contextmanager
-    def _telling(self, client: AsyncOpenAI, reader: ReplyReader | None = None) -> Iterator[None]:
+    def _translating(self, client: AsyncOpenAI, reader: ReplyReader | None = None) -> Iterator[None]:
         """Raise what goes wrong inside as one of our errors."""
         try:
             yield
         except Exception as error:
             from agentkit.models.openai_errors import translate
 
-            key = client.api_key if len(client.api_key) >= _LEAST_SECRET else ""
+            key = client.api_key if len(client.api_key) >= _MIN_SECRET else ""
             received = None if reader is None else reader.text
-            told = translate(error, model=self.name, host=self.host, key=key, path=self.path, received=received)
-            if told is None:
+            ours = translate(error, model=self.name, host=self.host, key=key, path=self.path, received=received)
+            if ours is None:
                 raise
-            raise told from (None if key and key in str(error) else error)
+            raise ours from (None if key and key in str(error) else error)
 
     async def _client(self) -> AsyncOpenAI:
         """Return the client of the running event loop: connections cannot move between loops."""
@@ -223,7 +223,7 @@ class EndpointModel(ABC):
 
 
 async def _close_with_loop(client: AsyncOpenAI, forget: Callable[[], object]) -> AsyncGenerator[None]:
-    """Close `client` when it is told to, or when its event loop ends: loops finish the generators begun in them."""
+    """Close `client` with `aclose`, or when its event loop ends: loops finish the generators begun in them."""
     try:
         yield
     finally:

@@ -5,6 +5,8 @@ Each message names the model, where it was asked, what happened and what to do; 
 
 from __future__ import annotations
 
+from typing import TypedDict, Unpack
+
 __all__ = [
     "ModelAuthError",
     "ModelError",
@@ -14,7 +16,15 @@ __all__ = [
     "ModelRequestError",
     "ModelUnavailable",
     "ScriptExhausted",
+    "Where",
 ]
+
+
+class Where(TypedDict, total=False):
+    """Who was asked, as every error of a model takes it."""
+
+    model: str
+    host: str
 
 
 class ModelError(Exception):
@@ -46,19 +56,13 @@ class ModelRateLimited(ModelError):
     """Too many requests, or the quota is used up (429).
 
     Attributes:
-        retry_after: Seconds to wait, when the endpoint said so.
+        retry_after: Seconds to wait, when the endpoint names them.
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        model: str = "",
-        host: str = "",
-        status: int | None = None,
-        retry_after: float | None = None,
+        self, message: str, *, status: int | None = None, retry_after: float | None = None, **where: Unpack[Where]
     ) -> None:
-        super().__init__(message, model=model, host=host, status=status)
+        super().__init__(message, status=status, **where)
         self.retry_after = retry_after
 
 
@@ -73,17 +77,15 @@ class ModelInterrupted(ModelError):
         text: The text received until then. Tool calls are not kept: half a call must not run.
     """
 
-    def __init__(
-        self, message: str, *, model: str = "", host: str = "", status: int | None = None, text: str = ""
-    ) -> None:
-        super().__init__(message, model=model, host=host, status=status)
+    def __init__(self, message: str, *, text: str = "", **where: Unpack[Where]) -> None:
+        super().__init__(message, **where)
         self.text = text
 
     @classmethod
-    def after(cls, text: str, reason: str, *, model: str, host: str) -> ModelInterrupted:
+    def after(cls, text: str, reason: str, **where: Unpack[Where]) -> ModelInterrupted:
         """Return the error of a stream that broke off after `text`."""
         message = f"the stream broke off after {len(text)} characters ({reason}); they are in .text, ask again"
-        return cls(message, model=model, host=host, text=text)
+        return cls(message, text=text, **where)
 
 
 class ModelReplyError(ModelError):

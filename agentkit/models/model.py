@@ -18,7 +18,7 @@ FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusa
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the endpoint counted them; zero where it did not say."""
+    """Tokens as the endpoint counted them; zero where it did not count."""
 
     input_tokens: int = 0
     """Tokens of the prompt, cached ones included."""

@@ -1,4 +1,4 @@
-"""A stand-in for trying agentkit without a key: it quotes what was recalled and calls tools it is told to call."""
+"""A stand-in for trying agentkit without a key: it quotes what was recalled and calls the tools that the user names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentkit.models.model import Reply
-from agentkit.models.offline_tools import requested_calls
+from agentkit.models.offline_tool_calls import requested_calls
 from agentkit.models.scripted import speak
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import Document
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OfflineModel"]
 
-_WHO = "(Offline stand-in, not a language model: it can only quote recalled passages and call tools by their name.)"
+_WHO = "(Offline stand-in, not a language model: it can only quote recalled chunks and call tools by their name.)"
 _POINTER = re.compile(r"documents\[(\d+)\](?:\.text)?")
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?=\s)|(?<=[。！？])|\n[ \t]*(?=\n)|\n(?=[ \t]*(?:[-*+|#>]|\d+[.)] ))")
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+")
@@ -31,10 +31,10 @@ _FILLERS = frozenset(
         "will with you your"
     )
 )
-_LEAST_SHARE = 0.3
+_MIN_SHARE = 0.3
 """Of the weight of the question's words, the part a sentence must share: below it a quote answers something else."""
 _QUOTES = 2
-_LONGEST = 400
+_MAX_QUOTE = 400
 """Characters of one quote; what is cut off is marked."""
 
 
@@ -47,12 +47,12 @@ class _Sentence(NamedTuple):
 
 
 class OfflineModel:
-    """Answers without a language model, the same way every time, and says so.
+    """Answers without a language model, the same way every time, and marks its answers.
 
     - When the user asks for a tool by its name and gives the arguments (`use add with a=2, b=3`), it is called.
     - When tools have answered, the reply is what they answered.
-    - Otherwise the reply is the sentences, out of the passages that are in the composition, that share most with the
-      question, each with its source as `[source#id]`. When none fits, it says that.
+    - Otherwise the reply is the sentences, out of the chunks that are in the composition, that share most with the
+      question, each with its source as `[source#id]`. When none fits, the reply is that.
     """
 
     name = "offline"
@@ -74,21 +74,21 @@ class OfflineModel:
 
 
 def _quotes(composition: Composition) -> str:
-    sentences = [sentence for source, title, text in _passages(composition) for sentence in _cut(text, title, source)]
+    sentences = [sentence for source, title, text in _chunks(composition) for sentence in _cut(text, title, source)]
     best = _best(_words(composition.context.user_input.text), sentences)
     if best:
         return "\n\n".join(f"“{_short(sentence.text)} [{sentence.source}]" for sentence in best)
     if not sentences:
         return "Nothing was recalled for this question, so there is nothing to quote."
-    return "None of the recalled passages answers this question."
+    return "None of the recalled chunks answers this question."
 
 
 def _short(text: str) -> str:
-    return f"{text}”" if len(text) <= _LONGEST else f"{text[:_LONGEST].rsplit(maxsplit=1)[0]}” ..."
+    return f"{text}”" if len(text) <= _MAX_QUOTE else f"{text[:_MAX_QUOTE].rsplit(maxsplit=1)[0]}” ..."
 
 
-def _passages(composition: Composition) -> Iterator[tuple[str, str, str]]:
-    """Yield source, title and text of every passage that the prompt really shows."""
+def _chunks(composition: Composition) -> Iterator[tuple[str, str, str]]:
+    """Yield source, title and text of every chunk that the prompt really shows."""
     documents = composition.context.documents
     shown: dict[tuple[int, str], None] = {}
     for span in composition.spans:
@@ -132,8 +132,8 @@ def _best(question: frozenset[str], sentences: list[_Sentence]) -> list[_Sentenc
     ranked = (
         sorted(((share(sentence), -place) for place, sentence in enumerate(sentences)), reverse=True) if total else []
     )
-    least = max(_LEAST_SHARE, ranked[0][0] * 0.7) if ranked else 0.0
-    return [sentences[-place] for score, place in ranked[:_QUOTES] if score >= least]
+    lowest = max(_MIN_SHARE, ranked[0][0] * 0.7) if ranked else 0.0
+    return [sentences[-place] for score, place in ranked[:_QUOTES] if score >= lowest]
 
 
 def _words(text: str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What the `openai` SDK raises, told as our own errors."""
+"""Errors of the `openai` SDK, translated to our own."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from agentkit.models.errors import (
     ModelReplyError,
     ModelRequestError,
     ModelUnavailable,
+    Where,
 )
 
 __all__ = ["translate"]
 
-_LONGEST = 500
+_MAX_CHARS = 500
 _NOUNS = {"/chat/completions": "chat completion", "/completions": "completion"}
 _MALFORMED = (ProtocolError, json.JSONDecodeError, UnicodeDecodeError, RecursionError)
 
@@ -30,56 +31,54 @@ _MALFORMED = (ProtocolError, json.JSONDecodeError, UnicodeDecodeError, Recursion
 def translate(
     error: Exception, *, model: str, host: str, key: str, path: str, received: str | None = None
 ) -> ModelError | None:
-    """Return our error for one of the SDK, or None when it is none of the SDK's business.
+    """Return our error for one of the SDK, or None for any other.
 
     `received` is the text that a stream has brought so far, None where nothing is streamed (yet); `key` is kept out
     of the message; `path` is where the request went, behind the base URL.
     """
     address = f"base_url (OPENAI_BASE_URL) ends where {path} begins, often in /v1"
+    where: Where = {"model": model, "host": host}
 
-    def said(text: str) -> str:
+    def shown(text: str) -> str:
         text = text.replace(key, "***") if key else text
-        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-
-    def told(kind: type[ModelError], message: str) -> ModelError:
-        return kind(message, model=model, host=host)
+        return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}..."
 
     if isinstance(error, openai.APIStatusError):
-        return _from_status(error, error.status_code, said(_message(error)), model, host, address)
+        return _from_status(error, error.status_code, shown(_message(error)), address, where)
     if isinstance(error, openai.APIConnectionError):
-        reason = said(_reason(error))
+        reason = shown(_reason(error))
         if received is not None:
-            return ModelInterrupted.after(received, reason, model=model, host=host)
+            return ModelInterrupted.after(received, reason, **where)
         if isinstance(error, openai.APITimeoutError):
-            return told(ModelUnavailable, f"no answer in time ({reason}); ask again, or allow a longer timeout=")
-        return told(
-            ModelUnavailable, f"no connection ({reason}); is the server running, and base_url (OPENAI_BASE_URL) right?"
+            return ModelUnavailable(f"no answer in time ({reason}); ask again, or allow a longer timeout=", **where)
+        return ModelUnavailable(
+            f"no connection ({reason}); is the server running, and base_url (OPENAI_BASE_URL) right?", **where
         )
-    if isinstance(error, openai.APIError):  # an event of the stream that says what went wrong
+    if isinstance(error, openai.APIError):  # an event of the stream that names what went wrong
         if received:
-            return ModelInterrupted.after(received, said(error.message), model=model, host=host)
+            return ModelInterrupted.after(received, shown(error.message), **where)
         status = int(error.code) if error.code and error.code.isdecimal() else 500
-        return _from_status(error, status, said(error.message), model, host, address)
+        return _from_status(error, status, shown(error.message), address, where)
     if isinstance(error, _MALFORMED):
-        what = "JSON nested too deep" if isinstance(error, RecursionError) else said(str(error))
-        return told(ModelReplyError, f"the reply is not a {_NOUNS[path]}: {what}; check that {address}")
+        what = "JSON nested too deep" if isinstance(error, RecursionError) else shown(str(error))
+        return ModelReplyError(f"the reply is not a {_NOUNS[path]}: {what}; check that {address}", **where)
     if isinstance(error, UnicodeEncodeError):
-        return told(
-            ModelRequestError,
+        return ModelRequestError(
             "the prompt holds a lone surrogate, which UTF-8 cannot carry; clean the text where it comes in, with "
             'text.encode("utf-8", "replace").decode()',
+            **where,
         )
     if isinstance(error, TypeError | ValueError):
-        return told(ModelRequestError, f"the request cannot be put on the wire: {said(str(error))}")
+        return ModelRequestError(f"the request cannot be put on the wire: {shown(str(error))}", **where)
     return None
 
 
-def _from_status(error: openai.APIError, status: int, said: str, model: str, host: str, address: str) -> ModelError:
+def _from_status(error: openai.APIError, status: int, explanation: str, address: str, where: Where) -> ModelError:
     make, hint = _refused(error, status, address)
-    message = f"{status}: {said}; {hint}"
+    message = f"{status}: {explanation}; {hint}"
     if make is ModelRateLimited:
-        return ModelRateLimited(message, model=model, host=host, status=status, retry_after=_retry_after(error))
-    return make(message, model=model, host=host, status=status)
+        return ModelRateLimited(message, status=status, retry_after=_retry_after(error), **where)
+    return make(message, status=status, **where)
 
 
 def _refused(error: openai.APIError, status: int, address: str) -> tuple[type[ModelError], str]:
@@ -97,15 +96,15 @@ def _refused(error: openai.APIError, status: int, address: str) -> tuple[type[Mo
         return ModelRequestError, f"check the model name, and that {address}"
     if status == 413 or error.code == "context_length_exceeded":
         return ModelRequestError, "the prompt is too long for this model: compose it with a smaller budget"
-    return ModelRequestError, "the endpoint does not accept this request: mend what it names"
+    return ModelRequestError, "the endpoint does not accept this request: correct what it names"
 
 
 def _message(error: openai.APIStatusError) -> str:
-    """Return what the endpoint says is wrong, from the several forms in which servers say it."""
+    """Return the endpoint's explanation, which servers put in several places."""
     body = error.body
     if isinstance(body, dict):
-        said = body.get("message") or body.get("detail") or body
-        return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
+        found = body.get("message") or body.get("detail") or body
+        return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, default=str)
     if isinstance(body, str) and body.strip():
         return " ".join(body.split())
     return error.response.reason_phrase or "no explanation"

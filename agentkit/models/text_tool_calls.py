@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["FORMS", "Form", "SpokenCalls"]
+__all__ = ["FORMS", "Form", "TextToolCalls"]
 
 
 class Form(NamedTuple):
@@ -39,16 +39,16 @@ FORMS = (
 """The forms that are recognised anywhere in a reply."""
 
 _OPENING = re.compile("|".join(re.escape(form.opening) for form in FORMS))
-_LONGEST = max(len(form.opening) for form in FORMS)
+_MAX_OPENING = max(len(form.opening) for form in FORMS)
 _JSON = json.JSONDecoder()
 _NAME = re.compile(r"\s*([\w.:/-]+)\s*")
 
 
-class SpokenCalls:
+class TextToolCalls:
     """Takes the tool calls out of a reply as it arrives.
 
-    `hear` is given pieces of text and returns what is surely no call; `end` returns what else is none. Then `calls`
-    has the calls, in order.
+    `add` takes a piece of text and returns what is surely no call; `end` returns the rest that is no call. Then
+    `calls` has the calls, in order.
 
     Args:
         names: The tools there are: only they are recognised in a reply that is nothing but JSON, as Llama 3.1 and
@@ -60,27 +60,27 @@ class SpokenCalls:
         self._names = names
         self._held: list[str] = []
         self._has_opened = False
-        self._has_spoken = False
+        self._has_text = False
 
-    def hear(self, text: str) -> str:
+    def add(self, text: str) -> str:
         """Take a piece of the reply, and return what of it can be shown."""
         if not self._has_opened:
             text = "".join([*self._held, text])
             keep, self._has_opened = _first_possible(text)
-            if not self._has_spoken and text.lstrip()[:1] in ("", "{", "["):
+            if not self._has_text and text.lstrip()[:1] in ("", "{", "["):
                 keep, self._has_opened = 0, bool(text.strip())
             self._held.clear()
         else:
             keep = 0
         self._held.append(text[keep:])
-        self._has_spoken = self._has_spoken or bool(text[:keep].strip())
+        self._has_text = self._has_text or bool(text[:keep].strip())
         return text[:keep]
 
     def end(self) -> str:
         """Return what was held back and is no call."""
         text = "".join(self._held)
         self._held.clear()
-        if not self._has_spoken and (calls := list(_bare(text, self._names))):
+        if not self._has_text and (calls := list(_bare(text, self._names))):
             self.calls += calls
             return ""
         left: list[str] = []
@@ -100,7 +100,7 @@ def _first_possible(text: str) -> tuple[int, bool]:
     found = _OPENING.search(text)
     if found is not None:
         return found.start(), True
-    ends = range(max(0, len(text) - _LONGEST), len(text))
+    ends = range(max(0, len(text) - _MAX_OPENING), len(text))
     return next((at for at in ends if any(form.opening.startswith(text[at:]) for form in FORMS)), len(text)), False
 
 
@@ -163,7 +163,7 @@ def _skip(text: str, start: int) -> int:
 
 
 def _calls(value: object) -> Iterator[ToolCall]:
-    """Yield the calls that a JSON value says; a list must hold nothing else."""
+    """Yield the calls in a JSON value; a list must hold nothing else."""
     items = value if isinstance(value, list) else [value]
     read = [_call(item) for item in items]
     yield from (call for call in read if call is not None and None not in read)

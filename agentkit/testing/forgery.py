@@ -1,4 +1,4 @@
-"""An attack on the roles of a prompt: does untrusted text anywhere in a context change more than its own passage?"""
+"""An attack on the roles of a prompt: does untrusted text anywhere in a context change more than its own chunk?"""
 
 from __future__ import annotations
 

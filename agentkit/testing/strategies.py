@@ -181,7 +181,7 @@ def conversations(
         return st.lists(messages(with_media=with_media), max_size=2 * max_turns).map(Conversation)
     content = _content(with_media)
     turn = st.builds(
-        lambda asked, between, said: [Message("user", asked), *between, Message("assistant", said)],
+        lambda asked, between, answer: [Message("user", asked), *between, Message("assistant", answer)],
         content,
         traffic(with_media=with_media, max_steps=1),
         content,

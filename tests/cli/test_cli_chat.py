@@ -35,7 +35,7 @@ def conversation(folder: Path, name: str) -> list[Message]:
         return list(memory.session(name).conversation)
 
 
-def test_without_a_key_the_stand_in_quotes_the_passage_with_its_label_and_says_what_it_is(
+def test_without_a_key_the_stand_in_quotes_the_chunk_with_its_label_and_says_what_it_is(
     run: Run, ingested: None
 ) -> None:
     done = run("chat", "--once", QUESTION)
@@ -59,7 +59,7 @@ def test_a_pipe_is_a_turn_a_line(run: Run, start: Start, ingested: None, in_a_pr
     done = (start if in_a_process_of_its_own else run)("chat", stdin="\n".join(lines))
     assert getattr(done, "returncode", None) == 0 or getattr(done, "exit_code", None) == 0
     assert done.stdout.count("not a language model") == 2
-    assert "before_input[0]  passages" in done.stdout
+    assert "before_input[0]  chunks" in done.stdout
     assert "/nonsense is no command: /layers shows what was sent last, /quit leaves" in done.stderr
 
 
@@ -232,7 +232,7 @@ def asked_labels(asked: Asked) -> list[str]:
     return re.findall(r"\[[^\]\n]+#[0-9a-f-]{36}\]", asked.body["messages"][-1]["content"])
 
 
-def test_the_labels_a_model_is_shown_are_those_of_the_passages(run: Run, ingested: None, endpoint: ChatServer) -> None:
+def test_the_labels_a_model_is_shown_are_those_of_the_chunks(run: Run, ingested: None, endpoint: ChatServer) -> None:
     endpoint.on("cites", lambda asked: says(f"At night {asked_labels(asked)[0]}.")(asked))
     done = run("chat", "-m", "cites", "--once", QUESTION)
     (label,) = re.findall(r"\[docs/owls\.md#([0-9a-f-]{36})\]", done.stdout)

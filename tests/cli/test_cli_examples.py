@@ -45,11 +45,11 @@ def test_the_demo_answers_from_recall_and_with_a_tool_and_shows_how() -> None:
     recall, tool, checked = done.stdout.split("\n== ")[1:]
     assert "model: offline" in done.stdout
     assert re.search(r"\d\.\d\d  docs/architecture\.md:\d+  Architecture > Memory", recall)
-    assert re.search(r"before_input\[0\] +passages +[\d,]+ +\d+% █+ +documents", recall)
+    assert re.search(r"before_input\[0\] +chunks +[\d,]+ +\d+% █+ +documents", recall)
     assert LABEL.search(recall.partition("answer:")[2])
     assert 'tool call: calculate {"expression": "(19 + 23) * 7"}\ntool result: success: 294' in tool
     assert "intermediate" in tool
-    assert "the passage cited is in the files: docs/" in checked
+    assert "the chunk cited is in the files: docs/" in checked
 
 
 def test_the_demo_asks_a_real_model_where_there_is_one(server: ChatServer) -> None:
@@ -75,12 +75,12 @@ def made_up(text: str) -> Callable[[Asked], Response]:
 @pytest.mark.parametrize(
     ("model", "text", "wrong"),
     [
-        ("silent", "", "the answer cites no passage"),
-        ("uncited", "It is built again.", "the answer cites no passage"),
+        ("silent", "", "the answer cites no chunk"),
+        ("uncited", "It is built again.", "the answer cites no chunk"),
         (
             "inventive",
             "Yes [docs/a.md#00000000-0000-0000-0000-000000000000].",
-            "passage 00000000-0000-0000-0000-000000000000 was cited and never recalled",
+            "chunk 00000000-0000-0000-0000-000000000000 was cited and never recalled",
         ),
         ("guessing", "It is 294.", "the tool was not called, or did not return 294"),
         ("forgetful", "No idea.", "the answer does not say 294"),

@@ -22,16 +22,16 @@ def sources(home: Path, query: str) -> list[str]:
 def test_files_and_folders_are_stored_in_the_default_home(run: Run, folder: Path) -> None:
     done = run("ingest", "docs")
     assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout == "2 new; 3 passages written to .agentkit\n"
+    assert done.stdout == "2 new; 3 chunks written to .agentkit\n"
     assert sources(folder / ".agentkit", "what does a barn owl hunt") == ["docs/owls.md"]
 
 
 def test_a_second_run_tells_what_changed_and_what_is_gone(run: Run, ingested: None, folder: Path) -> None:
-    assert run("ingest", "docs").stdout == "2 unchanged; 0 passages written to .agentkit\n"
+    assert run("ingest", "docs").stdout == "2 unchanged; 0 chunks written to .agentkit\n"
     (folder / "docs/owls.md").write_text("Owls turn their heads.", "utf-8")
     (folder / "docs/tides.txt").unlink()
     (folder / "docs/new.md").write_text("A newt.", "utf-8")
-    assert run("ingest", "docs").stdout == "1 new, 1 changed, 1 removed; 2 passages written to .agentkit\n"
+    assert run("ingest", "docs").stdout == "1 new, 1 changed, 1 removed; 2 chunks written to .agentkit\n"
 
 
 def test_the_home_is_an_option_or_a_variable(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +48,7 @@ def test_files_that_cannot_be_read_are_listed_and_the_others_stored(run: Run, fo
     (folder / "latin.txt").write_bytes("café".encode("latin-1"))
     done = run("ingest", "docs", "image.png", "latin.txt", "nowhere")
     assert done.exit_code == 0
-    assert done.stdout == "2 new; 3 passages written to .agentkit\n"
+    assert done.stdout == "2 new; 3 chunks written to .agentkit\n"
     lines = done.stderr.splitlines()
     assert [line.split(": ")[1] for line in lines] == ["image.png", "latin.txt", "nowhere"]
     assert ["is binary" in lines[0], "is not UTF-8 text" in lines[1], "No such file" in lines[2]] == [True] * 3
@@ -67,7 +67,7 @@ def test_the_fields_of_records_can_be_named_and_damaged_files_be_taken(run: Run,
     assert run("ingest", "a.jsonl").exit_code == 1
     arguments = ("--text", "q", "--title", "name", "--metadata", "n", "--lenient")
     done = run("ingest", "a.jsonl", *arguments)
-    assert (done.exit_code, done.stdout) == (0, "1 new; 1 passages written to .agentkit\n")
+    assert (done.exit_code, done.stdout) == (0, "1 new; 1 chunks written to .agentkit\n")
     assert done.stderr.startswith("agentkit: a.jsonl: line 2 is not JSON")
     with Memory.open(folder / ".agentkit") as memory:
         assert [found.title for found in memory.recall("swim")] == ["Owls"]
@@ -99,8 +99,8 @@ def test_what_is_stored_while_another_process_owns_the_index_waits_for_it(run: R
     with Memory.open(folder / ".agentkit") as memory:
         assert memory.recall("owl") == ()  # from now on this process owns the index
         done = start("ingest", "docs")
-        assert (done.returncode, done.stdout) == (0, "2 new; 3 passages written to .agentkit\n")
-        assert done.stderr == "3 passages wait for the process that has the index open\n"
+        assert (done.returncode, done.stdout) == (0, "2 new; 3 chunks written to .agentkit\n")
+        assert done.stderr == "3 chunks wait for the process that has the index open\n"
         assert [document.source for document in memory.recall("barn owl")] == ["docs/owls.md"]
 
 
@@ -121,6 +121,6 @@ def test_a_terminal_sees_a_bar(folder: Path) -> None:
     shown = os.read(master, 1 << 16).decode()
     os.close(master)
     assert done.returncode == 0
-    assert done.stdout == b"2 new; 3 passages written to .agentkit\n"
+    assert done.stdout == b"2 new; 3 chunks written to .agentkit\n"
     assert "reading" in shown
     assert "2/2" in shown

@@ -41,7 +41,7 @@ def test_recall_as_json_holds_the_same(run: Run, ingested: None) -> None:
     assert "swallows its prey whole" in found["text"]
 
 
-def test_recall_shows_as_many_passages_as_asked_for(run: Run, ingested: None) -> None:
+def test_recall_shows_as_many_chunks_as_asked_for(run: Run, ingested: None) -> None:
     question = "owl herons tides"
     assert run("recall", question).stdout.count("docs/") == 3
     assert run("recall", question, "--limit", "2").stdout.count("docs/") == 2
@@ -104,7 +104,7 @@ def test_recall_sees_what_a_user_may_see(run: Run, ingested: None, folder: Path)
     assert run("recall", "axolotl", "--user", "a\0").exit_code == 1
 
 
-def test_a_passage_that_would_steer_a_terminal_is_shown_without_it(run: Run, folder: Path) -> None:
+def test_a_chunk_that_would_steer_a_terminal_is_shown_without_it(run: Run, folder: Path) -> None:
     (folder / "docs/trap.md").write_text("# Trap \x1b]0;title\x07\n\nA walrus \x1b[31mred [bold]x[/bold].\n", "utf-8")
     run("ingest", "docs")
     done = run("recall", "walrus")

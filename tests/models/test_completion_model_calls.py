@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit.models.text_tool_calls import FORMS, SpokenCalls
+from agentkit.models.text_tool_calls import FORMS, TextToolCalls
 
 ADD = {"name": "add", "arguments": {"a": 2, "b": "{}</tool_call>"}}
 ARGUMENTS = json.dumps(ADD["arguments"])
@@ -18,8 +18,8 @@ LLAMA = CALL.replace("arguments", "parameters")
 
 def heard(text: str, size: int = 1000) -> tuple[str, list[tuple[str, str]]]:
     """Return the text that is shown, and the calls."""
-    spoken = SpokenCalls({"add", "sub"})
-    shown = "".join(spoken.hear(text[at : at + size]) for at in range(0, len(text), size)) + spoken.end()
+    spoken = TextToolCalls({"add", "sub"})
+    shown = "".join(spoken.add(text[at : at + size]) for at in range(0, len(text), size)) + spoken.end()
     return shown, [(call.name, call.arguments) for call in spoken.calls]
 
 
@@ -85,8 +85,8 @@ def test_what_is_no_call_stays_text(said: str, size: int) -> None:
 
 
 def test_every_call_has_an_id_of_its_own_of_nine_letters_and_digits() -> None:
-    spoken = SpokenCalls({"add"})
-    spoken.hear(f"<tool_call>{CALL}</tool_call>" * 2)
+    spoken = TextToolCalls({"add"})
+    spoken.add(f"<tool_call>{CALL}</tool_call>" * 2)
     spoken.end()
     ids = {call.id for call in spoken.calls}
     assert len(ids) == 2

@@ -77,30 +77,30 @@ def test_every_answer_says_what_it_is() -> None:
 @pytest.mark.parametrize("question", ["What is the capital of France?", "Who?", "", "???", "the of and"])
 def test_when_nothing_fits_it_says_so_and_quotes_nothing(question: str) -> None:
     reply = ask(question)
-    assert reply.message.text.startswith("None of the recalled passages answers this question.")
+    assert reply.message.text.startswith("None of the recalled chunks answers this question.")
     assert "“" not in reply.message.text
 
 
-def test_without_passages_it_says_that_nothing_was_recalled() -> None:
+def test_without_chunks_it_says_that_nothing_was_recalled() -> None:
     assert ask("What do dogs do?", documents=[]).message.text.startswith("Nothing was recalled")
 
 
-def test_a_passage_that_is_recalled_but_not_in_the_prompt_is_not_quoted() -> None:
+def test_a_chunk_that_is_recalled_but_not_in_the_prompt_is_not_quoted() -> None:
     only_first = Layers(before_input=TextPrompt("{{ documents[0].text }}"))
     assert "bark" not in ask("What do dogs do at night?", layers=only_first).message.text
     assert "walnuts" in ask("What is the ink from?", layers=only_first).message.text
     assert ask("What do dogs do at night?", layers=Layers("No documents.")).message.text.startswith("Nothing")
 
 
-def test_passages_shown_through_a_filter_are_found_by_their_text() -> None:
+def test_chunks_shown_through_a_filter_are_found_by_their_text() -> None:
     joined = Layers(before_input=TextPrompt("{{ documents | map(attribute='text') | join('\n') }}"))
     assert "bark at night" in ask("What do dogs do at night?", layers=joined).message.text
 
 
 @given(st.text(max_size=200), st.text(max_size=40))
 def test_a_quote_is_always_verbatim(text: str, question: str) -> None:
-    passage = Document(f"{text} Zebras like marmalade. {text}", id="z")
-    documents = [passage]
+    chunk = Document(f"{text} Zebras like marmalade. {text}", id="z")
+    documents = [chunk]
     answer = ask(f"{question} zebras marmalade", documents=documents, tools=[]).message.text
     shown = composed("", documents=documents).text
     for piece in answer.split("“")[1:]:

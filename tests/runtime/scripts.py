@@ -58,7 +58,7 @@ class Never:
 
 
 class Library:
-    """A recaller over fixed passages; remembers what it was asked, and in which thread."""
+    """A recaller over fixed chunks; remembers what it was asked, and in which thread."""
 
     def __init__(self, *texts: str) -> None:
         self.documents = tuple(Document(text, id=f"d{number}") for number, text in enumerate(texts))

@@ -37,7 +37,7 @@ async def heard(agent: Agent, text: str = "go") -> list[Event]:
 
 async def test_events_come_in_the_order_things_happen() -> None:
     model = ScriptedModel([calling(("echo", {"text": "hi"}), text="Let me see."), "It says hi."])
-    events = await heard(Agent(model, tools=[echo], memory=Library("a passage")))
+    events = await heard(Agent(model, tools=[echo], memory=Library("a chunk")))
     assert [type(event) for event in events] == [
         Recalled,
         PromptComposed,

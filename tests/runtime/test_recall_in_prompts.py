@@ -75,7 +75,7 @@ def test_what_a_budget_cut_from_the_conversation_is_recalled(tmp_path: Path) -> 
 def test_facts_of_the_context_stay_before_those_recalled() -> None:
     class Knowing(Library):
         def recall(self, query: str) -> Answer:  # type: ignore[override]
-            return Answer([Document("a passage")])
+            return Answer([Document("a chunk")])
 
     class Answer(list[Document]):
         knowledge = (Fact("recalled"),)

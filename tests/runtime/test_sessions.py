@@ -137,7 +137,7 @@ def test_a_memory_that_fails_or_answers_nonsense_keeps_and_sends_nothing(open_se
 
     class Wrong:
         def recall(self, query: str) -> list[Document]:
-            return ["a passage"]  # type: ignore[list-item]
+            return ["a chunk"]  # type: ignore[list-item]
 
     session, model = open_session("s"), ScriptedModel(["never"])
     with pytest.raises(RecallError, match="no index"):
