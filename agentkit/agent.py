@@ -12,15 +12,15 @@ from typing_extensions import TypeVar
 
 from agentkit.agent_tool import agent_tool
 from agentkit.chain import Chain, Output
-from agentkit.drivers.aio import Approver, AsyncDriver
-from agentkit.drivers.sync import run_blocking
 from agentkit.errors import AgentDefinitionError, LimitExceeded, SessionBusy
-from agentkit.events import Event, RunFinished
-from agentkit.limits import Limits
-from agentkit.loop import RunResult, remembering, run_loop, visible
 from agentkit.models.model import Model
-from agentkit.nesting import Nesting
 from agentkit.recaller import Recaller, recall
+from agentkit.run.asyncio_driver import AsyncDriver
+from agentkit.run.events import Event, RunFinished
+from agentkit.run.limits import Limits
+from agentkit.run.loop import RunResult, remembering, run_loop, visible
+from agentkit.run.nested_runs import Approver, Nesting
+from agentkit.run.sync_driver import run_blocking
 from agentkit.session import Session
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from agentkit.events import Event, Nested
-from agentkit.loop import RunResult
-from agentkit.nesting import current_run
+from agentkit.run.events import Event, Nested
+from agentkit.run.loop import RunResult
+from agentkit.run.nested_runs import current_run
 from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_tools.calling.tool_policy import PolicyOptions

@@ -11,9 +11,9 @@ from pydantic import BaseModel, Field
 from agentkit.agent import Agent
 from agentkit.chain import Chain
 from agentkit.errors import AgentDefinitionError, OutputError
-from agentkit.limits import Limits
 from agentkit.models.errors import ModelReplyError, ModelRequestError
 from agentkit.models.model import Model
+from agentkit.run.limits import Limits
 from agentkit_memory.errors import ExtractionError
 from agentkit_memory.facts.drafts import Extract, FactDraft, Turn
 from agentkit_memory.store.records import StoredFact

@@ -35,9 +35,9 @@ from agentkit import (
     UserInput,
     tool,
 )
-from agentkit.drivers import sync as sync_driver
 from agentkit.models import Reply, Usage
 from agentkit.prompts import Image, KnowledgePrompt, MemoPrompt, Text
+from agentkit.run import sync_driver
 from tests.runtime.scripts import Library, calling, roles
 
 

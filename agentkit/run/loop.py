@@ -11,11 +11,11 @@ from operator import is_
 from typing import Any, Generic
 
 from agentkit.chain import Chain, Output
-from agentkit.effects import Append, AskApproval, CallModel, CallTools, Effect, Recall
 from agentkit.errors import LimitExceeded, OutputError
-from agentkit.limits import Limits
 from agentkit.models.model import Reply, Usage
 from agentkit.recaller import Found
+from agentkit.run.effects import Append, AskApproval, CallModel, CallTools, Effect, Recall
+from agentkit.run.limits import Limits
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation

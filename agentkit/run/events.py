@@ -7,8 +7,8 @@ from typing import Any, Generic, TypeAlias
 
 from typing_extensions import TypeVar
 
-from agentkit.loop import RunResult
 from agentkit.models.model import Reply
+from agentkit.run.loop import RunResult
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import Document, Fact

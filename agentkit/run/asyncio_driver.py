@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from agentkit import events
-from agentkit.effects import Append, AskApproval, CallModel, CallTools, Effect, Recall
-from agentkit.loop import Interrupted
 from agentkit.models.model import Model, Reply, Usage
-from agentkit.nesting import Approver, Nesting
 from agentkit.recaller import Found, Recaller, recall
+from agentkit.run import events
+from agentkit.run.effects import Append, AskApproval, CallModel, CallTools, Effect, Recall
+from agentkit.run.loop import Interrupted
+from agentkit.run.nested_runs import Nesting
 from agentkit.session import Session
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_tools.calling.tool_result import ToolResult
@@ -22,7 +22,7 @@ from agentkit_tools.dispatch import call_tools
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["Approver", "AsyncDriver"]
+__all__ = ["AsyncDriver"]
 
 R = TypeVar("R")
 

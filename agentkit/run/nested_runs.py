@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from agentkit.errors import LimitExceeded
-from agentkit.events import Event
-from agentkit.limits import Limits
 from agentkit.models.model import Usage
+from agentkit.run.events import Event
+from agentkit.run.limits import Limits
 from agentkit_prompts.context.messages import ToolCall
 
 __all__ = ["Approver", "Nesting", "current_run"]

@@ -1,1 +1,0 @@
-"""Drivers: they perform the effects of the loop. One short file each."""

@@ -1,0 +1,1 @@
+"""One run of an agent: the loop that decides, the effects it asks for, and the drivers that perform them."""
