@@ -37,16 +37,7 @@ _MIN_SECRET = 8
 class EndpointModel(ABC):
     """Talks to an endpoint through the official `openai` SDK; a subclass makes the body, and reads the reply.
 
-    `api_key` and `base_url` fall back to OPENAI_API_KEY and OPENAI_BASE_URL, read at the first request. With a base
-    URL and no key a placeholder is sent, as local servers want it. `client` takes a ready `AsyncOpenAI` instead, which
-    stays yours to close, and to use from one event loop only; otherwise each event loop gets a client of its own,
-    closed when the loop ends, or by `aclose`.
-
-    `timeout` is how many seconds may pass without anything arriving. `max_retries` counts the further attempts after
-    a 408, 409, 429 or 5xx, or a connection that failed; a stream that has begun is never tried again.
-
-    Raises:
-        ModelRequestError: `base_url` is not an http address.
+    The arguments are those of `OpenAIModel`.
     """
 
     path: ClassVar[str]

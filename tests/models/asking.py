@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentkit.models import Model, ModelError, OpenAIModel, Reply
+from agentkit import Model, ModelError, OpenAIModel, Reply
 from agentkit_prompts import Composition, Layers, PromptContext, ToolSpec, compose
 from tests.servers import ChatServer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agentkit.models import CompletionModel
+from agentkit import CompletionModel
 from agentkit_prompts.chat_templates.base_template import BaseTemplate
 from tests.servers import ChatServer
 

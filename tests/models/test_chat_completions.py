@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit.models import Usage
+from agentkit import Usage
 from agentkit.models.chat_completions import ProtocolError, ReplyReader
 from agentkit_prompts.context.wire.clean import clean
 

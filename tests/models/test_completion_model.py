@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agentkit import CompletionModel
-from agentkit.models import (
+from agentkit import (
+    CompletionModel,
     ModelAuthError,
     ModelError,
     ModelInterrupted,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit.models import OfflineModel, Reply
+from agentkit import OfflineModel, Reply
 from agentkit_prompts import (
     Composition,
     Conversation,

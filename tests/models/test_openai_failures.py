@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentkit.models import (
+from agentkit import (
     ModelAuthError,
     ModelError,
     ModelInterrupted,

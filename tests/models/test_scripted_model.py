@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit.models import ModelUnavailable, Reply, ScriptedModel, ScriptExhausted, Usage
+from agentkit import ModelUnavailable, Reply, ScriptedModel, Usage
+from agentkit.models.errors import ScriptExhausted
 from agentkit_prompts import Composition, Layers, Message, PromptContext, ToolCall, compose
 
 

@@ -16,9 +16,10 @@ from agentkit import (
     LimitExceeded,
     Limits,
     Message,
+    Reply,
     ScriptedModel,
+    Usage,
 )
-from agentkit.models import Reply, Usage
 from agentkit.prompts import ExamplesPrompt
 from tests.runtime.scripts import Never, calling, roles, valid
 

@@ -29,13 +29,14 @@ from agentkit import (
     ModelRateLimited,
     ModelUnavailable,
     PromptContext,
+    Reply,
     RunFinished,
     ScriptedModel,
     ToolContext,
+    Usage,
     UserInput,
     tool,
 )
-from agentkit.models import Reply, Usage
 from agentkit.prompts import Image, KnowledgePrompt, MemoPrompt, Text
 from agentkit.run import sync_driver
 from tests.runtime.scripts import Library, calling, roles

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit import Agent, Chain
-from agentkit.models import ScriptedModel
+from agentkit import Agent, Chain, ScriptedModel
 from agentkit.prompts import (
     BasePrompt,
     Embedder,
