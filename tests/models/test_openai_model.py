@@ -319,7 +319,10 @@ def test_importing_the_models_loads_no_sdk() -> None:
     import subprocess
     import sys
 
-    code = "import sys; from agentkit import CompletionModel, OpenAIModel; print(sorted({'openai', 'httpx', 'httpx2', 'sqlalchemy'} & set(sys.modules)))"
+    code = (
+        "import sys; from agentkit import CompletionModel, OpenAIModel; "
+        "print(sorted({'openai', 'httpx', 'httpx2', 'sqlalchemy'} & set(sys.modules)))"
+    )
     paths = [str(Path(path).resolve()) for path in sys.path if path]
     shown = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path[:0] = {paths!r}; {code}"], capture_output=True, text=True
