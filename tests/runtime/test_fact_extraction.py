@@ -121,7 +121,7 @@ def test_facts_of_a_model_are_stored_and_replaced_and_its_slips_left_out(
     session.append(Message("user", "I live in Oslo", name="Ada"), Message("assistant", "Nice"))
     with caplog.at_level(logging.WARNING, "agentkit.memory"):
         worker.drain()
-    assert "'9' is the id of no turn that was shown" in caplog.text
+    assert "unknown id of a turn: '9'" in caplog.text
     session.append(Message("user", "I moved to Rome", name="Ada"))
     worker.drain()
     assert [fact.text for fact in memory.facts.list()] == ["Ada lives in Rome."]
