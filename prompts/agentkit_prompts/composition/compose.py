@@ -214,7 +214,7 @@ def _render(block: _Block, ctx: PromptContext, view: Mapping[str, Any], before: 
 
 def _same(inputs: tuple[Any, ...], known: tuple[Any, ...]) -> bool:
     """Tell whether inputs are the same objects as before; of kwargs and extras, the same names and values."""
-    for value, before in zip(inputs, known, strict=True):
+    for value, before in zip(inputs, known, strict=False):
         if value is not before:
             if type(value) is not ReadOnlyDict or type(before) is not ReadOnlyDict or [*value] != [*before]:
                 return False

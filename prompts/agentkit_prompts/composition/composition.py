@@ -19,7 +19,7 @@ from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.spans import Segment, Span, tile
 from agentkit_prompts.templates.template import MediaTable, media_table
-from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter, message_tokens
+from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter
 from agentkit_prompts.tokens.size import Budget
 
 if TYPE_CHECKING:
@@ -194,8 +194,7 @@ class Composition:
         """All tokens that would be sent, as counted by `counter`: text, media, tools and message overhead."""
         if self._tokens is None:
             counter = self.counter
-            per_message = message_tokens(counter)
-            tools, schema = self.declarations.tokens(counter)
+            tools, schema, per_message = self.declarations.tokens(counter)
             total = tools + schema + self.conversation.total(per_message)
             system, user, _ = self.sections
             if system.text or self.sends_system:

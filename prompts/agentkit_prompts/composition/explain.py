@@ -125,7 +125,7 @@ def layer_table(composition: Composition) -> LayerTable:
     messages("intermediate", composition.intermediate)
     if len(composition.intermediate):
         fragments(composition.sections[2])
-    tools, schema = composition.declarations.tokens(counter)
+    tools, schema, _ = composition.declarations.tokens(counter)
     if composition.tools:
         rows.append(("tools", f"{len(composition.tools)} tools", "tools", tools))
     if composition.output_schema is not None:
@@ -245,7 +245,7 @@ def diff(composition: Composition, previous: Composition) -> Diff:
     if composition.tools != previous.tools:
         return _tools_diff(composition, previous)
     per_message = message_tokens(counter)
-    tokens, _ = composition.declarations.tokens(counter)
+    tokens = composition.declarations.tokens(counter)[0]
     ours, theirs = list(composition.walk()), list(previous.walk())
     for number, (message, segments) in enumerate(ours):
         if number >= len(theirs):
@@ -356,7 +356,7 @@ def breakpoints(composition: Composition) -> tuple[Breakpoint, ...]:
     """Return at most four cache points, at the borders of what changes never, per session, and per turn."""
     counter = composition.counter
     points: list[Breakpoint] = []
-    tokens, _ = composition.declarations.tokens(counter)
+    tokens = composition.declarations.tokens(counter)[0]
     if composition.tools:
         points.append(Breakpoint("tools", -1, 0, tokens))
     if composition.system.text:

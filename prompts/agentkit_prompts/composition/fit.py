@@ -54,7 +54,8 @@ class _Fitting:
         self.nodes = [ordered[at] for at in places]
         self.bounds = [bounds[at] for at in places]
         self.order = [moved[at] for at in order]
-        self.fixed = sum(whole.declarations.tokens(counter))
+        tools, schema, _ = whole.declarations.tokens(counter)
+        self.fixed = tools + schema
         self._sections: dict[tuple[int, tuple[int, ...]], Section] = {}
 
     def result(self) -> Composition:
