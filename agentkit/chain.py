@@ -176,12 +176,12 @@ class Chain(Generic[Output]):
     async def select_examples(self, ctx: PromptContext) -> PromptContext:
         """Let the example selectors that need to wait for something choose now, before the prompt is rendered."""
         if self._selects is None:
-            from agentkit_prompts.tree.examples import selecting
+            from agentkit_prompts.composition.prepare import selecting
 
             self._selects = bool(selecting(self.layers))
         if not self._selects:
             return ctx
-        from agentkit_prompts.tree.examples import prepare
+        from agentkit_prompts.composition.prepare import prepare
 
         return await prepare(self.layers, ctx)
 

@@ -116,7 +116,8 @@ def _places(ctx: PromptContext) -> Iterator[tuple[str, Callable[[str], PromptCon
             def into_message(attack: str, field: str = field, index: int = index) -> PromptContext:
                 history = list(getattr(ctx, field))
                 history[index] = _longer(history[index], attack)
-                return ctx.evolve(**{field: Conversation(history)})
+                changed: dict[str, Any] = {field: Conversation(history)}
+                return ctx.evolve(**changed)
 
             yield f"{field}[{index}] ({message.role})", into_message
     for field in ("documents", "knowledge"):
@@ -130,7 +131,8 @@ def _places(ctx: PromptContext) -> Iterator[tuple[str, Callable[[str], PromptCon
                 ) -> PromptContext:
                     items = list(getattr(ctx, field))
                     items[index] = replace(items[index], **{attribute: getattr(items[index], attribute) + attack})
-                    return ctx.evolve(**{field: tuple(items)})
+                    changed: dict[str, Any] = {field: tuple(items)}
+                    return ctx.evolve(**changed)
 
                 yield f"{field}[{index}].{attribute}", into_item
 

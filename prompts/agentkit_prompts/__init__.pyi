@@ -2,6 +2,7 @@ from agentkit_prompts.composition.compose import Memo as Memo
 from agentkit_prompts.composition.compose import compose as compose
 from agentkit_prompts.composition.composition import Composition as Composition
 from agentkit_prompts.composition.explain import LayerTable as LayerTable
+from agentkit_prompts.composition.prepare import prepare as prepare
 from agentkit_prompts.context.conversation import Conversation as Conversation
 from agentkit_prompts.context.messages import Message as Message
 from agentkit_prompts.context.messages import Thinking as Thinking
@@ -23,6 +24,7 @@ from agentkit_prompts.context.prompt_context import ToolSpec as ToolSpec
 from agentkit_prompts.context.prompt_context import UserInput as UserInput
 from agentkit_prompts.context.wire.read_messages import read_messages as read_messages
 from agentkit_prompts.errors import BudgetError as BudgetError
+from agentkit_prompts.errors import ContextError as ContextError
 from agentkit_prompts.errors import KwargsError as KwargsError
 from agentkit_prompts.errors import MediaError as MediaError
 from agentkit_prompts.errors import MessageError as MessageError
@@ -49,7 +51,6 @@ from agentkit_prompts.tree.additional_info import AdditionalInfoPrompt as Additi
 from agentkit_prompts.tree.examples import ExampleSelector as ExampleSelector
 from agentkit_prompts.tree.examples import ExamplesPrompt as ExamplesPrompt
 from agentkit_prompts.tree.examples import StaticSelector as StaticSelector
-from agentkit_prompts.tree.examples import prepare as prepare
 from agentkit_prompts.tree.layers import Layers as Layers
 from agentkit_prompts.tree.layers import VolatilityWarning as VolatilityWarning
 from agentkit_prompts.tree.leaves import ConversationPrompt as ConversationPrompt

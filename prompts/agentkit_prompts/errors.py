@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 __all__ = [
     "BudgetError",
     "ChatTemplateError",
+    "ContextError",
     "ControlTokenError",
     "InContextError",
     "InContextWarning",
@@ -26,6 +27,7 @@ __all__ = [
 
 _MAX_NAME = 64
 _MAX_NAMES = 100
+_MAX_LISTED = 20
 
 
 class PromptError(Exception):
@@ -96,6 +98,20 @@ class MediaError(PromptError):
 
 class MessageError(PromptError, ValueError):
     """A message, part or conversation that no model could be sent."""
+
+
+class ContextError(PromptError, ValueError):
+    """A context, or a value for one, of the wrong shape. Names all problems at once.
+
+    Attributes:
+        problems: (place, such as ``documents[3].text``, what is wrong), for every problem.
+    """
+
+    def __init__(self, what: str, problems: Iterable[tuple[str, str]]) -> None:
+        self.problems = tuple(problems)
+        listed = [f"{place}: {wrong}" if place else wrong for place, wrong in self.problems[:_MAX_LISTED]]
+        more = len(self.problems) - len(listed)
+        super().__init__(f"{what}: {'; '.join(listed)}{f'; and {more} more' if more else ''}")
 
 
 class KwargsError(PromptError):

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import is_, itemgetter
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.composition.declarations import Declarations
+from agentkit_prompts.composition.prepare import select, selecting
 from agentkit_prompts.composition.sections import AtOnce, Fragment, Section
-from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_prompts.context.frozen import ReadOnlyDict
+from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_prompts.errors import KwargsError, PromptError
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.templates.rendered import Rendered
@@ -70,11 +72,12 @@ def _reader(names: Iterable[str] | None) -> _Reader | None:
 class _Plan:
     """What is known about layers before any context."""
 
-    __slots__ = ("blocks", "has_maximum")
+    __slots__ = ("blocks", "has_maximum", "selecting")
 
     def __init__(self, layers: Layers) -> None:
         sizes = [layers.history, layers.traffic, *(prompt.size for _, prompt in layers.walk())]
         self.has_maximum = any(size.max is not None for size in sizes)
+        self.selecting = selecting(layers)
         self.blocks = (
             _Block(layers, "system", ("system",)),
             _Block(layers, "input", ("before_input", "input", "after_input")),
@@ -85,9 +88,10 @@ class _Plan:
 class Memo:
     """Rendered fragments of one session. Never share one between sessions or threads."""
 
-    __slots__ = ("_plan", "_sections")
+    __slots__ = ("_declarations", "_plan", "_sections")
 
     def __init__(self) -> None:
+        self._declarations = Declarations((), None)
         self._plan: _Plan | None = None
         self._sections: list[tuple[tuple[Any, ...] | None, Section] | None] = []
 
@@ -97,6 +101,14 @@ class Memo:
             self._plan = plan
             self._sections = [None] * len(plan.blocks)
         return self._sections
+
+    def declarations(self, tools: tuple[ToolSpec, ...], schema: JsonSchema | None) -> Declarations:
+        """Return those of the turn before when tools and schema are the same objects."""
+        known = self._declarations
+        same = known.tools is tools or (len(known.tools) == len(tools) and all(map(is_, known.tools, tools)))
+        if not same or known.schema is not schema:
+            known = self._declarations = Declarations(tools, schema)
+        return known
 
 
 def compose(
@@ -128,8 +140,11 @@ def compose(
     except AttributeError:
         plan = _Plan(layers)
         object.__setattr__(layers, "_plan", plan)
+    if plan.selecting:
+        ctx = select(plan.selecting, ctx)
     view = ctx.view
-    known = (memo or Memo()).sections(plan)
+    memo = memo or Memo()
+    known = memo.sections(plan)
     sections: list[Section] = []
     for slot, block in enumerate(plan.blocks):
         if not block.steps:
@@ -140,7 +155,7 @@ def compose(
         reads = block.reads
         if reads is not None:
             inputs = reads(view)
-            if remembered is not None and remembered[0] is not None and all(map(is_, inputs, remembered[0])):
+            if remembered is not None and remembered[0] is not None and _same(inputs, remembered[0]):
                 sections.append(remembered[1])
                 continue
         try:
@@ -151,7 +166,7 @@ def compose(
             raise
         known[slot] = (_lasting(inputs) if inputs else inputs, section)
         sections.append(section)
-    composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, output_schema)
+    composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, memo.declarations(ctx.tools, output_schema))
     if budget is None and not plan.has_maximum:
         return composition
     limit = _budget(budget) if type(budget) is int else budget
@@ -180,7 +195,7 @@ def _render(block: _Block, ctx: PromptContext, view: Mapping[str, Any], before: 
             if before is not None:
                 fragment = before.fragments[index]
                 known = fragment.inputs
-                if known is not None and all(map(is_, inputs, known)):
+                if known is not None and _same(inputs, known):
                     fragments.append(fragment)
                     continue
             text = None
@@ -197,9 +212,20 @@ def _render(block: _Block, ctx: PromptContext, view: Mapping[str, Any], before: 
     return Section(fragments, block.name)
 
 
+def _same(inputs: tuple[Any, ...], known: tuple[Any, ...]) -> bool:
+    """Tell whether inputs are the same objects as before; of kwargs and extras, the same names and values."""
+    for value, before in zip(inputs, known, strict=False):
+        if value is not before:
+            if type(value) is not ReadOnlyDict or type(before) is not ReadOnlyDict or [*value] != [*before]:
+                return False
+            if not all(map(is_, value.values(), before.values())):
+                return False
+    return True
+
+
 def _lasting(inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Return the inputs if they can be recognised next time; None when some mapping of them holds what may change."""
     for value in inputs:
-        if type(value) is MappingProxyType and not _ATOMS.issuperset(map(type, value.values())):
+        if type(value) is ReadOnlyDict and not _ATOMS.issuperset(map(type, value.values())):
             return None
     return inputs

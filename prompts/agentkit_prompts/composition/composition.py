@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from agentkit_prompts.composition.declarations import Declarations
 from agentkit_prompts.composition.sections import NOTHING, Section, to_parts
 from agentkit_prompts.composition.targets.openai import openai_payload
 from agentkit_prompts.composition.targets.text import plain_text
@@ -18,7 +19,7 @@ from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.spans import Segment, Span, tile
 from agentkit_prompts.templates.template import MediaTable, media_table
-from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter, message_tokens, schema_tokens, tool_tokens
+from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter
 from agentkit_prompts.tokens.size import Budget
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Composition:
         counter: What counted the tokens.
         conversation: The history messages that are sent.
         intermediate: The tool traffic of this turn.
-        output_schema: JSON Schema the answer must follow; None for text.
+        declarations: The tools and the schema of the answer, with what is derived from them.
         trims: What the budget trimmed or dropped, by layer.
         budget: The budget it was fitted into, when there was one.
     """
@@ -56,9 +57,9 @@ class Composition:
         "context",
         "conversation",
         "counter",
+        "declarations",
         "intermediate",
         "layers",
-        "output_schema",
         "sections",
         "trims",
     )
@@ -73,7 +74,7 @@ class Composition:
         layers: Layers,
         sections: Sequence[Section],
         counter: TokenCounter,
-        output_schema: JsonSchema | None = None,
+        declarations: Declarations,
         *,
         conversation: Conversation | None = None,
         intermediate: Conversation | None = None,
@@ -84,7 +85,7 @@ class Composition:
         self.context = context
         self.layers = layers
         self.counter = counter
-        self.output_schema = output_schema
+        self.declarations = declarations
         if conversation is None:
             conversation = context.conversation.complete() if layers.conversation else _NO_MESSAGES
         self.conversation: Conversation = conversation
@@ -98,7 +99,12 @@ class Composition:
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """The tools the model may call."""
-        return self.context.tools
+        return self.declarations.tools
+
+    @property
+    def output_schema(self) -> JsonSchema | None:
+        """JSON Schema the answer must follow; None for text."""
+        return self.declarations.schema
 
     @property
     def system(self) -> Rendered:
@@ -188,10 +194,8 @@ class Composition:
         """All tokens that would be sent, as counted by `counter`: text, media, tools and message overhead."""
         if self._tokens is None:
             counter = self.counter
-            per_message = message_tokens(counter)
-            total = tool_tokens(self.context.tools, counter) + self.conversation.total(per_message)
-            if self.output_schema is not None:
-                total += schema_tokens(self.output_schema, counter)
+            tools, schema, per_message = self.declarations.tokens(counter)
+            total = tools + schema + self.conversation.total(per_message)
             system, user, _ = self.sections
             if system.text or self.sends_system:
                 total += MESSAGE_OVERHEAD + system.tokens(counter)
@@ -269,7 +273,7 @@ class Composition:
             self.layers,
             sections,
             self.counter,
-            self.output_schema,
+            self.declarations,
             conversation=Conversation(_mapped(message, change) for message in self.conversation),
             intermediate=Conversation(_mapped(message, change) for message in self.intermediate),
             trims=self.trims,

@@ -17,7 +17,6 @@ from agentkit_prompts.tokens.counter import (
     TokenCounter,
     media_tokens,
     message_tokens,
-    schema_tokens,
     thinking_tokens,
     tool_tokens,
 )
@@ -126,10 +125,11 @@ def layer_table(composition: Composition) -> LayerTable:
     messages("intermediate", composition.intermediate)
     if len(composition.intermediate):
         fragments(composition.sections[2])
+    tools, schema, _ = composition.declarations.tokens(counter)
     if composition.tools:
-        rows.append(("tools", f"{len(composition.tools)} tools", "tools", tool_tokens(composition.tools, counter)))
+        rows.append(("tools", f"{len(composition.tools)} tools", "tools", tools))
     if composition.output_schema is not None:
-        rows.append(("output", "answer schema", "output type", schema_tokens(composition.output_schema, counter)))
+        rows.append(("output", "answer schema", "output type", schema))
     total = composition.tokens
     framing = total - sum(row[3] for row in rows)
     if framing:
@@ -245,7 +245,7 @@ def diff(composition: Composition, previous: Composition) -> Diff:
     if composition.tools != previous.tools:
         return _tools_diff(composition, previous)
     per_message = message_tokens(counter)
-    tokens = tool_tokens(composition.tools, counter)
+    tokens = composition.declarations.tokens(counter)[0]
     ours, theirs = list(composition.walk()), list(previous.walk())
     for number, (message, segments) in enumerate(ours):
         if number >= len(theirs):
@@ -356,7 +356,7 @@ def breakpoints(composition: Composition) -> tuple[Breakpoint, ...]:
     """Return at most four cache points, at the borders of what changes never, per session, and per turn."""
     counter = composition.counter
     points: list[Breakpoint] = []
-    tokens = tool_tokens(composition.tools, counter)
+    tokens = composition.declarations.tokens(counter)[0]
     if composition.tools:
         points.append(Breakpoint("tools", -1, 0, tokens))
     if composition.system.text:

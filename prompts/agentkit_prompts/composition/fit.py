@@ -9,7 +9,7 @@ from agentkit_prompts.composition.explain import Trim
 from agentkit_prompts.composition.sections import Fragment, Section
 from agentkit_prompts.composition.units import Bounds, History, Node, largest, node_of, unit_order
 from agentkit_prompts.errors import BudgetError
-from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, schema_tokens, tool_tokens
+from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD
 from agentkit_prompts.tokens.size import Budget
 
 __all__ = ["fit"]
@@ -54,9 +54,8 @@ class _Fitting:
         self.nodes = [ordered[at] for at in places]
         self.bounds = [bounds[at] for at in places]
         self.order = [moved[at] for at in order]
-        self.fixed = tool_tokens(whole.tools, counter)
-        if whole.output_schema is not None:
-            self.fixed += schema_tokens(whole.output_schema, counter)
+        tools, schema, _ = whole.declarations.tokens(counter)
+        self.fixed = tools + schema
         self._sections: dict[tuple[int, tuple[int, ...]], Section] = {}
 
     def result(self) -> Composition:
@@ -130,7 +129,7 @@ class _Fitting:
             whole.layers,
             self.sections(given),
             whole.counter,
-            whole.output_schema,
+            whole.declarations,
             conversation=conversation,
             intermediate=intermediate,
             trims=trims,

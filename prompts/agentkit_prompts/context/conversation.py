@@ -1,17 +1,22 @@
 """A conversation as an immutable view (start, stop) of an append-only log.
 
 Appending costs what is new: views share the log, and whatever is derived from a message (its wire form, its token
-count) is derived once per log. Appending to an older view forks the log.
+count) is derived once per log, by the functions used last. Appending to an older view forks the log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Lock
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from pydantic_core import CoreSchema, core_schema
 
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import MessageError
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
 
 __all__ = ["Conversation"]
 
@@ -19,24 +24,45 @@ T = TypeVar("T")
 
 
 _FAILED = object()
+_MAX_FUNCTIONS = 8
+
+
+class _Derived:
+    """What one function gave for the messages of a log."""
+
+    __slots__ = ("failed", "joined", "totals", "values")
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self.failed = False
+        """Whether it raised for some message; it is asked again for those that are wanted."""
+        self.joined: tuple[int, str, int, str] | None = None
+        """The joined text asked for last: start, separator, stop, text."""
+        self.totals = [0]
 
 
 class _Log:
-    __slots__ = ("derived", "failed", "joined", "lock", "messages", "pending", "totals", "whole")
+    __slots__ = ("derived", "lock", "messages", "pending", "whole")
 
     def __init__(self, messages: list[Message]) -> None:
         self.messages = messages
-        self.derived: dict[Any, list[Any]] = {}
-        self.failed: set[Any] = set()
-        """Functions that raised for some message; asked again for the messages that are wanted."""
-        self.joined: dict[Any, tuple[int, str, int, str]] = {}
-        """Per function the joined text asked for last: start, separator, stop, text."""
-        self.totals: dict[Any, list[int]] = {}
+        self.derived: dict[Any, _Derived] = {}
         self.lock = Lock()
         self.whole: list[bool] = []
         """Per message: whether every call up to here has its result and every result its call."""
         self.pending: set[str] | None = set()
         """Ids of calls still waiting for a result at the end of `whole`; None once something was out of place."""
+
+    def by(self, function: Any) -> _Derived:
+        """Return what is derived by a function; of more than a few, what the one used longest ago gave is dropped."""
+        known = self.derived.get(function)
+        if known is None or len(self.derived) >= _MAX_FUNCTIONS:
+            with self.lock:
+                known = self.derived.pop(function, None) or _Derived()
+                if len(self.derived) >= _MAX_FUNCTIONS:
+                    del self.derived[next(iter(self.derived))]
+                self.derived[function] = known
+        return known
 
     def audit(self, stop: int) -> None:
         """Bring `whole` up to `stop` messages."""
@@ -104,35 +130,36 @@ class Conversation(Sequence[Message]):
         raised here; messages before the view do not matter.
         """
         log = self._log
-        values = log.derived.get(function)
-        if values is None or len(values) < self.stop:
+        known = log.by(function)
+        values = known.values
+        if len(values) < self.stop:
             with log.lock:
-                values = log.derived.setdefault(function, [])
                 for message in log.messages[len(values) : self.stop]:
                     try:
                         values.append(function(message))
                     except Exception:
                         values.append(_FAILED)
-                        log.failed.add(function)
+                        known.failed = True
         derived = values[self.start : self.stop]
-        if function in log.failed:
+        if known.failed:
             return [function(self[at]) if value is _FAILED else value for at, value in enumerate(derived)]
         return derived
 
     def joined(self, function: Callable[[Message], str], separator: str) -> str:
         """Return `function` of each message joined; the text of the view asked for last is kept, and grows with it."""
-        log, start, stop = self._log, self.start, self.stop
-        known = log.joined.get(function)
-        if known is not None and known[:2] == (start, separator):
-            _, _, end, text = known
+        start, stop = self.start, self.stop
+        known = self._log.by(function)
+        latest = known.joined
+        if latest is not None and latest[:2] == (start, separator):
+            _, _, end, text = latest
             if end == stop:
                 return text
             if start < end < stop:
                 text = separator.join([text, *self.window(end - start, stop - start).derive(function)])
-                log.joined[function] = (start, separator, stop, text)
+                known.joined = (start, separator, stop, text)
                 return text
         text = separator.join(self.derive(function))
-        log.joined[function] = (start, separator, stop, text)
+        known.joined = (start, separator, stop, text)
         return text
 
     def totals(self, count: Callable[[Message], int]) -> tuple[list[int], int]:
@@ -141,10 +168,9 @@ class Conversation(Sequence[Message]):
         The sum over messages i to j of the view is `totals[offset + j] - totals[offset + i]`.
         """
         log = self._log
-        totals = log.totals.get(count)
-        if totals is None or len(totals) <= self.stop:
+        totals = log.by(count).totals
+        if len(totals) <= self.stop:
             with log.lock:
-                totals = log.totals.setdefault(count, [0])
                 running = totals[-1]
                 for message in log.messages[len(totals) - 1 : self.stop]:
                     running += count(message)
@@ -174,8 +200,9 @@ class Conversation(Sequence[Message]):
 
     def total(self, count: Callable[[Message], int]) -> int:
         """Return the sum of `count` over the messages of this view, counting each message once per log."""
-        known = self._log.totals.get(count)
-        totals = known if known is not None and len(known) > self.stop else self.totals(count)[0]
+        totals = self._log.by(count).totals
+        if len(totals) <= self.stop:
+            totals, _ = self.totals(count)
         return totals[self.stop] - totals[self.start]
 
     def __len__(self) -> int:
@@ -217,6 +244,15 @@ class Conversation(Sequence[Message]):
 
     def __deepcopy__(self, memo: dict[int, object]) -> Conversation:
         return self
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        messages = handler.generate_schema(list[Message])
+        return core_schema.no_info_wrap_validator_function(
+            lambda value, read: value if isinstance(value, cls) else cls(read(value)),
+            messages,
+            serialization=core_schema.plain_serializer_function_ser_schema(list, return_schema=messages),
+        )
 
     def __repr__(self) -> str:
         return f"Conversation({len(self)} messages)"

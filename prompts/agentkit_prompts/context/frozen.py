@@ -8,32 +8,45 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-__all__ = ["FrozenDict", "FrozenList", "freeze"]
+from agentkit_prompts.errors import ContextError
+
+__all__ = ["Derived", "FrozenDict", "FrozenList", "ReadOnlyDict", "freeze"]
+
+_MAX_DEPTH = 100
+_ATOMS = (str, int, float, bool, type(None))
+
+
+class Derived:
+    """Base of values with a slot for what is derived from them: it is not compared, copied or stored."""
+
+    __slots__ = ("_derived",)
+
+    _derived: Any
 
 
 def _refuse(self: object, *_: object, **__: object) -> NoReturn:
     raise TypeError(f"this {type(self).__name__} is read-only: copy it with dict(...) or list(...) first")
 
 
-class FrozenDict(dict[str, Any]):
-    """A dict that refuses to change."""
+class ReadOnlyDict(dict[str, Any]):
+    """A dict that refuses to change; its values are what they are."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = _refuse
     __ior__ = _refuse
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FrozenDict, (dict(self),)
+        return type(self), (dict(self),)
 
-    def __copy__(self) -> FrozenDict:
-        return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> FrozenDict:
-        return self
+class FrozenDict(ReadOnlyDict):
+    """A dict that refuses to change, as do the dicts and lists inside it."""
+
+    __slots__ = ()
 
 
 class FrozenList(list[Any]):
-    """A list that refuses to change."""
+    """A list that refuses to change, as do the dicts and lists inside it."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = append = clear = extend = insert = pop = remove = reverse = sort = _refuse
@@ -42,19 +55,24 @@ class FrozenList(list[Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         return FrozenList, (list(self),)
 
-    def __copy__(self) -> FrozenList:
-        return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> FrozenList:
-        return self
+def freeze(value: Any, *, json_only: bool = False, depth: int = 0) -> Any:
+    """Return a deeply read-only copy of JSON-like data; other values pass through untouched, unless `json_only`.
 
-
-def freeze(value: Any) -> Any:
-    """Return a deeply read-only copy of JSON-like data; other values pass through untouched."""
+    Raises:
+        ContextError: The data is cyclic or nests deeper than 100 levels, or a value has no place in JSON.
+    """
     if type(value) in (FrozenDict, FrozenList):
         return value
+    if depth > _MAX_DEPTH:
+        raise ContextError("data", [("", f"cyclic, or nests deeper than {_MAX_DEPTH} levels; pass flatter data")])
     if isinstance(value, Mapping):
-        return FrozenDict({key: freeze(item) for key, item in value.items()})
+        for name in value:
+            if json_only and not isinstance(name, str):
+                raise ContextError("data", [("", f"names must be str, got {type(name).__name__}")])
+        return FrozenDict({key: freeze(item, json_only=json_only, depth=depth + 1) for key, item in value.items()})
     if isinstance(value, list | tuple):
-        return FrozenList(freeze(item) for item in value)
+        return FrozenList([freeze(item, json_only=json_only, depth=depth + 1) for item in value])
+    if json_only and not isinstance(value, _ATOMS):
+        raise ContextError("data", [("", f"a {type(value).__name__} is not JSON")])
     return value

@@ -2,40 +2,100 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 
-from agentkit_prompts.context.frozen import FrozenDict, freeze
-from agentkit_prompts.errors import PromptError
+from pydantic import ConfigDict, model_validator
 
-__all__ = ["Document", "Example", "Fact", "ToolSpec", "Trust", "per_toolset"]
+from agentkit_prompts.context.frozen import Derived, FrozenDict, freeze
+from agentkit_prompts.context.json_form import Data
+from agentkit_prompts.errors import ContextError
+
+__all__ = ["Document", "Example", "Fact", "Selection", "ToolSpec", "Trust", "short_form"]
 
 Trust: TypeAlias = Literal["trusted", "untrusted"]
+T = TypeVar("T")
+
+_TEXT = ("str", str)
+_FLAG = ("bool", bool)
+_KINDS: dict[str, tuple[str, type | tuple[type, ...]]] = {
+    **dict.fromkeys(("text", "id", "title", "source", "input", "output", "name", "description"), _TEXT),
+    **dict.fromkeys(("prompt", "query", "pool"), _TEXT),
+    **dict.fromkeys(("atomic", "strict"), _FLAG),
+    "chosen": ("tuple", tuple),
+    "score": ("a number or None", (int, float, type(None))),
+    "position": ("int or None", (int, type(None))),
+}
+"""Per field, whatever item it belongs to: what is expected."""
+_DATA = ("metadata", "parameters")
+_MAX_DERIVED = 8
 
 
-def _frozen_metadata(item: object, metadata: Mapping[str, Any]) -> None:
-    if type(metadata) is not FrozenDict:
-        object.__setattr__(item, "metadata", _freeze(metadata, f"metadata of {type(item).__name__}"))
+class _Item:
+    """Checks and freezes its fields when made."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+
+    def __post_init__(self) -> None:
+        problems: list[tuple[str, str]] = []
+        names: tuple[str, ...] = type(self).__slots__
+        for name in names:
+            kind = _KINDS.get(name)
+            if kind is None and name not in _DATA and name != "trust":
+                continue
+            value = getattr(self, name)
+            if kind is not None:
+                if not isinstance(value, kind[1]):
+                    problems.append((name, f"expected {kind[0]}, got {type(value).__name__}"))
+            elif name == "trust":
+                if value not in ("trusted", "untrusted"):
+                    problems.append((name, "expected 'trusted' or 'untrusted'"))
+            elif type(value) is not FrozenDict:
+                if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+                    problems.append((name, f"expected a mapping of names to values, got {type(value).__name__}"))
+                    continue
+                try:
+                    object.__setattr__(self, name, freeze(value, json_only=name == "parameters"))
+                except ContextError as error:
+                    problems += [(name, what) for _, what in error.problems]
+        if problems:
+            raise ContextError(type(self).__name__, problems)
 
 
-def _freeze(data: object, what: str) -> Any:
-    try:
-        return freeze(data)
-    except RecursionError:
-        raise PromptError(f"{what}: the data is cyclic or nests too deeply; pass plain, flatter data") from None
+def short_form(name: str, *kinds: type, **aliases: str) -> Any:
+    """Return a validator for pydantic: a value of one of `kinds` stands for an object with it as `name`.
+
+    `aliases` are other names of fields.
+    """
+
+    def full(_: type, value: Any) -> Any:
+        if isinstance(value, kinds):
+            return {name: value}
+        if not isinstance(value, Mapping):
+            return value
+        return {aliases.get(key, key) if aliases.get(key) not in value else key: item for key, item in value.items()}
+
+    wrapped: Any = classmethod(full)
+    return model_validator(mode="before")(wrapped)
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A recalled passage.
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Document(_Item):
+    """A chunk of a source, recalled for this turn.
 
     `score` is the recall score (higher is better), `source` the file or address it came from, `position` its index
     among the chunks of that source. Text is untrusted unless `trust` says otherwise. An `atomic` document is never
     cut inside.
+
+    Raises:
+        ContextError: Fields have the wrong type; names all of them.
     """
+
+    _full = short_form("text", str)
 
     text: str
     id: str = ""
@@ -43,108 +103,130 @@ class Document:
     source: str = ""
     score: float | None = None
     position: int | None = None
-    metadata: Mapping[str, Any] = field(default_factory=FrozenDict, hash=False)
+    metadata: Data = field(default_factory=FrozenDict, hash=False)
     trust: Trust = "untrusted"
     atomic: bool = False
 
-    def __post_init__(self) -> None:
-        _frozen_metadata(self, self.metadata)
 
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Fact(_Item):
+    """A piece of knowledge: one statement, with where it is from. Raises like `Document`."""
 
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """A piece of knowledge: one statement, with where it is from."""
+    _full = short_form("text", str)
 
     text: str
     id: str = ""
     source: str = ""
     score: float | None = None
-    metadata: Mapping[str, Any] = field(default_factory=FrozenDict, hash=False)
+    metadata: Data = field(default_factory=FrozenDict, hash=False)
     trust: Trust = "untrusted"
 
-    def __post_init__(self) -> None:
-        _frozen_metadata(self, self.metadata)
 
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Example(_Item):
+    """A worked example: what goes in and what should come out. Written by the developer, so trusted.
 
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A worked example: what goes in and what should come out. Written by the developer, so trusted."""
+    Raises like `Document`.
+    """
 
     input: str
     output: str
     id: str = ""
     score: float | None = None
-    metadata: Mapping[str, Any] = field(default_factory=FrozenDict, hash=False)
+    metadata: Data = field(default_factory=FrozenDict, hash=False)
     trust: Trust = "trusted"
-
-    def __post_init__(self) -> None:
-        _frozen_metadata(self, self.metadata)
 
     def scored(self, score: float) -> Example:
         """Return the example with the score a selector gave it."""
         return replace(self, score=score)
 
 
-class ToolSpec:
-    """What a model is told about a tool: name, description, and its parameters as a JSON Schema object."""
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Selection(_Item, Derived):
+    """Which examples were chosen, and for what.
 
-    __slots__ = ("__dict__", "description", "name", "parameters", "strict")
+    `prompt` is the path of the prompt in its layers, `query` the text of the input, `pool` a hash of the examples there
+    were to choose from.
+    """
+
+    prompt: str
+    query: str
+    pool: str
+    chosen: tuple[Example, ...]
+
+    @classmethod
+    def of(
+        cls, path: str, prompt: object, query: str, pool: tuple[Example, ...], chosen: tuple[Example, ...]
+    ) -> Selection:
+        """Return what `prompt` chose."""
+        return cls(path, query, _hash(pool), chosen).bound(prompt, pool)
+
+    def bound(self, prompt: object, pool: tuple[Example, ...]) -> Selection:
+        """Return the selection, which from now on answers this one object only, until it is copied or stored."""
+        if not hasattr(self, "_derived"):
+            object.__setattr__(self, "_derived", (prompt, pool))
+        return self
+
+    def answers(self, path: str | None, prompt: object, query: str, pool: tuple[Example, ...]) -> bool:
+        """Whether this is what the prompt, which stands at `path` where that is known, would choose."""
+        owner, known = getattr(self, "_derived", (None, None))
+        mine = self.prompt == path if owner is None else owner is prompt
+        return mine and self.query == query and (known is pool or self.pool == _hash(pool))
+
+
+def _hash(pool: tuple[Example, ...]) -> str:
+    content = repr([(example.input, example.output, example.id) for example in pool])
+    return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _any_object() -> FrozenDict:
+    return FrozenDict(type="object", properties=FrozenDict())
+
+
+class _Written(Derived):
+    __slots__ = ("json",)
+
+    json: str
+    """The spec as one line of canonical JSON, written when it is first asked for."""
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class ToolSpec(_Item, _Written):
+    """What a model is shown of a tool: name, description, and its parameters as a JSON Schema object.
+
+    Raises:
+        ContextError: Fields have the wrong type, or the parameters are not JSON; names all of them.
+    """
 
     name: str
-    description: str
-    parameters: FrozenDict
-    strict: bool
+    description: str = ""
+    parameters: Data = field(default_factory=_any_object, hash=False)
+    strict: bool = field(default=False, kw_only=True)
 
-    def __init__(
-        self,
-        name: str,
-        description: str = "",
-        parameters: Mapping[str, Any] | None = None,
-        *,
-        strict: bool = False,
-    ) -> None:
-        put = object.__setattr__
-        put(self, "name", name)
-        put(self, "description", description)
-        schema = {"type": "object", "properties": {}} if parameters is None else parameters
-        put(self, "parameters", _freeze(schema, f"parameters of tool {name!r}"))
-        put(self, "strict", strict)
+    def __post_init__(self) -> None:
+        if self.parameters is None:
+            object.__setattr__(self, "parameters", _any_object())
+        _Item.__post_init__(self)  # super() does not work in a class with generated slots
 
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"ToolSpec is read-only: build a new one to change {name!r}")
+    if not TYPE_CHECKING:
 
-    @cached_property
-    def json(self) -> str:
-        """The spec as one line of canonical JSON."""
-        spec = {"name": self.name, "description": self.description, "parameters": self.parameters}
-        return json.dumps(spec, ensure_ascii=False, separators=(", ", ": "))
+        def __getattr__(self, name):
+            if name != "json":
+                raise AttributeError(f"ToolSpec has no attribute {name!r}")
+            spec = {"name": self.name, "description": self.description, "parameters": self.parameters}
+            object.__setattr__(self, "json", json.dumps(spec, ensure_ascii=False, separators=(", ", ": ")))
+            return self.json
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ToolSpec) and (self.json, self.strict) == (other.json, other.strict)
-
-    def __hash__(self) -> int:
-        return hash(self.json)
-
-    def __repr__(self) -> str:
-        return f"ToolSpec({self.name!r})"
-
-
-K = TypeVar("K")
-T = TypeVar("T")
-_TOOLSETS: dict[int, tuple[tuple[ToolSpec, ...], dict[object, Any]]] = {}
-_MOST_TOOLSETS = 1024
-
-
-def per_toolset(tools: tuple[ToolSpec, ...], key: K, make: Callable[[tuple[ToolSpec, ...], K], T]) -> T:
-    """Return what `make` says of a tuple of tool specs and a key, asking once for each."""
-    if not tools:
-        return make(tools, key)
-    known = _TOOLSETS.get(id(tools))
-    if known is None or known[0] is not tools:
-        if len(_TOOLSETS) >= _MOST_TOOLSETS:
-            _TOOLSETS.clear()
-        known = _TOOLSETS[id(tools)] = (tools, {})
-    value = known[1].get(key)
-    if value is None:
-        value = known[1][key] = make(tools, key)
-    return value
+    def derive(self, function: Callable[[ToolSpec], T]) -> T:
+        """Return `function` of the spec, computed once. Pass the same function every time: a few are kept."""
+        try:
+            known: dict[object, Any] = self._derived
+        except AttributeError:
+            known = {}
+            object.__setattr__(self, "_derived", known)
+        made: T | None = known.get(function)
+        if made is None:
+            if len(known) >= _MAX_DERIVED:
+                known.clear()
+            made = known[function] = function(self)
+        return made

@@ -12,7 +12,8 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -21,7 +22,7 @@ from pydantic import Field
 from pydantic_core import CoreSchema, Url, core_schema
 
 from agentkit_prompts.context.frozen import FrozenDict, freeze
-from agentkit_prompts.errors import MediaError, MessageError
+from agentkit_prompts.errors import ContextError, MediaError, MessageError
 
 __all__ = [
     "MARKER",
@@ -87,8 +88,11 @@ class _Stored:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> CoreSchema:
-        written = core_schema.plain_serializer_function_ser_schema(_storable)
-        return core_schema.no_info_plain_validator_function(_stored, serialization=written)
+        shape = core_schema.dict_schema(core_schema.literal_schema(["bytes", "path", "url"]), core_schema.str_schema())
+        written = core_schema.plain_serializer_function_ser_schema(_storable, return_schema=shape)
+        return core_schema.no_info_plain_validator_function(
+            _stored, serialization=written, json_schema_input_schema=shape
+        )
 
 
 Opaque: TypeAlias = Annotated[Mapping[str, Any], Field(exclude_if=lambda data: not data)]
@@ -114,7 +118,7 @@ def opaque_data(data: object) -> FrozenDict:
         raise MessageError(f"opaque: expected a mapping of providers to their data, got {type(data).__name__}")
     try:
         return FrozenDict(freeze(data))
-    except RecursionError:
+    except ContextError:
         raise MessageError("opaque: the data is cyclic or nests too deeply") from None
 
 
@@ -214,6 +218,12 @@ class Media:
             if name and (guess := mimetypes.guess_type(name)[0]):
                 return guess
         return _DEFAULT_MIME[self.kind]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        given = {item.name: getattr(self, item.name) for item in fields(self) if item.init}
+        if isinstance(self.source, Url):  # old pickle protocols have no form of it
+            given["source"] = str(self.source)
+        return partial(type(self), **given), ()
 
     def read(self) -> bytes:
         """Return the bytes of a path or bytes source.

@@ -1,19 +1,24 @@
-"""`PromptContext`: everything a prompt may be rendered from, in one frozen object."""
+"""`PromptContext`: everything a prompt may be rendered from, in one frozen value."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
+from operator import attrgetter, countOf
 from types import MappingProxyType
-from typing import Annotated, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypedDict, TypeVar, Unpack, cast, final
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import ConfigDict
 
 from agentkit_prompts.context.conversation import Conversation
-from agentkit_prompts.context.items import Document, Example, Fact, ToolSpec, Trust, per_toolset
+from agentkit_prompts.context.frozen import Derived, ReadOnlyDict
+from agentkit_prompts.context.items import Document, Example, Fact, Selection, ToolSpec, Trust, short_form
+from agentkit_prompts.context.json_form import Data
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.context.wire.read_messages import read_messages
+from agentkit_prompts.errors import ContextError, MessageError, PromptError, nearest
 
 __all__ = [
     "CONTEXT_NAMES",
@@ -21,143 +26,221 @@ __all__ = [
     "Example",
     "Fact",
     "PromptContext",
+    "Selection",
     "ToolSpec",
     "Trust",
     "UserInput",
-    "per_toolset",
 ]
 
-_LATEST: dict[str, tuple[Any, ...]] = {}
-"""Per field the tuple that was found valid last: as its items are immutable, it still is."""
+_Problems: TypeAlias = list[tuple[str, str]]
+_Reader: TypeAlias = Callable[[Any, str, _Problems], Any]
+"""Returns a field's value made of what was given for it; adds what is wrong, with its place, to the problems."""
+
+if TYPE_CHECKING:
+
+    class _AdditionalInfo(TypedDict, total=False):
+        additional_info: Mapping[str, Any]
+
+    class _Given(TypedDict, total=False):
+        """What a context can be made of, or made anew of."""
+
+        user_input: UserInput | str | Part | Iterable[str | Part] | Mapping[str, Any]
+        conversation: Iterable[Message | Mapping[str, Any]]
+        documents: Iterable[Document | str | Mapping[str, Any]]
+        elements: Iterable[Document | str | Mapping[str, Any]]
+        knowledge: Iterable[Fact | str | Mapping[str, Any]]
+        tools: Iterable[ToolSpec | Mapping[str, Any]]
+        examples: Iterable[Example | Mapping[str, Any]]
+        intermediate: Iterable[Message | Mapping[str, Any]]
+        locale: str | None
+        now: datetime | None
+        session_key: str | None
+        extra: Mapping[str, Any]
+        selections: Iterable[Selection]
 
 
-def _tuple_of(field: str, kind: type, from_text: Callable[[str], Any] | None = None) -> PlainValidator:
-    """Validate a sequence into a tuple of `kind`; a tuple that is right already keeps its identity."""
+T = TypeVar("T")
+_put = object.__setattr__
+_NO_DATA = ReadOnlyDict()
+_NO_MESSAGES = Conversation()
 
-    def validate(value: Any) -> tuple[Any, ...]:
-        if type(value) is tuple:
-            for item in value:
-                if type(item) is not kind:
-                    break
+
+def _plain(kind: Callable[[Any], T], value: Any, place: str, problems: _Problems) -> T:
+    """Return `kind(value)`, empty when the code of the value fails."""
+    try:
+        return kind(value)
+    except Exception as error:
+        problems.append((place, f"cannot be read: {type(error).__name__}: {error}"))
+        return kind(())
+
+
+def _listed(value: Any, place: str, what: str, problems: _Problems) -> list[Any]:
+    """Return the items of a sequence; none when it is not one."""
+    if not isinstance(value, str | bytes | bytearray | Mapping) and isinstance(value, Iterable):
+        return _plain(list, value, place, problems)
+    problems.append((place, f"expected a sequence of {what}, got {type(value).__name__}"))
+    return []
+
+
+def _unknown(name: object, names: Iterable[str]) -> str:
+    if not isinstance(name, str):
+        return f"names must be str, got {type(name).__name__}"
+    return f"unknown field {name[:64]!r}{nearest(name, names)}"
+
+
+def _made(kind: type, given: Mapping[Any, Any], place: str, problems: _Problems) -> Any:
+    """Make an item of a mapping of its fields."""
+    data = _plain(dict, given, place, problems)
+    known = {item.name: item for item in fields(kind)}
+    names = [*known, "additional_info"] if kind is UserInput else [*known]
+    problems += [(place, _unknown(name, names)) for name in data if name not in names]
+    required = [name for name, item in known.items() if item.default is MISSING is item.default_factory]
+    problems += [(f"{place}.{name}", "missing") for name in required if name not in data]
+    filled: dict[str, Any] = dict.fromkeys(required, "")
+    try:
+        return kind(**filled | {name: data[name] for name in data if name in names})
+    except ContextError as error:
+        problems += [(f"{place}.{at}" if at else place, what) for at, what in error.problems]
+    except PromptError as error:
+        problems.append((place, str(error)))
+    return None
+
+
+def _items(kind: type, from_text: bool = False) -> _Reader:
+    what = f"{kind.__name__}, mapping or str" if from_text else f"{kind.__name__} or mapping"
+
+    def read(value: Any, place: str, problems: _Problems) -> tuple[Any, ...]:
+        if type(value) is tuple and countOf(map(type, value), kind) == len(value):
+            return value
+        made: list[Any] = []
+        for index, item in enumerate(_listed(value, place, kind.__name__, problems)):
+            if isinstance(item, kind):
+                made.append(item)
+            elif isinstance(item, str) and from_text:
+                made.append(kind(item))
+            elif isinstance(item, Mapping):
+                made.append(_made(kind, item, f"{place}[{index}]", problems))
             else:
-                valid: tuple[Any, ...] = value
-                _LATEST[field] = valid
-                return valid  # never read back: another thread may have put its own there
-        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-            raise ValueError(f"expected a sequence of {kind.__name__}, got {type(value).__name__}")
-        return tuple(_one(item, index) for index, item in enumerate(value))
+                problems.append((f"{place}[{index}]", f"expected {what}, got {type(item).__name__}"))
+        return tuple(made)
 
-    def _one(item: Any, index: int) -> Any:
-        if isinstance(item, kind):
-            return item
-        if isinstance(item, str) and from_text is not None:
-            return from_text(item)
-        if isinstance(item, Mapping):
-            try:
-                return kind(**item)
-            except TypeError as error:
-                raise ValueError(f"item {index}: {error}") from error
-        raise ValueError(f"item {index}: expected {kind.__name__}, got {type(item).__name__}")
-
-    return PlainValidator(validate)
+    return read
 
 
-def _conversation(value: Any) -> Conversation:
+def _conversation(value: Any, place: str, problems: _Problems) -> Conversation:
     if isinstance(value, Conversation):
         return value
-    return Conversation(read_messages(value))
+    try:
+        return Conversation(read_messages(value, where=place))
+    except MessageError as error:
+        problems.append(("", str(error)))  # it names every place
+    except Exception as error:
+        problems.append((place, f"cannot be read: {type(error).__name__}: {error}"))
+    return _NO_MESSAGES
 
 
-def _parts(value: Any) -> str | tuple[Part, ...]:
+def _parts(value: Any, place: str, problems: _Problems) -> str | tuple[Part, ...]:
     if isinstance(value, str):
         return value
     if isinstance(value, Text | Media):
-        return (value,)  # type: ignore[return-value]
-    if not isinstance(value, list | tuple):
-        raise ValueError(f"expected text or a list of parts, got {type(value).__name__}")
-    parts: list[Any] = [Text(part) if isinstance(part, str) else part for part in value]
-    for index, part in enumerate(parts):
-        if not isinstance(part, Text | Media):
-            raise ValueError(f"part {index}: expected text or a content part, got {type(part).__name__}")
+        return (cast(Part, value),)
+    parts: list[Any] = []
+    for index, part in enumerate(_listed(value, place, "parts, or text", problems)):
+        if not isinstance(part, str | Text | Media):
+            problems.append((f"{place}[{index}]", f"expected text or a content part, got {type(part).__name__}"))
+        parts.append(Text(part) if isinstance(part, str) else part)
     return tuple(parts)
 
 
-_ATOMS = frozenset({str, int, float, bool, type(None)})
+def _data(value: Any, place: str, problems: _Problems) -> ReadOnlyDict:
+    if type(value) is ReadOnlyDict:
+        return value
+    if type(value) is dict:
+        data = ReadOnlyDict(value)
+    elif isinstance(value, Mapping):
+        data = _plain(ReadOnlyDict, value, place, problems)
+    else:
+        problems.append((place, f"expected a mapping of names to values, got {type(value).__name__}"))
+        return _NO_DATA
+    if countOf(map(type, data), str) != len(data):
+        problems += [(place, _unknown(name, ())) for name in data if not isinstance(name, str)]
+    return data or _NO_DATA
 
 
-def _kwargs(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"expected a mapping of names to values, got {type(value).__name__}")
-    global _latest_kwargs
-    names, ids, latest = _latest_kwargs
-    # The same values as a moment ago give the same object, which a memo recognises.
-    if [*map(id, value.values())] == ids and [*value] == names:
-        return latest
-    copied = dict(value)
-    for name in copied:
-        if not isinstance(name, str):
-            raise ValueError(f"names must be str, got {name!r}")
-    kwargs = MappingProxyType(copied)
-    if _ATOMS.issuperset(map(type, copied.values())):
-        _latest_kwargs = ([*kwargs], [*map(id, kwargs.values())], kwargs)
-    return kwargs
+def _user_input(value: Any, place: str, problems: _Problems) -> Any:
+    if isinstance(value, UserInput):
+        return value
+    return _made(UserInput, value if isinstance(value, Mapping) else {"input": value}, place, problems)
 
 
-Kwargs: TypeAlias = Annotated[Mapping[str, Any], PlainValidator(_kwargs)]
-_NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
-_latest_kwargs: tuple[list[str], list[int], Mapping[str, Any]] = ([], [], _NO_KWARGS)
-"""Names, identities of the values, and the mapping that was made of them; it keeps the values alive."""
+def _one(kind: type) -> _Reader:
+    def read(value: Any, place: str, problems: _Problems) -> Any:
+        if value is not None and not isinstance(value, kind):
+            problems.append((place, f"expected {kind.__name__} or None, got {type(value).__name__}"))
+        return value
+
+    return read
 
 
-_put = object.__setattr__
-_put_given, _put_extra, _put_private = (
-    BaseModel.__dict__[name].__set__
-    for name in ("__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
-)
+def _checked(given: Mapping[str, Any], made: dict[str, Any]) -> dict[str, Any]:
+    """Return `made` with every field of a context that is given; one error names every problem."""
+    problems: _Problems = []
+    for name, value in given.items():
+        read = _READERS.get(name)
+        if read is not None:
+            made[name] = read(value, name, problems)
+        elif name != "elements":
+            problems.append(("", _unknown(name, _READERS)))
+        elif "documents" in given:
+            problems.append((name, "another name of documents, which are given too: pass one of them"))
+        else:
+            made["documents"] = _READERS["documents"](value, name, problems)
+    if made["user_input"] is MISSING:
+        problems.append(("user_input", "missing"))
+    if problems:
+        raise ContextError("PromptContext", problems)
+    return made
 
 
-def _set_fields(model: BaseModel, fields: dict[str, Any], given: set[str]) -> None:
-    """Fill in a frozen model whose fields are known to be valid."""
-    _put(model, "__dict__", fields)
-    _put_given(model, given)
-    _put_extra(model, None)
-    _put_private(model, None)
+@final
+@dataclass(frozen=True, slots=True, weakref_slot=True, init=False)
+class UserInput:
+    """What the user sent: text or content parts, and structured extras that prompts may require.
 
+    `additional_info` is another name of `additional_kwargs`.
 
-class UserInput(BaseModel):
-    """What the user sent: text or content parts, and structured extras that prompts may require."""
+    Raises:
+        ContextError: Something has the wrong type, or there is no such field; names all problems.
+    """
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", arbitrary_types_allowed=True, populate_by_name=True, defer_build=True
-    )
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+    _full = short_form("input", str, list, tuple, additional_info="additional_kwargs")
 
-    input: Annotated[str | tuple[Part, ...], PlainValidator(_parts)]
+    input: str | tuple[Part, ...] = ""
     """Text, or parts in the order the user gave them."""
-    additional_kwargs: Kwargs = Field(
-        default_factory=lambda: _NO_KWARGS, validation_alias=AliasChoices("additional_kwargs", "additional_info")
-    )
+    additional_kwargs: Data = field(default_factory=lambda: _NO_DATA, hash=False)
     """Structured data that came with the input, such as a project root; read-only. See `additional_kwargs_schema`."""
 
     def __init__(
         self,
-        input: str | Iterable[str | Part] = "",
-        /,
-        additional_kwargs: Mapping[str, Any] = _NO_KWARGS,
-        **data: Any,
+        input: str | Part | Iterable[str | Part] = "",
+        additional_kwargs: Mapping[str, Any] = _NO_DATA,
+        **others: Unpack[_AdditionalInfo],
     ) -> None:
-        if "input" in data:
-            input = data.pop("input")
-        elif type(input) is not str and isinstance(input, Iterable) and not isinstance(input, str | Mapping):
-            input = list(input)
-        given = additional_kwargs is not _NO_KWARGS
-        usual = not data and type(input) is str and (not given or type(additional_kwargs) is dict)
-        if usual and type(self) is UserInput:  # no validator needed
-            fields = {"input": input, "additional_kwargs": _kwargs(additional_kwargs) if given else _NO_KWARGS}
-            _set_fields(self, fields, {*fields})
-            return
-        if given:
-            data["additional_kwargs"] = additional_kwargs
-        super().__init__(input=input, **data)
+        problems: _Problems = []
+        made = input if type(input) is str else _parts(input, "input", problems)
+        kwargs = _data(additional_kwargs, "additional_kwargs", problems)
+        for name, value in others.items():
+            if name != "additional_info":
+                problems.append(("", _unknown(name, ("input", "additional_kwargs"))))
+            elif additional_kwargs is not _NO_DATA:
+                problems.append((name, "another name of additional_kwargs, which are given too: pass one of them"))
+            else:
+                kwargs = _data(value, name, problems)
+        if problems:
+            raise ContextError("UserInput", problems)
+        _put(self, "input", made)
+        _put(self, "additional_kwargs", kwargs)
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -178,114 +261,97 @@ class UserInput(BaseModel):
         return self.input
 
 
-def _user_input(value: Any) -> UserInput:
-    if isinstance(value, UserInput):
-        return value
-    if isinstance(value, Mapping):
-        return UserInput(**value)
-    return UserInput(value)
+@final
+@dataclass(frozen=True, slots=True, weakref_slot=True, init=False)
+class PromptContext(Derived):
+    """The one input of every prompt: a value. What it holds reaches templates as it is, never dumped or copied.
 
-
-class PromptContext(BaseModel):
-    """The one input of every prompt. Frozen; what it holds reaches templates as it is, never dumped or copied.
+    Documents, facts, examples, tools and messages may be given as mappings of their fields, documents and facts also as
+    text. `elements` is another name of `documents`. `TypeAdapter(PromptContext)` writes it as JSON and reads it back.
 
     Raises:
-        pydantic.ValidationError: A field has the wrong type, or there is a field that no prompt could read.
+        ContextError: Something has the wrong type, or there is no such field; names all problems with their places.
     """
 
-    __slots__ = ("_selections", "_view")
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+    _full = short_form("", elements="documents")
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", arbitrary_types_allowed=True, populate_by_name=True, defer_build=True
-    )
-
-    user_input: Annotated[UserInput, PlainValidator(_user_input)]
-    """What the user sent now. A str or a mapping is accepted."""
-    conversation: Annotated[Conversation, PlainValidator(_conversation)] = Conversation()
+    user_input: UserInput
+    """What the user sent now. Text, parts or a mapping are accepted."""
+    conversation: Conversation = _NO_MESSAGES
     """Messages before this turn."""
-    documents: Annotated[tuple[Document, ...], _tuple_of("documents", Document, Document)] = Field(
-        default=(), validation_alias=AliasChoices("documents", "elements")
-    )
-    """Passages recalled for this turn, best first."""
-    knowledge: Annotated[tuple[Fact, ...], _tuple_of("knowledge", Fact, Fact)] = ()
+    documents: tuple[Document, ...] = ()
+    """Documents recalled for this turn, best first."""
+    knowledge: tuple[Fact, ...] = ()
     """Facts recalled for this turn."""
-    tools: Annotated[tuple[ToolSpec, ...], _tuple_of("tools", ToolSpec)] = ()
+    tools: tuple[ToolSpec, ...] = ()
     """Tools the model may call."""
-    examples: Annotated[tuple[Example, ...], _tuple_of("examples", Example)] = ()
+    examples: tuple[Example, ...] = ()
     """Worked examples a selector may choose from."""
-    intermediate: Annotated[Conversation, PlainValidator(_conversation)] = Conversation()
+    intermediate: Conversation = _NO_MESSAGES
     """Tool calls and results of this turn so far."""
     locale: str | None = None
     """Language tag, such as `en` or `zh-CN`, that picks the text of a template."""
     now: datetime | None = None
     """The time of the turn. Injected: templates have no clock."""
-    session_key: str | None = Field(default=None, repr=False)
+    session_key: str | None = field(default=None, repr=False)
     """Secret of the session that fences derive their nonce from; templates cannot read it."""
-    extra: Kwargs = Field(default_factory=lambda: _NO_KWARGS)
+    extra: Data = field(default_factory=lambda: _NO_DATA, hash=False)
     """Anything else the developer wants in reach of templates; trusted."""
+    selections: tuple[Selection, ...] = ()
+    """Which examples were chosen for which prompt, see `prepare`; used while input and pool stay the same."""
 
-    def __init__(self, **data: Any) -> None:
-        for name, value in data.items():
-            kind = type(value)
-            if kind is not _SINGLE.get(name) and (kind is not tuple or value is not _LATEST.get(name)):
-                super().__init__(**data)
-                break
-        else:  # everything is valid already: no validator needed
-            user_input = data.get("user_input")
-            if user_input is not None and type(self) is PromptContext:
-                fields = {**_DEFAULTS, **data}
-                _set_fields(self, fields, {*data})
-                _put(self, "_view", _view(fields, user_input))
-                return
-            super().__init__(**data)
-        _put(self, "_view", None)
+    def __init__(self, **given: Unpack[_Given]) -> None:
+        self._fill(_checked(given, _DEFAULTS.copy()))
+
+    def _fill(self, made: dict[str, Any]) -> None:
+        for put, value in zip(_SETTERS, made.values(), strict=True):
+            put(self, value)
+        made["additional_kwargs"] = made["user_input"].additional_kwargs
+        del made["session_key"], made["selections"]
+        _put(self, "_derived", MappingProxyType(made))
 
     @property
     def view(self) -> Mapping[str, Any]:
         """Read-only mapping of the names a template can use to their values, built once."""
-        try:
-            view: Mapping[str, Any] | None = self._view  # type: ignore[attr-defined]
-        except AttributeError:  # made by unpickling or model_construct
-            view = None
-        if view is None:
-            view = _view(self.__dict__, self.user_input)
-            _put(self, "_view", view)
+        if not hasattr(self, "_derived"):  # copied, or read from JSON
+            self._fill(self._fields())
+        view: Mapping[str, Any] = self._derived
         return view
 
-    def evolve(self, **changes: Any) -> Self:
-        """Return a copy with some fields replaced by values that are valid already; nothing is checked or copied."""
-        other = type(self).__new__(type(self))
-        _set_fields(other, {**self.__dict__, **changes}, self.__pydantic_fields_set__ | changes.keys())
-        _put(other, "_view", None)
+    def evolve(self, **changes: Unpack[_Given]) -> Self:
+        """Return a copy with some fields replaced. Raises like the class."""
+        other = object.__new__(type(self))
+        other._fill(_checked(changes, self._fields()))
         return other
 
-
-def _view(fields: Mapping[str, Any], user_input: UserInput) -> Mapping[str, Any]:
-    names = {**fields, "additional_kwargs": user_input.additional_kwargs}
-    del names["session_key"]
-    return MappingProxyType(names)
+    def _fields(self) -> dict[str, Any]:
+        return dict(zip(_READERS, _values(self), strict=True))
 
 
-CONTEXT_NAMES: frozenset[str] = frozenset({*PromptContext.model_fields, "additional_kwargs"} - {"session_key"})
-"""The names every template can read."""
-
-_SINGLE: dict[str, type] = {
-    "user_input": UserInput,
-    "conversation": Conversation,
-    "intermediate": Conversation,
-    "locale": str,
-    "session_key": str,
+_READERS: dict[str, _Reader] = {
+    "user_input": _user_input,
+    "conversation": _conversation,
+    "documents": _items(Document, from_text=True),
+    "knowledge": _items(Fact, from_text=True),
+    "tools": _items(ToolSpec),
+    "examples": _items(Example),
+    "intermediate": _conversation,
+    "locale": _one(str),
+    "now": _one(datetime),
+    "session_key": _one(str),
+    "extra": _data,
+    "selections": _items(Selection),
 }
-"""Fields that are valid when they are of the type."""
+"""Per field of the context, in order, how it is read."""
 _DEFAULTS: dict[str, Any] = {
-    "conversation": Conversation(),
-    "documents": (),
-    "knowledge": (),
-    "tools": (),
-    "examples": (),
-    "intermediate": Conversation(),
-    "locale": None,
-    "now": None,
-    "session_key": None,
-    "extra": _NO_KWARGS,
+    **dict.fromkeys(_READERS, ()),
+    **dict.fromkeys(("conversation", "intermediate"), _NO_MESSAGES),
+    **dict.fromkeys(("locale", "now", "session_key")),
+    "user_input": MISSING,
+    "extra": _NO_DATA,
 }
+_SETTERS = [vars(PromptContext)[name].__set__ for name in _READERS]
+_values = attrgetter(*_READERS)
+CONTEXT_NAMES: frozenset[str] = frozenset({*_READERS, "additional_kwargs"} - {"session_key", "selections"})
+"""The names every template can read."""

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
+from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Media, MediaKind, Text
-from agentkit_prompts.context.prompt_context import ToolSpec, per_toolset
 
 __all__ = [
     "ESTIMATE",
@@ -75,10 +75,6 @@ def media_tokens(media: Iterable[Media]) -> int:
 
 def tool_tokens(tools: tuple[ToolSpec, ...], counter: TokenCounter) -> int:
     """Return what the tool specs cost as JSON."""
-    return per_toolset(tools, counter, _tool_tokens)
-
-
-def _tool_tokens(tools: tuple[ToolSpec, ...], counter: TokenCounter) -> int:
     return sum(counter.count(tool.json) + MESSAGE_OVERHEAD for tool in tools)
 
 

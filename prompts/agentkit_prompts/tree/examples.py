@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from pydantic import Field
 
+from agentkit_prompts.context.items import Selection
 from agentkit_prompts.context.prompt_context import Example, PromptContext
 from agentkit_prompts.errors import PromptError
 from agentkit_prompts.templates.rendered import Rendered
@@ -15,10 +17,7 @@ from agentkit_prompts.tokens.size import Size
 from agentkit_prompts.tree.leaves import default_template
 from agentkit_prompts.tree.prompt import BasePrompt
 
-if TYPE_CHECKING:
-    from agentkit_prompts.tree.layers import Layers
-
-__all__ = ["ExampleSelector", "ExamplesPrompt", "StaticSelector", "prepare", "selecting"]
+__all__ = ["ExampleSelector", "ExamplesPrompt", "StaticSelector"]
 
 
 @runtime_checkable
@@ -94,32 +93,58 @@ class ExamplesPrompt(BasePrompt):
         return ctx.view if chosen is ctx.examples else {**ctx.view, "examples": chosen}
 
     def chosen(self, ctx: PromptContext) -> tuple[Example, ...]:
-        """Return the selected examples, selecting once per context.
+        """Return the selected examples: those `ctx.selections` names for this prompt, else selected now.
 
         Raises:
             PromptError: The selector failed, or has to be awaited and `prepare` was not called.
         """
-        pool = self.pool(ctx)
-        selector = self.selector
-        if type(selector) is StaticSelector and selector.k is None and selector.ids is None:
-            return pool
-        query = ctx.user_input.text
-        selections = _selections(ctx)
-        known = selections.get(id(self))
-        if known is not None and known.answers(self, query, pool):
-            return known.chosen
-        selected = _select(selector, query, pool)
-        if isinstance(selected, Awaitable):
-            give_up = getattr(selected, "close", None) or getattr(selected, "cancel", None)
+        if type(self.selector) is StaticSelector:
+            return self.selector.select("", self.pool(ctx))
+        return (self.selected(ctx) or self.select(ctx)).chosen
+
+    def selected(self, ctx: PromptContext, path: str | None = None) -> Selection | None:
+        """Return what was selected for this prompt and input before, bound to it; None when there is none."""
+        query, pool = ctx.user_input.text, self.pool(ctx)
+        for item in ctx.selections:
+            if item.answers(path, self, query, pool):
+                return item if path is None else item.bound(self, pool)
+        return None
+
+    def select(self, ctx: PromptContext, path: str = "") -> Selection:
+        """Select now. Raises like `chosen`."""
+        found = self.ask(ctx)
+        if isinstance(found, Awaitable):
+            give_up = getattr(found, "close", None) or getattr(found, "cancel", None)
             if give_up is not None:
                 give_up()
             raise PromptError(
-                f"{type(selector).__name__} has to be awaited: render with the context that "
+                f"{type(self.selector).__name__} has to be awaited: render with the context that "
                 "`await prepare(layers, ctx)` returns, as Chain.run and Agent.run do"
             )
-        chosen = _checked(selector, selected)
-        selections[id(self)] = _Selection(self, query, pool, chosen)
-        return chosen
+        return self.selection(ctx, path, found)
+
+    def ask(self, ctx: PromptContext) -> Sequence[Example] | Awaitable[Sequence[Example]]:
+        """Return what the selector answers."""
+        with self.failing():
+            return self.selector.select(ctx.user_input.text, self.pool(ctx))
+
+    def selection(self, ctx: PromptContext, path: str, found: object) -> Selection:
+        """Return the selection that the selector's answer stands for."""
+        if not isinstance(found, Sequence) or not all(isinstance(item, Example) for item in found):
+            selector, got = type(self.selector).__name__, type(found).__name__
+            raise PromptError(f"{selector}: expected select to return a sequence of Example, got {got}")
+        return Selection.of(path, self, ctx.user_input.text, self.pool(ctx), tuple(found))
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """Name the selector in the error of whatever fails inside."""
+        try:
+            yield
+        except PromptError:
+            raise
+        except Exception as error:
+            selector = type(self.selector).__name__
+            raise PromptError(f"{selector}: could not select examples: {type(error).__name__}: {error}") from error
 
     def pool(self, ctx: PromptContext) -> tuple[Example, ...]:
         """Return the examples there are to choose from."""
@@ -129,98 +154,3 @@ class ExamplesPrompt(BasePrompt):
         """Render the first `kept` selected examples; they are not selected again."""
         values = self.values(ctx)
         return self.template.run({**values, "examples": values["examples"][:kept]}, locale=ctx.locale)
-
-
-class _Selection(NamedTuple):
-    """What a prompt chose, and for what."""
-
-    prompt: ExamplesPrompt
-    query: str
-    pool: tuple[Example, ...]
-    chosen: tuple[Example, ...]
-
-    def answers(self, prompt: ExamplesPrompt, query: str, pool: tuple[Example, ...]) -> bool:
-        return self.prompt is prompt and self.query == query and self.pool is pool
-
-
-_KEPT = "_selections"
-"""Where a context keeps what was selected, by id of the prompt: beside its fields, so that `evolve` hands it on."""
-
-
-def _selections(ctx: PromptContext) -> dict[int, _Selection]:
-    selections: dict[int, _Selection] = vars(ctx).setdefault(_KEPT, {})
-    return selections
-
-
-def selecting(layers: Layers) -> tuple[ExamplesPrompt, ...]:
-    """Return the prompts of `layers` whose selector looks at the query; found once per layers."""
-    known: tuple[ExamplesPrompt, ...] | None = vars(layers).get("_selecting")
-    if known is None:
-        prompts = [prompt for _, prompt in layers.walk() if isinstance(prompt, ExamplesPrompt)]
-        found = {id(prompt): prompt for prompt in prompts if type(prompt.selector) is not StaticSelector}
-        known = vars(layers)["_selecting"] = tuple(found.values())
-    return known
-
-
-async def prepare(layers: Layers, ctx: PromptContext) -> PromptContext:
-    """Return `ctx` with the examples of every prompt of `layers` selected, awaiting selectors that need it.
-
-    Selectors that may block run in a thread, all of them at the same time. Contexts that evolve from the returned one
-    keep what was selected, as long as the text of the input and the pool stay the same.
-
-    Raises:
-        PromptError: A selector failed.
-    """
-    if not selecting(layers):
-        return ctx
-    import asyncio
-
-    query, known = ctx.user_input.text, _selections(ctx)
-
-    async def selection(prompt: ExamplesPrompt) -> _Selection:
-        selector, pool = prompt.selector, prompt.pool(ctx)
-        before = known.get(id(prompt))
-        if before is not None and before.answers(prompt, query, pool):
-            return before
-        if getattr(selector, "blocking", False):
-            selected = await asyncio.to_thread(_select, selector, query, pool)
-        else:
-            selected = _select(selector, query, pool)
-        if isinstance(selected, Awaitable):
-            try:
-                selected = await selected
-            except PromptError:
-                raise
-            except Exception as error:
-                raise _failed(selector, error) from error
-        return _Selection(prompt, query, pool, _checked(selector, selected))
-
-    found = await asyncio.gather(*[selection(prompt) for prompt in selecting(layers)], return_exceptions=True)
-    for item in found:
-        if isinstance(item, BaseException):
-            raise item
-    prepared = ctx.evolve()  # with selections of its own: what `ctx` was prepared for stays as it is
-    vars(prepared)[_KEPT] = known | {id(item.prompt): item for item in cast(list[_Selection], found)}
-    return prepared
-
-
-def _select(
-    selector: ExampleSelector, query: str, pool: tuple[Example, ...]
-) -> Sequence[Example] | Awaitable[Sequence[Example]]:
-    try:
-        return selector.select(query, pool)
-    except PromptError:
-        raise
-    except Exception as error:
-        raise _failed(selector, error) from error
-
-
-def _checked(selector: ExampleSelector, selected: object) -> tuple[Example, ...]:
-    if not isinstance(selected, Sequence) or not all(isinstance(item, Example) for item in selected):
-        got = type(selected).__name__
-        raise PromptError(f"{type(selector).__name__}: expected select to return a sequence of Example, got {got}")
-    return tuple(selected)
-
-
-def _failed(selector: ExampleSelector, error: Exception) -> PromptError:
-    return PromptError(f"{type(selector).__name__}: could not select examples: {type(error).__name__}: {error}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from copy import copy
 
 import pytest
 from hypothesis import given
@@ -84,7 +85,7 @@ def test_a_budget_cuts_nothing_that_has_room_and_the_same_every_time(
     assert uncut.messages == whole.messages
     assert uncut.trims == {}
     limit = max(1, int(whole.tokens * share))
-    one, other = fitted(layers, ctx, limit, COUNTERS[0]), fitted(layers, ctx.model_copy(), limit, COUNTERS[0])
+    one, other = fitted(layers, ctx, limit, COUNTERS[0]), fitted(layers, copy(ctx), limit, COUNTERS[0])
     assert (one is None) == (other is None)
     if one is not None and other is not None:
         assert one.messages == other.messages

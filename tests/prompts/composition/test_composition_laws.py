@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import copy
 from dataclasses import replace
 
 import pytest
@@ -137,7 +138,7 @@ def test_the_table_the_difference_and_the_breakpoints_agree(layers: Layers, ctx:
     json.dumps(rows.to_dicts())
     assert all(row.layer in str(rows) for row in rows)
 
-    other = compose(layers, ctx.model_copy())
+    other = compose(layers, copy(ctx))
     difference = composition.diff(other)
     assert difference.layer is None, "a composition does not differ from itself"
     assert difference.tokens == composition.tokens

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from agentkit.prompts import (
     AdditionalInfoPrompt,
     BasePrompt,
+    ContextError,
     Conversation,
     ConversationPrompt,
     Document,
@@ -134,11 +134,11 @@ def test_a_template_of_a_megabyte_is_literal_or_refused() -> None:
 
 @pytest.mark.parametrize("make", [deep, cyclic])
 def test_data_without_end_is_refused_wherever_it_stands(make: Callable[[], list[Any]]) -> None:
-    with pytest.raises(PromptError, match=r"metadata of Document: .*cyclic or nests"):
+    with pytest.raises(PromptError, match=r"Document: metadata: cyclic, or nests"):
         Document("x", metadata={"a": make()})
-    with pytest.raises(PromptError, match="metadata of Fact"):
+    with pytest.raises(PromptError, match="Fact: metadata"):
         Fact("x", metadata={"a": make()})
-    with pytest.raises(PromptError, match="parameters of tool 'look'"):
+    with pytest.raises(PromptError, match="ToolSpec: parameters"):
         ToolSpec("look", parameters={"a": make()})
     ctx = PromptContext(user_input=UserInput("", additional_kwargs={"a": make()}), extra={"a": make()})
     for prompt in (
@@ -266,10 +266,10 @@ def test_a_deep_but_finite_tree_renders_or_says_it_is_too_deep() -> None:
     ids=lambda fields: ", ".join(f"{name}: {type(value).__name__}" for name, value in fields.items()),
 )
 def test_a_context_of_the_wrong_shape_is_refused(fields: dict[str, Any]) -> None:
-    with pytest.raises((ValidationError, PromptError)):
+    with pytest.raises(ContextError):
         PromptContext(**fields)
     if isinstance(fields.get("user_input"), str):
-        with pytest.raises((ValidationError, PromptError)):
+        with pytest.raises(ContextError):
             PromptContext(**{**fields, "user_input": UserInput("x")})
 
 
@@ -291,8 +291,8 @@ def test_a_context_cannot_be_changed() -> None:
     ctx = PromptContext(
         user_input=UserInput("x", additional_kwargs={"a": 1}), documents=[Document("d", metadata={"k": [1]})]
     )
-    with pytest.raises(ValidationError):
-        ctx.locale = "en"
+    with pytest.raises(AttributeError):
+        ctx.locale = "en"  # type: ignore[misc]
     with pytest.raises(TypeError):
         ctx.user_input.additional_kwargs["a"] = 2  # type: ignore[index]
     with pytest.raises(TypeError):
@@ -300,15 +300,7 @@ def test_a_context_cannot_be_changed() -> None:
     with pytest.raises(TypeError):
         ctx.documents[0].metadata["k"].append(2)
     with pytest.raises(AttributeError):
-        ToolSpec("a").name = "b"
-
-
-def test_a_subclass_of_the_context_keeps_its_own_fields() -> None:
-    class Mine(PromptContext):
-        project: str = "kit"
-
-    assert Mine(user_input=UserInput("x")).project == "kit"
-    assert Mine(user_input=UserInput("x"), project="other").project == "other"
+        ToolSpec("a").name = "b"  # type: ignore[misc]
 
 
 EMPTY: list[BasePrompt] = [

@@ -48,7 +48,7 @@ def test_frozen_data_refuses_every_change_and_survives_copy_and_pickle() -> None
         assert clone == data == {"a": [1, {"b": [2]}]}
         assert type(clone) is FrozenDict
         assert type(clone["a"]) is FrozenList
-    assert copy.copy(data["a"]) is copy.deepcopy(data["a"]) is data["a"]
+    assert copy.copy(data["a"]) == copy.deepcopy(data["a"]) == data["a"]
 
 
 class Bare(BasePrompt):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.sections import to_parts
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
-from agentkit_prompts.context.prompt_context import ToolSpec, per_toolset
+from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.wire.anthropic_form import OPENING, Turn, anthropic_blocks, anthropic_message
 from agentkit_prompts.errors import MediaError
 
@@ -49,7 +49,7 @@ def anthropic_payload(composition: Composition) -> dict[str, Any]:
     payload: dict[str, Any] = {"system": system} if system else {}
     payload["messages"] = _messages(_unique_ids(turns))
     if composition.tools:
-        payload["tools"] = per_toolset(composition.tools, anthropic_tool, _tools)
+        payload["tools"] = composition.declarations.written(_tools)
     if composition.output_schema is not None:
         payload["output_config"] = {"format": {"type": "json_schema", "schema": composition.output_schema}}
     return payload
@@ -67,8 +67,8 @@ def anthropic_tool(tool: ToolSpec) -> FrozenDict:
     return FrozenDict(spec)
 
 
-def _tools(tools: tuple[ToolSpec, ...], one: Callable[[ToolSpec], FrozenDict]) -> FrozenList:
-    *before, last = [one(tool) for tool in tools]
+def _tools(tools: tuple[ToolSpec, ...]) -> FrozenList:
+    *before, last = [tool.derive(anthropic_tool) for tool in tools]
     return FrozenList([*before, _cached(last)])
 
 

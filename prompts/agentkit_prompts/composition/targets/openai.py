@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.sections import to_parts
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
+from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.prompt_context import ToolSpec, per_toolset
 from agentkit_prompts.context.wire.chat_form import media_of_result, openai_part, openai_writer
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.read_tools import openai_tool
@@ -40,17 +39,17 @@ def openai_payload(composition: Composition, provider: str | None = None) -> dic
         if closing.text:
             messages.append(_rendered("user", closing))
     payload: dict[str, Any] = {"messages": messages}
-    tools = composition.context.tools
-    if tools:
-        payload["tools"] = per_toolset(tools, openai_tool, _tools)
-    if composition.output_schema is not None:
-        schema = {"name": "answer", "schema": composition.output_schema}
+    declared = composition.declarations
+    if declared.tools:
+        payload["tools"] = declared.written(_tools)
+    if declared.schema is not None:
+        schema = {"name": "answer", "schema": declared.schema}
         payload["response_format"] = {"type": "json_schema", "json_schema": schema}
     return payload
 
 
-def _tools(tools: tuple[ToolSpec, ...], one: Callable[[ToolSpec], FrozenDict]) -> FrozenList:
-    return FrozenList(one(tool) for tool in tools)
+def _tools(tools: tuple[ToolSpec, ...]) -> FrozenList:
+    return FrozenList([tool.derive(openai_tool) for tool in tools])
 
 
 def _rendered(role: str, rendered: Rendered) -> FrozenDict:

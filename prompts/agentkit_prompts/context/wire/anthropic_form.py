@@ -99,11 +99,10 @@ def _arguments(text: str) -> FrozenDict:
     if not text.strip():
         return FrozenDict()
     try:
-        arguments = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
+        arguments = freeze(json.loads(text, parse_constant=_refuse_constant))
+    except (ValueError, RecursionError):  # a ContextError is a ValueError
         arguments = None
-    frozen: FrozenDict = freeze(arguments if isinstance(arguments, dict) else {"invalid_arguments": text})
-    return frozen
+    return arguments if isinstance(arguments, FrozenDict) else FrozenDict(invalid_arguments=text)
 
 
 def _refuse_constant(name: str) -> None:

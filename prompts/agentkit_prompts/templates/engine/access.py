@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from pydantic import BaseModel
 
-from agentkit_prompts.context.frozen import FrozenDict
+from agentkit_prompts.context.frozen import FrozenDict, ReadOnlyDict
 from agentkit_prompts.context.parts import Url
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.objects import Cycler, Function, Joiner, Loop, Macro, Namespace
@@ -25,7 +25,7 @@ _READABLE: WeakValueDictionary[str, set[type]] = WeakValueDictionary()
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _MAX_TYPES = 1000
 _MAX_FREE_KEY = 256
-MAPPINGS = frozenset({dict, FrozenDict, MappingProxyType})
+MAPPINGS = frozenset({dict, FrozenDict, MappingProxyType, ReadOnlyDict})
 """Mappings whose keys can be read without running anybody's code."""
 _DATE = frozenset({"year", "month", "day"})
 _TIME = frozenset({"hour", "minute", "second", "microsecond"})

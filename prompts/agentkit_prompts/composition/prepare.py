@@ -1,0 +1,81 @@
+"""Choosing worked examples before a prompt is rendered: once per composition, awaiting selectors that need it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from operator import is_
+from typing import TypeAlias
+
+from agentkit_prompts.context.items import Selection
+from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_prompts.errors import PromptError
+from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
+from agentkit_prompts.tree.layers import Layers
+
+__all__ = ["prepare", "select", "selecting"]
+
+_Placed: TypeAlias = tuple[tuple[str, ExamplesPrompt], ...]
+
+
+def selecting(layers: Layers) -> _Placed:
+    """Return the prompts of `layers` whose selector looks at the query, each once, with its path."""
+    found: dict[int, tuple[str, ExamplesPrompt]] = {}
+    for path, prompt in layers.walk():
+        if isinstance(prompt, ExamplesPrompt) and type(prompt.selector) is not StaticSelector:
+            found.setdefault(id(prompt), (path, prompt))
+    return tuple(found.values())
+
+
+def select(prompts: _Placed, ctx: PromptContext) -> PromptContext:
+    """Return `ctx` with the examples of `prompts` selected.
+
+    Raises:
+        PromptError: A selector failed, or has to be awaited and `prepare` was not called.
+    """
+    made: list[Selection] = []
+    for path, prompt in prompts:
+        try:
+            made.append(prompt.selected(ctx, path) or prompt.select(ctx, path))
+        except PromptError as error:
+            raise error.at(path) from error.__cause__
+    return _with(ctx, made)
+
+
+async def prepare(layers: Layers, ctx: PromptContext) -> PromptContext:
+    """Return `ctx` with the examples of every prompt of `layers` selected, awaiting selectors that need it.
+
+    Selectors that may block run in a thread, all of them at the same time. What was selected is in
+    `PromptContext.selections`; it is used as long as the text of the input and the pool stay the same.
+
+    Raises:
+        PromptError: A selector failed.
+    """
+
+    async def selection(path: str, prompt: ExamplesPrompt) -> Selection:
+        known = prompt.selected(ctx, path)
+        if known is not None:
+            return known
+        if getattr(prompt.selector, "blocking", False):
+            found = await asyncio.to_thread(prompt.ask, ctx)
+        else:
+            found = prompt.ask(ctx)
+        if isinstance(found, Awaitable):
+            with prompt.failing():
+                found = await found
+        return prompt.selection(ctx, path, found)
+
+    made = await asyncio.gather(*[selection(*placed) for placed in selecting(layers)], return_exceptions=True)
+    for item in made:
+        if isinstance(item, BaseException):
+            raise item
+    return _with(ctx, [item for item in made if isinstance(item, Selection)])
+
+
+def _with(ctx: PromptContext, made: Iterable[Selection]) -> PromptContext:
+    """Return `ctx` with these selections, and those it has of other prompts."""
+    made = tuple(made)
+    paths = {item.prompt for item in made}
+    selections = (*[item for item in ctx.selections if item.prompt not in paths], *made)
+    same = len(selections) == len(ctx.selections) and all(map(is_, selections, ctx.selections))
+    return ctx if same else ctx.evolve(selections=selections)

@@ -1,0 +1,130 @@
+"""The JSON form of values that have no field to say their type: `{"$type": "path", "value": "/srv"}`."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from math import isfinite
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+from uuid import UUID
+
+from pydantic import TypeAdapter
+from pydantic_core import CoreSchema, Url, core_schema
+
+from agentkit_prompts.context.frozen import ReadOnlyDict
+from agentkit_prompts.context.parts import Media, Part, Text
+from agentkit_prompts.errors import ContextError
+
+__all__ = ["Data", "from_json", "to_json"]
+
+_MAX_DEPTH = 100
+_TYPE = "$type"
+
+
+@lru_cache(maxsize=1)
+def _parts() -> TypeAdapter[Part]:
+    return TypeAdapter(Part)
+
+
+_FORMS: dict[str, tuple[type | tuple[type, ...], Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "bytes": (bytes, lambda value: base64.b64encode(value).decode("ascii"), lambda text: base64.b64decode(text)),
+    "path": (Path, str, Path),
+    "url": (Url, str, Url),
+    "datetime": (datetime, datetime.isoformat, datetime.fromisoformat),
+    "date": (date, date.isoformat, date.fromisoformat),
+    "time": (time, time.isoformat, time.fromisoformat),
+    "timedelta": (timedelta, lambda value: [value.days, value.seconds, value.microseconds], lambda of: timedelta(*of)),
+    "decimal": (Decimal, str, Decimal),
+    "uuid": (UUID, str, UUID),
+    "float": (float, repr, float),
+    "part": (
+        (Text, Media),
+        lambda part: _parts().dump_python(part, mode="json"),
+        lambda data: _parts().validate_python(data),
+    ),
+}
+"""Per name: the types it stands for, how one is written, and how it is read."""
+
+
+def to_json(value: Any, depth: int = 0) -> Any:
+    """Return `value` as JSON data that `from_json` turns into an equal value.
+
+    Raises:
+        ContextError: Something in it has no such form, or it is cyclic or nests deeper than 100 levels.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int) or (isinstance(value, float) and isfinite(value)):
+        return int(value) if isinstance(value, int) else float(value)
+    if depth > _MAX_DEPTH:
+        raise ContextError("JSON form", [("", f"cyclic, or nests deeper than {_MAX_DEPTH} levels")])
+    if isinstance(value, Mapping):
+        if _TYPE not in value and all(isinstance(name, str) for name in value):
+            return {name: to_json(item, depth + 1) for name, item in value.items()}
+        pairs = [[to_json(name, depth + 1), to_json(item, depth + 1)] for name, item in value.items()]
+        return {_TYPE: "dict", "value": pairs}
+    if isinstance(value, list | tuple):
+        items = [to_json(item, depth + 1) for item in value]
+        return items if isinstance(value, list) else {_TYPE: "tuple", "value": items}
+    for name, (types, write, _) in _FORMS.items():
+        if isinstance(value, types):
+            return {_TYPE: name, "value": write(value)}
+    raise ContextError("JSON form", [("", f"a {type(value).__name__} has none; keep it out of what is stored")])
+
+
+def from_json(data: Any, depth: int = 0) -> Any:
+    """Return the value that `to_json` wrote; values that are not JSON pass through untouched.
+
+    Raises:
+        ValueError: A form is unknown or damaged, or the data nests deeper than anything `to_json` writes.
+    """
+    if type(data) not in (dict, list):
+        return data
+    if depth > 3 * _MAX_DEPTH:
+        raise ValueError("the data is cyclic or nests too deeply")
+    deeper = depth + 1
+    if type(data) is list:
+        return [from_json(item, deeper) for item in data]
+    if _TYPE not in data:
+        return {name: from_json(item, deeper) for name, item in data.items()}
+    name, value = data[_TYPE], data.get("value")
+    try:
+        if name == "dict":
+            return {from_json(key, deeper): from_json(item, deeper) for key, item in value}
+        if name == "tuple":
+            return tuple([from_json(item, deeper) for item in value])
+        return _FORMS[name][2](value)
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise ValueError(f"{str(name)[:64]!r} is an unknown or damaged JSON form") from error
+
+
+def _read(data: Any) -> ReadOnlyDict:
+    if isinstance(data, ReadOnlyDict):
+        return data
+    if not isinstance(data, Mapping) or not all(isinstance(name, str) for name in data):
+        raise ValueError("expected an object of names and values")
+    return ReadOnlyDict({name: from_json(value) for name, value in data.items()})
+
+
+def _write(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: to_json(value) for name, value in data.items()}
+
+
+class _AsJson:
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> CoreSchema:
+        shape = core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema())
+        written = core_schema.plain_serializer_function_ser_schema(_write, return_schema=shape)
+        return core_schema.no_info_plain_validator_function(
+            _read, serialization=written, json_schema_input_schema=shape
+        )
+
+
+Data: TypeAlias = Annotated[Mapping[str, Any], _AsJson]
+"""A read-only mapping of names to any values."""

@@ -1,0 +1,171 @@
+"""Nothing of a context stays reachable after its last user let go of it."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from typing import Any
+
+import pytest
+
+from agentkit.prompts import (
+    AdditionalInfoPrompt,
+    Conversation,
+    Document,
+    Example,
+    ExamplesPrompt,
+    Image,
+    KeywordSelector,
+    Layers,
+    Memo,
+    MemoPrompt,
+    Message,
+    PromptContext,
+    ToolSpec,
+    UserInput,
+    compose,
+)
+
+LAYERS = Layers(
+    "You are helpful.",
+    before_input=[AdditionalInfoPrompt("{{ who }}"), ExamplesPrompt(selector=KeywordSelector(1)), MemoPrompt()],
+)
+
+
+class Value:
+    """Something of a tenant, in its additional kwargs."""
+
+    def __str__(self) -> str:
+        return "a value"
+
+
+class Counter:
+    """A token counter made for one request."""
+
+    name, estimated = "mine", False
+
+    def count(self, text: str) -> int:
+        return len(text)
+
+
+def context(number: int, conversation: Conversation = Conversation()) -> PromptContext:  # noqa: B008
+    return PromptContext(
+        user_input=UserInput(f"question {number}", additional_kwargs={"who": Value(), "number": str(number)}),
+        conversation=conversation,
+        documents=(Document(f"document {number}"),),
+        tools=(ToolSpec(f"tool_{number}"),),
+        examples=(Example(f"question {number}", "answer"), Example("other", "answer")),
+        extra={"who": Value(), "number": str(number)},
+    )
+
+
+def parts(ctx: PromptContext) -> list[weakref.ref[Any]]:
+    held = [ctx, ctx.user_input, ctx.user_input.additional_kwargs["who"], ctx.extra["who"]]
+    return [weakref.ref(item) for item in (*held, *ctx.documents, *ctx.tools, *ctx.examples)]
+
+
+def use(ctx: PromptContext, memo: Memo | None = None) -> None:
+    composition = compose(LAYERS, ctx, memo=memo, budget=10_000)
+    composition.to_openai()
+    composition.to_anthropic()
+    composition.to_text()
+    composition.explain()
+    assert composition.tokens > 0
+
+
+@pytest.mark.parametrize("with_memo", [False, True])
+def test_what_a_context_held_is_gone_with_it(with_memo: bool) -> None:
+    memo = Memo() if with_memo else None
+    ctx = context(1)
+    use(ctx, memo)
+    seen = parts(ctx)
+    del ctx, memo
+    gc.collect()
+    assert [ref() for ref in seen if ref() is not None] == []
+
+
+def test_a_memo_that_lives_on_forgets_the_turn_before() -> None:
+    memo = Memo()
+    ctx = context(1)
+    use(ctx, memo)
+    seen = parts(ctx)
+    ctx = context(2)
+    use(ctx, memo)
+    gc.collect()
+    assert [ref() for ref in seen if ref() is not None] == []
+
+
+def test_ten_thousand_contexts_leave_nothing() -> None:
+    memo = Memo()
+    blocks: list[int] = []
+    for number in range(10_001):
+        composition = compose(LAYERS, context(number), memo=memo, budget=10_000)
+        composition.to_openai()
+        del composition
+        if number in (2_000, 6_000, 10_000):
+            gc.collect()
+            blocks.append(sys.getallocatedblocks())
+    assert blocks[2] - blocks[1] < 1_000, blocks
+
+
+def test_counters_of_a_request_leave_no_lists_in_a_conversation() -> None:
+    conversation = Conversation([Message("user", f"message {number}") for number in range(100)])
+    kept: list[weakref.ref[Any]] = []
+    for number in range(200):
+        counter = Counter()
+        assert compose(Layers("x"), context(number, conversation), tokenizer=counter).tokens > 0
+        assert conversation.total(lambda message: len(message.text)) > 0
+        assert conversation.joined(lambda message: message.text, "\n").startswith("message 0")
+        marks = conversation.derive(lambda message: Value())
+        kept.append(weakref.ref(marks[0]))
+    del marks
+    gc.collect()
+    assert sum(ref() is not None for ref in kept) <= 10
+
+
+def test_what_is_used_every_turn_is_derived_once_beside_what_is_not() -> None:
+    conversation = Conversation([Message("user", str(number)) for number in range(50)])
+    asked: list[str] = []
+
+    def wire(message: Message) -> str:
+        asked.append(message.text)
+        return message.text
+
+    for _ in range(50):
+        assert conversation.derive(wire) == [str(number) for number in range(50)]
+        conversation.derive(lambda message: message)
+    assert len(asked) == 50
+
+
+def test_the_tools_of_a_session_are_written_once() -> None:
+    memo, tools = Memo(), (ToolSpec("look"),)
+    first, second, other = (
+        compose(Layers("x"), PromptContext(user_input="q", tools=given), memo=memo).to_openai()["tools"]
+        for given in (tools, (tools[0],), (ToolSpec("look"),))
+    )
+    assert first is second
+    assert first == other and first is not other
+
+
+@pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
+def test_kwargs_made_anew_of_the_same_values_are_recognised_and_others_are_not() -> None:
+    layers, memo = Layers(AdditionalInfoPrompt("{{ who }} {{ number }}"), conversation=False), Memo()
+    kwargs: dict[str, Any] = {"who": "ada", "number": 1}
+    shown: list[object] = []
+    for given in (kwargs, dict(kwargs), {**kwargs, "number": True}, {**kwargs, "number": 1.0}, kwargs):
+        ctx = PromptContext(user_input=UserInput("q", additional_kwargs=given))
+        composition = compose(layers, ctx, memo=memo)
+        shown.append(composition.system)
+        assert composition.system.text == compose(layers, ctx).system.text
+    assert shown[0] is shown[1]
+    assert len({id(item) for item in shown}) == 4
+
+
+def test_the_digest_of_a_file_holds_no_content(tmp_path: Any) -> None:
+    from agentkit_prompts.context import parts as module
+
+    path = tmp_path / "a.png"
+    path.write_bytes(b"secret content")
+    assert len(Image(path).id) == 32
+    assert "secret" not in repr(module._FILE_DIGESTS)

@@ -1,0 +1,339 @@
+"""A context is a value: equal, hashable, copied, pickled, written as JSON and read back."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import pickle
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from agentkit.prompts import (
+    Audio,
+    ContextError,
+    Conversation,
+    Document,
+    Example,
+    ExamplesPrompt,
+    Fact,
+    File,
+    Image,
+    KeywordSelector,
+    Layers,
+    Message,
+    PromptContext,
+    PromptError,
+    TextPrompt,
+    ToolCall,
+    ToolSpec,
+    Url,
+    UserInput,
+    compose,
+    prepare,
+)
+from agentkit.testing import strategies as some
+from tests.prompts.laws import law
+
+CONTEXTS: TypeAdapter[PromptContext] = TypeAdapter(PromptContext)
+KWARGS: dict[str, Any] = {
+    "root": Path("/srv/app"),
+    "home": Url("https://example.org/a?b=c"),
+    "raw": b"\xff\x00",
+    "when": datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC),
+    "day": date(2026, 1, 2),
+    "at": time(3, 4),
+    "took": timedelta(days=-1, microseconds=1),
+    "price": Decimal("1.10"),
+    "id": UUID(int=7),
+    "photo": Image(b"\xff\xd8", name="x.jpg"),
+    "pair": (1, [2, (3,)]),
+    "odd": {"$type": "path", "value": "/not/a/path", 1: True},
+    "limit": float("inf"),
+    "$type": "text",
+}
+FULL = PromptContext(
+    user_input=UserInput(
+        ["Look: ", Image(b"\xff"), Audio(Path("/tmp/a.wav")), File("https://example.org/a.pdf")], KWARGS
+    ),
+    conversation=[Message("assistant", "", (ToolCall("1", "look"),)), Message("tool", "ok", tool_call_id="1")],
+    documents=[
+        Document("a", score=0.5, metadata={"seen": KWARGS["when"], "tags": ["x"]}, trust="trusted", atomic=True)
+    ],
+    knowledge=["The sky is blue."],
+    tools=[ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}}, strict=True)],
+    examples=[Example("1+1", "2", id="sum")],
+    intermediate=[Message("user", (Image(Path("/tmp/b.png")),))],
+    locale="en",
+    now=KWARGS["when"],
+    session_key="secret",
+    extra=KWARGS,
+)
+
+
+def is_utf8(ctx: PromptContext) -> bool:
+    """Whether all its text can be encoded: JSON has no form of lone surrogates."""
+    try:
+        CONTEXTS.dump_json(ctx)
+    except (UnicodeEncodeError, PydanticSerializationError):
+        return False
+    return True
+
+
+def test_a_context_comes_back_from_json() -> None:
+    back = CONTEXTS.validate_json(CONTEXTS.dump_json(FULL))
+    assert back == FULL
+    assert hash(back) == hash(FULL)
+    for name, value in KWARGS.items():
+        assert type(back.extra[name]) is type(value), name
+    shown = TextPrompt("{{ extra.root }} {{ now }} {{ tools | tojson }} {{ documents | tojson }}")
+    assert shown.format_2_str(back) == shown.format_2_str(FULL)
+
+
+@law
+@given(some.contexts())
+def test_any_context_comes_back(ctx: PromptContext) -> None:
+    if is_utf8(ctx):
+        assert CONTEXTS.validate_json(CONTEXTS.dump_json(ctx)) == ctx
+        assert CONTEXTS.validate_python(json.loads(CONTEXTS.dump_json(ctx))) == ctx
+    assert pickle.loads(pickle.dumps(ctx)) == ctx
+    assert copy.deepcopy(ctx) == ctx
+    assert ctx.evolve() == ctx == dataclasses.replace(ctx)
+    hash(ctx)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_every_pickle_protocol(protocol: int) -> None:
+    ctx = FULL.evolve(user_input=FULL.user_input.input, extra={})
+    back = pickle.loads(pickle.dumps(ctx, protocol))
+    assert back == ctx
+    assert back.view == ctx.view
+    with pytest.raises(AttributeError):
+        back.locale = "de"
+    for item in (*ctx.documents, *ctx.tools, *ctx.examples, ctx.user_input):
+        assert pickle.loads(pickle.dumps(item, protocol)) == item
+
+
+def test_a_deep_copy_shares_nothing_that_can_change() -> None:
+    ctx = PromptContext(user_input=UserInput("x", {"files": ["a"]}), extra={"files": ["a"]})
+    deep, shallow = copy.deepcopy(ctx), copy.copy(ctx)
+    ctx.extra["files"].append("b")
+    ctx.user_input.additional_kwargs["files"].append("b")
+    assert deep.extra["files"] == deep.user_input.additional_kwargs["files"] == ["a"]
+    assert shallow.extra["files"] == ["a", "b"]
+    assert deep != ctx == shallow
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="copy.replace is new in 3.13")
+def test_copy_replace() -> None:
+    replaced = copy.replace(FULL, locale="de")  # type: ignore[attr-defined,unused-ignore]
+    assert replaced == FULL.evolve(locale="de")
+    assert copy.replace(FULL.user_input, input="x").text == "x"  # type: ignore[attr-defined,unused-ignore]
+
+
+def test_what_differs_is_unequal() -> None:
+    changes: list[dict[str, Any]] = [
+        {"user_input": "x"},
+        {"documents": ()},
+        {"knowledge": ("a",)},
+        {"tools": ()},
+        {"examples": ()},
+        {"conversation": ()},
+        {"intermediate": ()},
+        {"locale": None},
+        {"now": None},
+        {"session_key": "other"},
+        {"extra": {}},
+    ]
+    seen = {FULL, *(FULL.evolve(**change) for change in changes)}
+    assert len(seen) == len(changes) + 1
+
+
+class Request(BaseModel):
+    context: PromptContext
+    documents: tuple[Document, ...] = ()
+
+
+def test_a_context_is_a_field_of_a_model() -> None:
+    request = Request.model_validate({"context": {"user_input": "hi", "elements": ["a"]}, "documents": ["b"]})
+    assert request.context == PromptContext(user_input="hi", documents=["a"])
+    assert Request(context=FULL).context is FULL
+    assert Request.model_validate_json(request.model_dump_json()) == request
+    with pytest.raises(ValidationError, match=r"context\.docments"):
+        Request.model_validate({"context": {"user_input": "hi", "docments": []}})
+    with pytest.raises(ValidationError, match=r"documents\.0\.txt"):
+        Request.model_validate({"context": FULL, "documents": [{"text": "a", "txt": "a"}]})
+
+
+@pytest.mark.parametrize("mode", ["validation", "serialization"])
+def test_a_context_has_a_json_schema(mode: Any) -> None:
+    schema = CONTEXTS.json_schema(mode=mode)
+    fields = (
+        schema["$defs"]["PromptContext"]["properties"]
+        if "$defs" in schema and "properties" not in schema
+        else (schema["properties"])
+    )
+    assert {"user_input", "documents", "tools", "now"} <= fields.keys()
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, [[object()]], {"a": {"b": len}}])
+def test_what_has_no_json_form_is_named_not_guessed(value: object) -> None:
+    with pytest.raises(Exception, match=r"JSON form: a .* has none"):
+        CONTEXTS.dump_json(PromptContext(user_input="x", extra={"value": value}))
+
+
+@pytest.mark.parametrize("value", [{"$type": "nonsense", "value": 1}, {"$type": "bytes", "value": 5}, {"$type": []}])
+def test_damaged_json_forms_are_refused(value: object) -> None:
+    with pytest.raises(ValidationError, match=r"JSON form"):
+        CONTEXTS.validate_python({"user_input": {"input": "x"}, "extra": {"value": value}})
+
+
+async def test_a_choice_of_examples_is_part_of_the_context() -> None:
+    pool = [Example("cook rice", "Boil it."), Example("patch a tyre", "Glue it.")]
+    layers = Layers(ExamplesPrompt(selector=KeywordSelector(1)), conversation=False)
+    ctx = await prepare(layers, PromptContext(user_input="rice", examples=pool))
+    (selection,) = ctx.selections
+    assert (selection.prompt, selection.query, [item.output for item in selection.chosen]) == (
+        "system[0]",
+        "rice",
+        ["Boil it."],
+    )
+    assert compose(layers, ctx).context is ctx, "nothing is selected again"
+    stored = CONTEXTS.validate_json(CONTEXTS.dump_json(ctx))
+    assert stored == ctx == pickle.loads(pickle.dumps(ctx))
+    assert stored != ctx.evolve(selections=())
+    assert compose(layers, stored).context.selections == ctx.selections
+
+
+async def test_a_stored_choice_is_used_while_it_fits() -> None:
+    class Never:
+        async def select(self, query: str, examples: Any) -> Any:
+            raise AssertionError("asked again")
+
+    class First:
+        async def select(self, query: str, examples: Any) -> Any:
+            return examples[:1]
+
+    pool = (Example("a", "A"), Example("b", "B"))
+    ctx = await prepare(
+        Layers(ExamplesPrompt(selector=First()), conversation=False), PromptContext(user_input="q", examples=pool)
+    )
+    stored = CONTEXTS.validate_json(CONTEXTS.dump_json(ctx))
+    later = Layers(ExamplesPrompt(selector=Never()), conversation=False)
+    assert compose(later, stored).system.text == "Input: a\nOutput: A"
+    for change in ({"user_input": "other"}, {"examples": pool[::-1]}):
+        with pytest.raises(PromptError, match="has to be awaited"):
+            compose(later, CONTEXTS.validate_json(CONTEXTS.dump_json(stored)).evolve(**change))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("tools", '"name": "look"'), ("documents", '"text": "a"'), ("examples", '"output": "2"')],
+)
+def test_templates_write_items_as_json(name: str, shown: str) -> None:
+    ctx = FULL.evolve(documents=["a"])
+    written = TextPrompt("{{ " + name + " | tojson }}").format_2_str(ctx)
+    assert shown in written
+    assert json.loads(written)[0].items() >= json.loads("{" + shown + "}").items()
+
+
+def test_every_problem_is_named_with_its_place() -> None:
+    with pytest.raises(ContextError) as caught:
+        PromptContext(
+            docments=[],  # type: ignore[call-arg]
+            user_input={"input": ["a", 5], "additional_kwargs": [1]},
+            documents=["a", {"text": 5, "txt": "a"}, 7, Document("b")],
+            tools=[{"title": "a", "parameters": {"a": {1}}}],
+            conversation=[{"role": "boss"}, 5],  # type: ignore[list-item]
+            locale=5,  # type: ignore[arg-type]
+            extra={1: 2},  # type: ignore[dict-item]
+        )
+    assert [place for place, _ in caught.value.problems] == [
+        "",
+        "user_input.input[1]",
+        "user_input.additional_kwargs",
+        "documents[1]",
+        "documents[1].text",
+        "documents[2]",
+        "tools[0]",
+        "tools[0].name",
+        "tools[0].parameters",
+        "",
+        "locale",
+        "extra",
+    ]
+    message = str(caught.value)
+    assert "unknown field 'docments'; did you mean 'documents'?" in message
+    assert "documents[1].text: expected str, got int" in message
+    assert "conversation[0]" in message
+    assert "conversation[1]" in message
+
+
+@pytest.mark.parametrize(
+    ("make", "place"),
+    [
+        (lambda: PromptContext(user_input="x", documents=[], elements=[]), "elements"),
+        (lambda: UserInput("x", {"a": 1}, additional_info={}), "additional_info"),
+        (lambda: PromptContext(), "user_input"),
+        (lambda: Document("x", metadata=5), "metadata"),  # type: ignore[arg-type]
+        (lambda: Fact("x", trust="maybe"), "trust"),  # type: ignore[arg-type]
+        (lambda: Example("x", None), "output"),  # type: ignore[arg-type]
+        (lambda: ToolSpec("x", parameters={"a": object()}), "parameters"),
+        (lambda: ToolSpec("x", strict=1), "strict"),  # type: ignore[arg-type]
+        (lambda: FULL.evolve(documents=[5]), "documents[0]"),  # type: ignore[list-item]
+        (lambda: FULL.evolve(now="today"), "now"),  # type: ignore[arg-type]
+    ],
+)
+def test_one_problem_is_named(make: Any, place: str) -> None:
+    with pytest.raises(ContextError) as caught:
+        make()
+    assert [at for at, _ in caught.value.problems] == [place]
+
+
+class Breaks(Mapping[str, Any]):
+    def __getitem__(self, name: str) -> Any:
+        raise ZeroDivisionError
+
+    def __iter__(self) -> Iterator[str]:
+        raise ZeroDivisionError
+
+    def __len__(self) -> int:
+        return 1
+
+
+def breaks() -> Iterator[str]:
+    yield "a"
+    raise ZeroDivisionError("no more")
+
+
+@pytest.mark.parametrize("name", ["user_input", "documents", "tools", "conversation", "extra", "selections"])
+@pytest.mark.parametrize(
+    "value", [Breaks(), breaks, [Breaks()], object(), 1.5, b"x"], ids=lambda value: type(value).__name__
+)
+def test_values_whose_own_code_fails_are_problems_with_a_place(name: str, value: Any) -> None:
+    given = {"user_input": "x", name: value() if value is breaks else value}
+    with pytest.raises(ContextError, match=name):
+        PromptContext(**given)
+
+
+def test_a_long_list_of_problems_is_cut() -> None:
+    with pytest.raises(ContextError, match="and 980 more") as caught:
+        PromptContext(user_input="x", documents=[5] * 1000)  # type: ignore[list-item]
+    assert len(caught.value.problems) == 1000
+    assert len(str(caught.value)) < 2_000
+
+
+def test_conversations_are_fields_too() -> None:
+    history: TypeAdapter[Conversation] = TypeAdapter(Conversation)
+    assert history.validate_json(history.dump_json(FULL.conversation)) == FULL.conversation
+    assert history.validate_python(FULL.conversation) is FULL.conversation
