@@ -52,15 +52,15 @@ class OpenStore:
         if isinstance(target, str) and "://" in target:
             if index is None:
                 raise StoreUnavailable(f"{target.split('://')[0]}://...: give the folder of the index too: index=...")
-            place, opener = target, index_opener(index)
-        elif not isinstance(target, str | os.PathLike):
-            raise StoreUnavailable(f"expected a folder or a postgresql:// URL to open a memory in, got {target!r}")
+            place, beside = target, index
+        elif isinstance(target, str | os.PathLike):
+            place, beside = expanded(target) / "memory.db", expanded(target) / "index"
         else:
-            home = expanded(target)
-            place = home / "memory.db"
-            opener = index_opener(home / "index" if index is None else index)
+            raise StoreUnavailable(f"expected a folder or a postgresql:// URL to open a memory in, got {target!r}")
+        opener = None if index is None else index_opener(index)
         RecallLogs.check_keep(keep_recalls)
-        store = cls(Database.open(place, timeout=timeout, clock=clock), opener, keep_recalls)
+        database = Database.open(place, timeout=timeout, clock=clock)
+        store = cls(database, opener or index_opener(beside), keep_recalls)
         with suppress(StoreError):  # an erasure that cannot go on now either is resumed at the next opening
             resume(store.database, store.indexes)
         try:

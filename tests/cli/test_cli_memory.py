@@ -250,7 +250,7 @@ def test_everything_is_erased_when_that_is_asked_for(run: Run, folder: Path, ing
 def test_erasing_needs_exactly_one_whom(run: Run, ingested: None, whom: tuple[str, ...]) -> None:
     done = run("memory", "erase", "--yes", *whom)
     assert done.exit_code == 2
-    assert "say whom" in done.stderr
+    assert "name a subject" in done.stderr
 
 
 def test_one_conversation_is_erased(run: Run, folder: Path, ingested: None) -> None:

@@ -22,7 +22,13 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="processes are forked
 
 
 @pytest.mark.parametrize(
-    ("store", "kills"), [("sqlite+edge", 17), ("postgresql+edge", 17), ("sqlite+qdrant", 15), ("postgresql+qdrant", 15)]
+    ("store", "kills"),
+    [
+        ("sqlite+edge", 17),
+        pytest.param("postgresql+edge", 17, marks=pytest.mark.long),
+        pytest.param("sqlite+qdrant", 15, marks=pytest.mark.long),
+        pytest.param("postgresql+qdrant", 15, marks=pytest.mark.long),
+    ],
 )
 def test_a_process_killed_between_any_two_writes_leaves_a_store_that_is_whole(
     request: pytest.FixtureRequest, store: str, kills: int

@@ -11,13 +11,13 @@ import pytest
 
 from agentkit_memory import (
     ExtractionError,
-    Fact,
     FactDraft,
     HeadMoved,
     Memory,
     NotFound,
     Scope,
     ScopeError,
+    StoredFact,
     StoredSession,
     Turn,
 )
@@ -343,7 +343,7 @@ def test_a_session_object_of_a_conversation_made_again_is_not_confused_with_it(e
 
 
 def test_what_went_wrong_with_a_text_does_not_quote_it_when_it_is_gone(either: Memory) -> None:
-    def useless(turns: Sequence[Turn], known: Sequence[Fact]) -> list[FactDraft]:
+    def useless(turns: Sequence[Turn], known: Sequence[StoredFact]) -> list[FactDraft]:
         raise ExtractionError(f"no facts in {turns[-1].text!r}")
 
     session = either.session("s")

@@ -290,11 +290,11 @@ def test_an_adapter_can_be_named_by_its_model(name: str, model: str) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("fastembed", r"did you mean fastembed:MODEL\?"),
-        ("fastembd:x", r"did you mean fastembed:x\?"),
-        ("sentence-transformer:x", r"did you mean sentence-transformers:x\?"),
-        ("openai:", r"did you mean openai:MODEL\?"),
-        ("", r"one of fastembed, openai, sentence-transformers$"),
+        ("fastembed", r"expected KIND:MODEL, such as fastembed:MODEL$"),
+        ("fastembd:x", r"did you mean 'fastembed'\? There is: fastembed, openai, sentence-transformers$"),
+        ("sentence-transformer:x", r"did you mean 'sentence-transformers'\?"),
+        ("openai:", r"such as openai:MODEL$"),
+        ("", r"there is: fastembed, openai, sentence-transformers$"),
     ],
 )
 def test_a_name_that_is_none_says_which_there_are(name: str, said: str) -> None:
@@ -378,8 +378,8 @@ def test_fastembed_is_asked_for_passages_and_questions_and_loaded_once(
     with pytest.raises(EmbedderUnavailable, match=r"'fastembed:away/model': it is not on this machine .*cache_dir="):
         FastembedEmbedder("away/model").embed(["a"])
     assert capsys.readouterr().out == "load away/model None False -\n"
-    for name, meant in (("BAAI/bge-smal", r"; did you mean BAAI/bge-small-en-v1.5, away/model\?"), ("zzz", "")):
-        with pytest.raises(EmbedderError, match=f"fastembed has no model of this name{meant}$"):
+    for name, hint in (("BAAI/bge-smal", r"; did you mean 'BAAI/bge-small-en-v1.5'\?"), ("zzz", "; there is: BAAI")):
+        with pytest.raises(EmbedderError, match=f"fastembed has no model of this name{hint}"):
             FastembedEmbedder(name).embed(["a"])
 
 
@@ -522,7 +522,7 @@ def test_an_endpoint_that_is_away_or_slow(endpoint: Endpoint) -> None:
 
     endpoint.act = hang_up
     with pytest.raises(
-        EmbedderUnavailable, match=r"127\.0\.0\.1:\d+ cannot be reached \(.*found by its words meanwhile"
+        EmbedderUnavailable, match=r"127\.0\.0\.1:\d+ cannot be reached \(.*found with BM25 meanwhile"
     ):
         OpenAIEmbedder("m", base_url=endpoint.url, max_retries=0).embed(["a"])
     release = threading.Event()

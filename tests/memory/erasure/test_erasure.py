@@ -284,7 +284,7 @@ def test_an_erasure_while_the_subject_still_writes_ends_and_tells_what_it_left(e
     finally:
         stop.set()
         writer.join()
-    assert all(proof.complete or "still writes" in proof.note for proof in proofs)
+    assert all(proof.complete or "still adds" in proof.note for proof in proofs)
     last = either.erase(Scope("local", user="ada"))
     assert last.complete and not any(last.found.values())
 
@@ -391,7 +391,7 @@ def test_rows_that_cannot_be_removed_end_an_erasure_and_not_the_patience(home: P
         memory.recall("fact")
     with closing(sqlite3.connect(home / "memory.db")) as file:  # as where an index tells of rows that are not there
         file.execute("CREATE TRIGGER damage BEFORE DELETE ON items BEGIN SELECT RAISE(IGNORE); END")
-    with Memory.open(home) as memory, pytest.raises(StoreCorrupt, match="rows that are found cannot be removed"):
+    with Memory.open(home) as memory, pytest.raises(StoreCorrupt, match="rows that are found cannot be deleted"):
         memory.erase(ADA)
 
 

@@ -154,7 +154,7 @@ def test_facts_of_another_scope_are_as_if_they_were_not(either: Memory) -> None:
     assert either.within("other").facts.get(shared.id) is None
     assert [each.text for each in ada.facts.list()] == ["ada's"]
     assert not bob.facts.remove(mine.id) and not ada.facts.remove(shared.id)
-    with pytest.raises(NotFound, match=rf"no fact {mine.id}, no item {mine.id}: nothing was stored"):
+    with pytest.raises(NotFound, match=rf"not in this scope: fact {mine.id}, item {mine.id}; nothing was stored"):
         bob.facts.add("stolen", supersedes=mine.id, sources=mine.id)
     assert bob.facts.list() == () and ada.facts.get(mine.id) == mine
     assert ada.facts.add("seen", sources=shared.id).sources == (shared.id,)  # what one may read, one may quote

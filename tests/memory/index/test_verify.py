@@ -112,11 +112,11 @@ def test_an_item_that_no_worker_ever_heard_of_is_mended_whatever_the_index_holds
 
 
 def test_everything_at_once_over_many_pages(memory: Memory, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from agentkit_memory.index import edge, verify
+    from agentkit_memory.index import compare, edge
 
-    monkeypatch.setattr(verify, "_PAGE", 7)
+    monkeypatch.setattr(compare, "_PAGE", 7)
     monkeypatch.setattr(edge, "_PAGE", 5)
-    monkeypatch.setattr(verify, "_ROWS", verify._ROWS.limit(7))
+    monkeypatch.setattr(compare, "_ROWS", compare._ROWS.limit(7))
     ids = fill(memory, docs, 60)
     for number, item in enumerate(ids):
         if number % 3 == 0:

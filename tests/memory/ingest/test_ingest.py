@@ -286,6 +286,35 @@ def test_what_may_not_be_read_is_reported_and_not_forgotten(memory: Memory, docs
         locked.chmod(0o755)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="file permissions are POSIX's")
+def test_a_named_file_in_a_folder_that_may_not_be_entered_is_one_error_of_the_report(
+    memory: Memory, tmp_path: Path, docs: Path
+) -> None:
+    (docs / "closed").mkdir()
+    for name in ("closed/a.md", "b.md", "c.md"):
+        (docs / name).write_text(f"zebra {name}")
+    memory.ingest(docs / "c.md")
+    for path in [tmp_path, *tmp_path.parents, *tmp_path.rglob("*")]:
+        if path.stat().st_uid == os.geteuid() and path != Path("/"):
+            path.chmod(path.stat().st_mode | 0o555)
+    root = os.geteuid() == 0
+    if root:  # permissions do not bind root: the process is somebody else for a while
+        for path in (memory_home := tmp_path / "store", *memory_home.rglob("*")):
+            os.chown(path, 65534, -1)
+    (docs / "closed").chmod(0)
+    if root:
+        os.seteuid(65534)
+    try:
+        report = memory.ingest([docs / "closed/a.md", docs / "closed", docs / "b.md"])
+    finally:
+        if root:
+            os.seteuid(0)
+        (docs / "closed").chmod(0o755)
+    assert report.added == (str(docs / "b.md"),) and report.removed == ()
+    assert ["Permission denied" in str(error) for error in report.errors] == [True, True]
+    assert memory.ingest(docs).added == (str(docs / "closed/a.md"),)
+
+
 def test_a_file_name_that_is_no_text_can_be_stored(either: Memory, docs: Path) -> None:
     name = os.fsencode(docs) + b"/caf\xe9.md"
     Path(os.fsdecode(name)).write_text("zebra")
@@ -410,6 +439,7 @@ def test_a_file_that_was_just_written_is_read_again(memory: Memory, docs: Path) 
         assert len(memory.recall(word)) == 1
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="memory is measured as Linux and macOS do")
 def test_memory_does_not_grow_with_the_file(docs: Path, home: Path) -> None:
     line, many = docs / "line.txt", docs / "many.md"

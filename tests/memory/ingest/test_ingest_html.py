@@ -10,9 +10,9 @@ import pytest
 
 from agentkit_memory import IngestOptions, Memory
 from agentkit_memory.errors import IngestError
-from agentkit_memory.ingest import html
 from agentkit_memory.ingest.chunks import CHUNK_BYTES, Chunk, chunk_blocks
 from agentkit_memory.ingest.find_files import SourceFile
+from agentkit_memory.ingest.readers import html
 from agentkit_memory.ingest.readers.blocks import PART, Block
 from agentkit_memory.ingest.readers.file_stream import FileStream
 from agentkit_memory.ingest.readers.html import html_blocks

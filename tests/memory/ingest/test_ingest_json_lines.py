@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from agentkit_memory import IngestError, IngestOptions, Memory, RecordFields
-from agentkit_memory.ingest import json_lines as records
+from agentkit_memory.ingest.readers import json_lines as records
 
 
 def put(docs: Path, *lines: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import sys
-import time
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agentkit_memory import IngestOptions, Memory
-from agentkit_memory.ingest import pdf
+from agentkit_memory.ingest.readers import pdf
 
 pypdf = pytest.importorskip("pypdf", reason="needs the extra `ingest`")
 
@@ -107,11 +106,11 @@ def test_one_that_asks_for_a_password_is_refused(memory: Memory, docs: Path) -> 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "is damaged, or no PDF"),
-        (b"not a pdf at all", "is damaged, or no PDF"),
-        (b"\0" * 5000, "is damaged, or no PDF"),
+        (b"", "is damaged, or not a PDF"),
+        (b"not a pdf at all", "is damaged, or not a PDF"),
+        (b"\0" * 5000, "is damaged, or not a PDF"),
         (make(["", ""]), "holds no text, only images perhaps; make it text with OCR first"),
-        (make(["zebra"]).replace(b"/Pages 2 0 R", b"/Pages 9 0 R"), "is damaged, or no PDF"),
+        (make(["zebra"]).replace(b"/Pages 2 0 R", b"/Pages 9 0 R"), "is damaged, or not a PDF"),
         (make(["zebra"]).replace(b"[4 0 R]", b"[2 0 R]"), ""),
     ],
     ids=["empty", "text", "zeros", "images", "no pages", "pages of themselves"],
@@ -142,7 +141,7 @@ def test_leniently_the_other_pages_are_stored(memory: Memory, docs: Path) -> Non
 @pytest.mark.parametrize(
     ("program", "said"),
     [
-        ("import time; time.sleep(60)", "has a page that takes more than 0.5 seconds to read"),
+        ("import time; time.sleep(3600)", "has a page that takes more than 0.5 seconds to read"),
         ("import os; os.abort()", "made its reader fail (exit code -6); it is damaged"),
         ("print('[\"page\", 1, \"half', end='')", "made its reader fail (exit code 0); it is damaged"),
         ('print(\'["no", "takes too much memory to read"]\')', "takes too much memory to read"),
@@ -155,9 +154,7 @@ def test_a_reader_that_hangs_or_dies_is_one_file_less(
     worker.write_text(program)
     monkeypatch.setattr(pdf, "_WORKER", worker)
     monkeypatch.setattr(pdf, "MAX_PAGE_SECONDS", 0.5 if "sleep" in program else 30.0)
-    start = time.monotonic()
     assert refused(memory, docs, make(["zebra"])) == said
-    assert time.monotonic() - start < 20
 
 
 def test_pages_that_share_what_they_show_have_a_limit_together(
@@ -196,19 +193,17 @@ def test_pages_each_of_which_is_quick_have_a_time_together(
     monkeypatch.setattr(pdf, "MAX_MB_SECONDS", 1000.0)
     content = make(["zebra"])
     seconds = 0.4 + len(content) / 1000
-    start = time.monotonic()
     said = f"takes more than {seconds:.0f} seconds to read, too many for its {len(content):,} bytes; split it"
     assert refused(memory, docs, content) == said
-    assert seconds < time.monotonic() - start < 20  # of the fifty that all pages would take
     assert memory.recall("zebra") == ()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="address space is limited on Linux")
 def test_the_reader_has_a_limit_of_memory(tmp_path: Path) -> None:
-    from agentkit_memory.ingest import pdf_worker
+    from agentkit_memory.ingest.readers import pdf_worker
 
     assert pdf_worker._MAX_MEMORY <= 1 << 30
-    greedy = "import sys; sys.argv = ['x']\nfrom agentkit_memory.ingest import pdf_worker\n"
+    greedy = "import sys; sys.argv = ['x']\nfrom agentkit_memory.ingest.readers import pdf_worker\n"
     greedy += "pdf_worker._read = lambda stream: bytearray(3 << 30)\npdf_worker.main()"
     import subprocess
 
@@ -225,7 +220,7 @@ def test_without_the_extra_a_pdf_is_reported(
 
 
 def said(capsys: pytest.CaptureFixture[str], content: bytes) -> list[list[object]]:
-    from agentkit_memory.ingest import pdf_worker
+    from agentkit_memory.ingest.readers import pdf_worker
 
     pdf_worker._read(io.BytesIO(content))
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -246,6 +241,6 @@ def test_what_the_reader_says(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_text_that_cannot_be_stored_becomes_the_character_for_that() -> None:
-    from agentkit_memory.ingest import pdf_worker
+    from agentkit_memory.ingest.readers import pdf_worker
 
     assert pdf_worker._clean("a\0b\ud800c") == "a\ufffdb\ufffdc"

@@ -16,10 +16,10 @@ import pytest
 from sqlalchemy import text
 
 from agentkit_memory import IngestError, IngestOptions, IngestProgress, Memory
+from agentkit_memory.ingest import documents, staging
 from agentkit_memory.ingest.chunks import Chunk
 from agentkit_memory.ingest.documents import DocumentStore
 from agentkit_memory.process.failpoints import VARIABLE
-from agentkit_memory.store import documents, staging
 from agentkit_memory.store.item_rows import read_items
 
 PARTS = 60
@@ -247,7 +247,7 @@ def test_readers_see_one_version_or_the_other_and_nothing_else(either: Memory, d
 CHILD = """if True:
     import sys
     from agentkit_memory import Memory
-    from agentkit_memory.store import documents, staging
+    from agentkit_memory.ingest import documents, staging
     documents.MAX_WHOLE, documents.BATCH, staging.WORTH_INDEXING = 12, 8, 1
     with Memory.open(sys.argv[1], **({"index": sys.argv[3]} if sys.argv[3] else {})) as memory:
         print("open", flush=True)
@@ -283,6 +283,7 @@ FAILPOINTS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
 def test_killed_between_any_two_writes_it_is_the_old_or_the_new(place: tuple[str, str], docs: Path) -> None:
     file = docs / "a.md"

@@ -6,7 +6,6 @@ import asyncio
 import contextvars
 import sqlite3
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -34,12 +33,9 @@ async def test_the_loop_goes_on_while_the_database_is_locked(home: Path) -> None
         session.append(Message("user", "first"))
         other.execute("BEGIN IMMEDIATE")
         writing = asyncio.create_task(memory.run(session.append, Message("user", "hello")))
-        longest = 0.0
         for _ in range(20):
-            began = time.monotonic()
-            await asyncio.sleep(0.005)
-            longest = max(longest, time.monotonic() - began)
-        assert not writing.done() and longest < 1.0
+            await asyncio.sleep(0)
+        assert not writing.done()  # and this ran, with the lock still held by this thread
         other.execute("ROLLBACK")
         assert len(await writing) == 2
 
@@ -176,10 +172,9 @@ def test_who_waits_for_an_async_embedder_is_told_that_the_memory_was_closed(
     thread = threading.Thread(target=recall, daemon=True)
     thread.start()
     assert embedder.asked.wait(10)
-    began = time.monotonic()
     memory.close()
-    thread.join(10)
-    assert not thread.is_alive() and time.monotonic() - began < 5
+    thread.join(60)
+    assert not thread.is_alive()
     assert [type(error) for error in told] == [StoreClosed]
     assert embedder.ended.wait(10)  # it was cancelled, and could put its things away
     embedder = Waited()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import agentkit_memory
-from agentkit_memory import failpoints
+from agentkit_memory.process import failpoints
 from agentkit_memory.process.failpoints import FAILPOINTS, Failpoint, failpoint
 
 ROOT = Path(agentkit_memory.__file__).parent
@@ -41,7 +41,7 @@ def test_a_process_is_killed_at_the_pass_that_was_asked_for() -> None:
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("worker.flush", "no failpoint 'worker.flush'; there is worker.flushed"),
+        ("worker.flush", "unknown failpoint 'worker.flush'; did you mean 'worker.flushed'?"),
         ("?", "edge.between, edge.flushed, edge.unnamed"),
         ("worker.flushed:0", "expected NAME or NAME:COUNT"),
         ("worker.flushed:often", "expected NAME or NAME:COUNT"),

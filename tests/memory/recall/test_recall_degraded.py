@@ -91,6 +91,20 @@ def test_while_another_process_owns_the_index_sql_is_searched_by_the_same_policy
         assert other.recall("heron") == ()
 
 
+def test_without_the_index_newer_messages_of_another_scope_hide_nothing(tmp_path: Path) -> None:
+    def away(space: str, dimensions: int) -> VectorIndex:
+        raise IndexUnavailable("the server is away")
+
+    with Memory.open(tmp_path / "store", index=away) as memory:
+        ada, bob = (memory.within(Scope("acme", user=name)) for name in ("ada", "bob"))
+        ada.session("s").append(Message("user", "The heron nests behind the weir."))
+        assert len(ada.recall("heron")) == 1
+        bob.session("s").append(*(Message("user", f"A heron, number {number}.") for number in range(2_800)))
+        assert bob.recall("heron")
+        assert [found.text for found in ada.recall("heron")] == ["The heron nests behind the weir."]
+        assert not memory.recall("heron")
+
+
 @pytest.mark.parametrize("error", [IndexUnavailable("the server is away"), IndexBroken("the shard is damaged")])
 def test_an_index_that_fails_when_it_is_asked(home: Path, docs: Path, error: Exception) -> None:
     def opener(space: str, dimensions: int) -> VectorIndex:

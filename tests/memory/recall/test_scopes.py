@@ -119,7 +119,7 @@ def test_recall_is_the_same_whether_other_scopes_hold_anything_or_not(
 def test_an_index_answers_for_the_scopes_that_are_asked_for_however_its_points_came_and_went(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(edge, "_FEW", 3)  # how many it knows by heart
+    monkeypatch.setattr(edge, "_MAX_SCOPES", 3)  # how many it knows by heart
     draw = random.Random(seed)
     index = EdgeIndex(tmp_path, 4)
     held: dict[str, tuple[int, int]] = {}

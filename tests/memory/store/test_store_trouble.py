@@ -228,8 +228,8 @@ def test_a_database_of_a_newer_version_is_not_touched(home: Path) -> None:
     ("address", "said"),
     [
         ("mysql://root:secret@localhost/x", "expected a folder or a postgresql"),
-        ("postgresql+nosuch://localhost/x", "no database URL"),
-        ("://", "no database URL"),
+        ("postgresql+nosuch://localhost/x", "is not a database URL"),
+        ("://", "is not a database URL"),
         ("postgresql://nobody:secret@127.0.0.1:1/x", "check that the server runs"),
     ],
 )

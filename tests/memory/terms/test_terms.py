@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit_memory.index import analysis
+from agentkit_memory.terms import analysis
 from agentkit_memory.terms.analysis import count_terms
 from agentkit_memory.terms.sparse import document_vector, held_terms, query_vector
 from agentkit_memory.terms.stemmer import stem
@@ -74,7 +74,7 @@ def test_a_text_in_ascii_has_the_same_terms_beside_another_script(text: str) -> 
 def test_terms_do_not_depend_on_which_words_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "zebra okapi gnu lynx the ibex tapir zebra gnu stoat civet " + "f00" * 40
     known = count_terms(text)
-    monkeypatch.setattr(analysis, "_KEPT", 3)
+    monkeypatch.setattr(analysis, "_MAX_CACHED", 3)
     numbers = analysis._Numbers()
     monkeypatch.setattr(analysis, "_known", numbers.__getitem__)
     assert count_terms(text) == known
