@@ -54,7 +54,6 @@ class Chain(Generic[Output]):
         "_asks",
         "_fenced",
         "_output",
-        "_selects",
         "budget",
         "layers",
         "model",
@@ -97,7 +96,6 @@ class Chain(Generic[Output]):
         self._output: TypeAdapter[Output] | None = None
         self.output_schema = None
         self._fenced: bool | None = None
-        self._selects: bool | None = None
         self._asks: bool | None = None  # whether any prompt asks for additional kwargs
         if output is not str:
             self._output, self.output_schema = _adapter(cast(Any, output))
@@ -175,11 +173,7 @@ class Chain(Generic[Output]):
 
     async def select_examples(self, ctx: PromptContext) -> PromptContext:
         """Let the example selectors that need to wait for something choose now, before the prompt is rendered."""
-        if self._selects is None:
-            from agentkit_prompts.composition.prepare import selecting
-
-            self._selects = bool(selecting(self.layers))
-        if not self._selects:
+        if not self.layers.plan.selecting:
             return ctx
         from agentkit_prompts.composition.prepare import prepare
 

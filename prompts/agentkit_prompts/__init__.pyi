@@ -26,6 +26,7 @@ from agentkit_prompts.context.wire.read_messages import read_messages as read_me
 from agentkit_prompts.errors import BudgetError as BudgetError
 from agentkit_prompts.errors import ContextError as ContextError
 from agentkit_prompts.errors import KwargsError as KwargsError
+from agentkit_prompts.errors import LiteralTextWarning as LiteralTextWarning
 from agentkit_prompts.errors import MediaError as MediaError
 from agentkit_prompts.errors import MessageError as MessageError
 from agentkit_prompts.errors import PromptError as PromptError

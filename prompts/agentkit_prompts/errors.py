@@ -5,6 +5,8 @@ Every message has what went wrong, where, what was expected and what to do about
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterable, Mapping
 
 __all__ = [
@@ -15,6 +17,7 @@ __all__ = [
     "InContextError",
     "InContextWarning",
     "KwargsError",
+    "LiteralTextWarning",
     "MediaError",
     "MessageError",
     "PromptError",
@@ -23,11 +26,14 @@ __all__ = [
     "SchemaConflict",
     "TemplateError",
     "nearest",
+    "similar",
+    "warn",
 ]
 
 _MAX_NAME = 64
 _MAX_NAMES = 100
 _MAX_LISTED = 20
+_OURS = ("agentkit", "agentkit_prompts", "pydantic")
 
 
 class PromptError(Exception):
@@ -162,13 +168,31 @@ class InContextWarning(UserWarning):
     """Something of an evaluation prompt is left out, as its format demands; the message names it."""
 
 
+class LiteralTextWarning(UserWarning):
+    """A plain str that reads like a template. It is literal text: what is meant to be a template says so."""
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn at the line outside of these packages that led here."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+def similar(name: str, names: Iterable[str]) -> str | None:
+    """Return the name that is most like `name`, if one is like it."""
+    from difflib import get_close_matches  # only errors need it
+
+    close = get_close_matches(name[:_MAX_NAME], list(names)[:_MAX_NAMES], 1)
+    return close[0] if close else None
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return the end of a message: the name that is most like `name`, and the names there are."""
     known = list(names)[:_MAX_NAMES]
     if not known:
         return ""
-    from difflib import get_close_matches  # only errors need it
-
-    close = get_close_matches(name[:_MAX_NAME], known, 1)
+    close = similar(name, known)
     listed = ", ".join(sorted(known)[:12]) + (", ..." if len(known) > 12 else "")
-    return f"; did you mean {close[0]!r}? There is: {listed}" if close else f"; there is: {listed}"
+    return f"; did you mean {close!r}? There is: {listed}" if close else f"; there is: {listed}"

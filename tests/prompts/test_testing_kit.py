@@ -37,7 +37,7 @@ from agentkit.prompts import (
 )
 from agentkit.testing import ATTACKS, CANARY, UPDATE, assert_golden, assert_no_forged_roles, golden_text
 from agentkit.testing import strategies as some
-from agentkit_prompts.templates.origins import Plain
+from agentkit_prompts.templates.rendered import Plain
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
 
@@ -97,7 +97,7 @@ EVERYTHING = Layers(
     ["Be brief.", KnowledgePrompt(), ToolPrompt(), ExamplesPrompt()],
     before_input=[MemoPrompt(), AdditionalInfoPrompt(), ConversationPrompt()],
     after_input=WrapPrompt("<{{ wrapped_str }}>", wrapped_prompts=[UserInputPrompt(), MemoPrompt()]),
-    after_intermediate="{% for m in intermediate %}{{ m }}{% endfor %}",
+    after_intermediate=TextPrompt("{% for m in intermediate %}{{ m }}{% endfor %}"),
 )
 
 
@@ -151,8 +151,9 @@ class Posing(BasePrompt):
     template: Template = Template("")
 
     def render(self, ctx: PromptContext) -> Rendered:
-        text = "x" + ctx.user_input.text
-        return Rendered(text, (), Plain(text, "user_input", "untrusted"))
+        rendered = Plain("", "user_input", "untrusted")
+        rendered.text = "x" + ctx.user_input.text
+        return rendered
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def needy() -> Layers:
     inner = TextPrompt("{{ additional_kwargs.tone }}")
     return Layers(
         before_input=[WrapPrompt("{{ wrapped_str }} {{ additional_kwargs.lang }}", wrapped_prompts=[inner])],
-        after_input="{{ additional_kwargs.tone }}",
+        after_input=TextPrompt("{{ additional_kwargs.tone }}"),
     )
 
 
@@ -92,13 +92,13 @@ def test_the_schema_says_which_prompt_needs_what() -> None:
 async def test_a_prompt_that_cannot_render_says_where_and_nothing_is_sent() -> None:
     model = ScriptedModel([])
     with pytest.raises(TemplateError, match=r"before_input\[0\]"):
-        await Chain(model, Layers(before_input="{{ 1 / (user_input.text | length) }}")).run("")
+        await Chain(model, Layers(before_input=TextPrompt("{{ 1 / (user_input.text | length) }}"))).run("")
     assert not model.requests
 
 
 def test_a_template_that_can_never_render_is_refused_when_the_chain_is_made() -> None:
     with pytest.raises(TemplateError):
-        Chain(ScriptedModel([]), "{% if %}")
+        Chain(ScriptedModel([]), TextPrompt("{% if %}"))
 
 
 async def test_a_chain_waits_for_a_selector_that_must_be_awaited() -> None:

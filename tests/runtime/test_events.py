@@ -22,7 +22,7 @@ from agentkit import (
     ToolFinished,
     ToolStarted,
 )
-from agentkit.prompts import KwargsError
+from agentkit.prompts import KwargsError, TextPrompt
 from tests.runtime.scripts import Library, Never, calling, roles
 
 
@@ -95,7 +95,7 @@ async def test_what_goes_wrong_is_raised_after_the_events_before_it() -> None:
 
 
 async def test_a_broken_prompt_is_raised_before_any_event() -> None:
-    agent = Agent(ScriptedModel(["never"]), Layers(before_input="{{ additional_kwargs.x }}"))
+    agent = Agent(ScriptedModel(["never"]), Layers(before_input=TextPrompt("{{ additional_kwargs.x }}")))
     with pytest.raises(KwargsError, match="'x'"):
         await heard(agent)
 

@@ -51,7 +51,10 @@ def results(model_reply: Message, *tools: Any, **options: Any) -> list[ToolResul
 
 def test_an_unknown_tool_is_answered_with_the_nearest_names() -> None:
     (result,) = results(calling("ecko"), echo)
-    assert (result.status, result.content) == ("error", "There is no tool named 'ecko'; did you mean 'echo'? There is: echo.")
+    assert (result.status, result.content) == (
+        "error",
+        "There is no tool named 'ecko'; did you mean 'echo'? There is: echo.",
+    )
 
 
 def test_a_call_where_there_are_no_tools_is_answered_too() -> None:

@@ -37,7 +37,7 @@ from agentkit import (
     UserInput,
     tool,
 )
-from agentkit.prompts import Image, KnowledgePrompt, MemoPrompt, Text
+from agentkit.prompts import Image, KnowledgePrompt, MemoPrompt, Text, TextPrompt
 from agentkit.run import sync_driver
 from tests.runtime.scripts import Library, calling, roles
 
@@ -105,7 +105,9 @@ def test_two_runs_have_different_ids_unless_one_is_given() -> None:
 
 def test_the_input_may_be_text_parts_a_user_input_or_a_whole_context() -> None:
     model = ScriptedModel.repeat("ok")
-    agent = Agent(model, Layers(before_input=["For {{ additional_kwargs.to | default('you') }}.", KnowledgePrompt()]))
+    agent = Agent(
+        model, Layers(before_input=[TextPrompt("For {{ additional_kwargs.to | default('you') }}."), KnowledgePrompt()])
+    )
     agent.run_sync("hello")
     assert model.requests[-1].messages[-1].text == "For you.\n\nhello"
     agent.run_sync([Text("look: "), Image(b"\x89PNG\r\n\x1a\n")])
@@ -228,7 +230,7 @@ def test_layers_or_output_beside_a_chain_are_refused() -> None:
 
 def test_an_agent_tells_which_kwargs_it_needs() -> None:
     schema = Agent(
-        ScriptedModel([]), Layers(before_input="Speak {{ additional_kwargs.language }}.")
+        ScriptedModel([]), Layers(before_input=TextPrompt("Speak {{ additional_kwargs.language }}."))
     ).additional_kwargs_schema
     assert schema is not None and schema["required"] == ["language"]
     assert Agent(ScriptedModel([]), "Speak.").additional_kwargs_schema is None

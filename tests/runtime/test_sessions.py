@@ -24,7 +24,7 @@ from agentkit import (
     UserInput,
 )
 from agentkit.memory import HeadMoved, Memory, RecallError
-from agentkit.prompts import KwargsError, TemplateError
+from agentkit.prompts import KwargsError, TemplateError, TextPrompt
 from tests.runtime.scripts import Forgetful, Never, Slow, calling, roles, valid
 
 OpenSession = Callable[[str], Session]
@@ -110,7 +110,7 @@ async def test_a_stored_session_works_in_an_event_loop(tmp_path: Path) -> None:
 
 def test_a_prompt_that_cannot_render_keeps_and_sends_nothing(open_session: OpenSession) -> None:
     session, model = open_session("s"), ScriptedModel(["never"])
-    agent = Agent(model, Layers(before_input="{{ 1 / (user_input.text | length) }}"))
+    agent = Agent(model, Layers(before_input=TextPrompt("{{ 1 / (user_input.text | length) }}")))
     with pytest.raises(TemplateError):
         agent.run_sync("", session=session)
     assert len(session.conversation) == 0
@@ -119,7 +119,9 @@ def test_a_prompt_that_cannot_render_keeps_and_sends_nothing(open_session: OpenS
 
 def test_missing_kwargs_are_all_named_and_nothing_is_kept_sent_or_recalled(open_session: OpenSession) -> None:
     session, model = open_session("s"), ScriptedModel(["never"])
-    layers = Layers(before_input="{{ additional_kwargs.tone }}", after_input="{{ additional_kwargs.lang }}")
+    layers = Layers(
+        before_input=TextPrompt("{{ additional_kwargs.tone }}"), after_input=TextPrompt("{{ additional_kwargs.lang }}")
+    )
     with pytest.raises(KwargsError) as caught:
         Agent(model, layers).run_sync(UserInput("hi", additional_kwargs={"other": 1}), session=session)
     assert {name: paths for name, (_, paths) in caught.value.problems.items()} == {

@@ -23,6 +23,7 @@ from agentkit import (
     tool,
 )
 from agentkit.memory import Memory
+from agentkit.prompts import BasePrompt, Layers, MemoPrompt, Size, Template, TextPrompt, WrapPrompt
 
 
 class City(BaseModel):
@@ -103,3 +104,28 @@ def tools() -> None:
 def sessions(memory: Memory) -> None:
     both: list[Session] = [InMemorySession(), memory.session("s")]
     Agent(ScriptedModel([])).run_sync("hi", session=both[0])
+
+
+class House(MemoPrompt):
+    """A prompt of one's own with a field of its own."""
+
+    style: str
+    depth: int = 3
+
+
+def prompts() -> None:
+    assert_type(TextPrompt("text").template, Template)
+    TextPrompt(Template("x"), name="greeting", fence=True, size=Size(max=3))
+    TextPrompt(template={"en": "x"})
+    MemoPrompt()
+    MemoPrompt(fense=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    MemoPrompt(fence="yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    TextPrompt()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    House("{{ documents | length }}", style="plain", depth=4, name="house")
+    House(style="plain", dept=4)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    House()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    assert_type(House(style="x").model_copy(update={"style": "y"}), House)
+    wrap = WrapPrompt("<{{ wrapped_str }}>", wrapped_prompts=["text", MemoPrompt(), Template("{{ now }}")])
+    assert_type(wrap.wrapped_prompts, tuple[BasePrompt, ...])
+    Layers("Be brief.", before_input=[wrap, "text"], after_input=MemoPrompt(), history=Size(max=9, cut="items"))
+    Layers(sytem="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

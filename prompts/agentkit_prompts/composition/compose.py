@@ -6,83 +6,30 @@ costs what is new in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
-from operator import is_, itemgetter
+from operator import is_
 from typing import Any, TypeAlias
 
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.declarations import Declarations
-from agentkit_prompts.composition.prepare import select, selecting
-from agentkit_prompts.composition.sections import AtOnce, Fragment, Section
+from agentkit_prompts.composition.prepare import select
+from agentkit_prompts.composition.sections import Fragment, Section
 from agentkit_prompts.context.frozen import ReadOnlyDict
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_prompts.errors import KwargsError, PromptError
 from agentkit_prompts.schemas.params import JsonSchema
-from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter
 from agentkit_prompts.tokens.size import Budget
 from agentkit_prompts.tree.layers import Layers
-from agentkit_prompts.tree.prompt import BasePrompt
+from agentkit_prompts.tree.plan import Block, Plan
 
 __all__ = ["Memo", "compose"]
 
-_Reader: TypeAlias = Callable[[Mapping[str, Any]], tuple[Any, ...]]
-_Step: TypeAlias = tuple[str, BasePrompt, _Reader | None]
+_Known: TypeAlias = tuple[tuple[Any, ...] | None, Section] | None
+"""The inputs a section was rendered from, and the section."""
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 _EMPTY = Section((), "")
-
-
-class _Block:
-    """What is known about one message before any context: its steps, and the names they read together."""
-
-    __slots__ = ("name", "reads", "steps")
-
-    def __init__(self, layers: Layers, name: str, places: Sequence[str]) -> None:
-        self.name = name
-        prompts = [(path, prompt) for path, prompt in layers.prompts() if path.partition("[")[0] in places]
-        # What shows the input is rendered every turn: there is nothing to look up first.
-        self.steps: tuple[_Step, ...] = tuple(
-            (path, prompt, None if "user_input" in (_reads(prompt) or ()) else _reader(_reads(prompt)))
-            for path, prompt in prompts
-        )
-        names: set[str] | None = set()
-        for _, prompt in prompts:
-            reads = _reads(prompt)
-            names = None if names is None or reads is None else names | reads
-        # The input differs every turn: a block that shows it is looked at prompt by prompt.
-        self.reads = None if names is not None and "user_input" in names else _reader(names)
-
-
-def _reads(prompt: BasePrompt) -> frozenset[str] | None:
-    """Return the names a prompt depends on; a fence also depends on the session's key, which is no name."""
-    return None if prompt.fence or any(_reads(child) is None for _, child in prompt.children) else prompt.reads
-
-
-def _reader(names: Iterable[str] | None) -> _Reader | None:
-    """Return the function that gets the values of `names` from a view; None when it is not known what is read."""
-    if names is None:
-        return None
-    ordered = sorted(names)
-    if len(ordered) < 2:
-        return lambda view: tuple([view[name] for name in ordered])
-    return itemgetter(*ordered)
-
-
-class _Plan:
-    """What is known about layers before any context."""
-
-    __slots__ = ("blocks", "has_maximum", "selecting")
-
-    def __init__(self, layers: Layers) -> None:
-        sizes = [layers.history, layers.traffic, *(prompt.size for _, prompt in layers.walk())]
-        self.has_maximum = any(size.max is not None for size in sizes)
-        self.selecting = selecting(layers)
-        self.blocks = (
-            _Block(layers, "system", ("system",)),
-            _Block(layers, "input", ("before_input", "input", "after_input")),
-            _Block(layers, "after_intermediate", ("after_intermediate",)),
-        )
 
 
 class Memo:
@@ -92,10 +39,10 @@ class Memo:
 
     def __init__(self) -> None:
         self._declarations = Declarations((), None)
-        self._plan: _Plan | None = None
-        self._sections: list[tuple[tuple[Any, ...] | None, Section] | None] = []
+        self._plan: Plan | None = None
+        self._sections: list[_Known] = []
 
-    def sections(self, plan: _Plan) -> list[tuple[tuple[Any, ...] | None, Section] | None]:
+    def sections(self, plan: Plan) -> list[_Known]:
         """Return the remembered sections, one slot per message; empty ones when the layers are others."""
         if self._plan is not plan:
             self._plan = plan
@@ -135,11 +82,7 @@ def compose(
         KwargsError: The reason is that additional kwargs are missing or invalid; names all of them.
         BudgetError: What must be sent does not fit; names every minimum.
     """
-    try:
-        plan: _Plan = layers._plan  # type: ignore[attr-defined]
-    except AttributeError:
-        plan = _Plan(layers)
-        object.__setattr__(layers, "_plan", plan)
+    plan = layers.plan
     if plan.selecting:
         ctx = select(plan.selecting, ctx)
     view = ctx.view
@@ -185,7 +128,7 @@ def _budget(limit: int) -> Budget:
     return Budget(limit)
 
 
-def _render(block: _Block, ctx: PromptContext, view: Mapping[str, Any], before: Section | None) -> Section:
+def _render(block: Block, ctx: PromptContext, view: Mapping[str, Any], before: Section | None) -> Section:
     """Render the prompts of one message, reusing those fragments of `before` whose inputs did not change."""
     fragments: list[Fragment] = []
     for index, (path, prompt, reads) in enumerate(block.steps):
@@ -194,21 +137,15 @@ def _render(block: _Block, ctx: PromptContext, view: Mapping[str, Any], before: 
             inputs = reads(view)
             if before is not None:
                 fragment = before.fragments[index]
-                known = fragment.inputs
+                known = fragment[3]
                 if known is not None and _same(inputs, known):
                     fragments.append(fragment)
                     continue
-            text = None
-        else:
-            text = prompt.at_once(ctx)
-        if text is not None:
-            rendered: Rendered = AtOnce(text, prompt, ctx)
-        else:
-            try:
-                rendered = prompt.rendered(ctx)
-            except PromptError as error:
-                raise error.at(path) from error.__cause__
-        fragments.append(Fragment(path, prompt, rendered, None if inputs is None else _lasting(inputs)))
+        try:
+            rendered = prompt.rendered(ctx)
+        except PromptError as error:
+            raise error.at(path) from error.__cause__
+        fragments.append((path, prompt, rendered, None if inputs is None else _lasting(inputs)))
     return Section(fragments, block.name)
 
 

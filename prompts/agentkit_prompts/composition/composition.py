@@ -25,7 +25,8 @@ from agentkit_prompts.tokens.size import Budget
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.guard.taint import Policy
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
-    from agentkit_prompts.composition.explain import Breakpoint, Diff, LayerTable, Trim, Why
+    from agentkit_prompts.composition.explain import Diff, LayerTable, Trim, Why
+    from agentkit_prompts.composition.prefix import Breakpoint
     from agentkit_prompts.tree.layers import Layers
 
 __all__ = ["Composition"]
@@ -232,7 +233,7 @@ class Composition:
     @property
     def breakpoints(self) -> tuple[Breakpoint, ...]:
         """At most four points up to which the payload stays the same for a while."""
-        from agentkit_prompts.composition.explain import breakpoints
+        from agentkit_prompts.composition.prefix import breakpoints
 
         return breakpoints(self)
 
@@ -247,7 +248,7 @@ class Composition:
         return self._prefix()[1]
 
     def _prefix(self) -> tuple[str, int]:
-        from agentkit_prompts.composition.explain import prefix
+        from agentkit_prompts.composition.prefix import prefix
 
         return prefix(self)
 
@@ -266,9 +267,9 @@ class Composition:
         """
         sections: list[Section] = []
         for section in self.sections:
-            fragments = [fragment._replace(rendered=fragment.rendered.map(change)) for fragment in section.fragments]
-            sections.append(Section(fragments, section.label))
-        changed = Composition(
+            changed = [(path, prompt, rendered.map(change), None) for path, prompt, rendered, _ in section.fragments]
+            sections.append(Section(changed, section.label))
+        composition = Composition(
             self.context,
             self.layers,
             sections,
@@ -280,12 +281,12 @@ class Composition:
             budget=self.budget,
             skipped=self._skipped,
         )
-        if self.budget is not None and changed.tokens > self.budget.tokens:
+        if self.budget is not None and composition.tokens > self.budget.tokens:
             raise BudgetError(
-                f"the changed text needs {changed.tokens} tokens and the budget is {self.budget.tokens}: "
+                f"the changed text needs {composition.tokens} tokens and the budget is {self.budget.tokens}: "
                 "write something shorter in place of what is masked, or leave a reserve for it"
             )
-        return changed
+        return composition
 
     def to_openai(self, provider: str | None = None) -> dict[str, Any]:
         """Return the payload of a chat-completions request: `messages`, and `tools` where there are any.

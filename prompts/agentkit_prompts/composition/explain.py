@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,16 +26,15 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.sections import Section
 
 __all__ = [
-    "Breakpoint",
     "Diff",
     "LayerRow",
     "LayerTable",
     "Trim",
     "Why",
-    "breakpoints",
     "diff",
     "layer_table",
-    "prefix",
+    "tokens_until",
+    "tool_text",
     "why",
 ]
 
@@ -249,30 +247,30 @@ def diff(composition: Composition, previous: Composition) -> Diff:
     ours, theirs = list(composition.walk()), list(previous.walk())
     for number, (message, segments) in enumerate(ours):
         if number >= len(theirs):
-            return Diff(_layer_at(composition, number, segments), number, 0, tokens, "", _excerpt(_said(message)))
+            return Diff(_layer_at(composition, number, segments), number, 0, tokens, "", _excerpt(_whole_text(message)))
         other = theirs[number][0]
         if message == other:
             stored = not segments or segments[0].prompt in ("conversation", "intermediate")
-            tokens += per_message(message) if stored else MESSAGE_OVERHEAD + _tokens_until(segments, None, counter)
+            tokens += per_message(message) if stored else MESSAGE_OVERHEAD + tokens_until(segments, None, counter)
             continue
         if message.role != other.role:
             layer = _layer_at(composition, number, segments)
-            return Diff(layer, number, 0, tokens, _excerpt(_said(other)), _excerpt(_said(message)))
+            return Diff(layer, number, 0, tokens, _excerpt(_whole_text(other)), _excerpt(_whole_text(message)))
         text, old = "".join(part.text for part in segments), "".join(part.text for part in theirs[number][1])
         same = next((at for at, (a, b) in enumerate(zip(text, old, strict=False)) if a != b), min(len(text), len(old)))
-        tokens += MESSAGE_OVERHEAD + _tokens_until(segments, same, counter)
+        tokens += MESSAGE_OVERHEAD + tokens_until(segments, same, counter)
         layer = _layer_at(composition, number, segments, same)
         if text == old:  # the calls or the name
-            text, old, same = _said(message), _said(other), len(text)
+            text, old, same = _whole_text(message), _whole_text(other), len(text)
         return Diff(layer, number, same, tokens, _excerpt(old[same:]), _excerpt(text[same:]))
     if len(theirs) > len(ours):
         message, segments = theirs[len(ours)]
-        return Diff(_layer_at(previous, len(ours), segments), len(ours), 0, tokens, _excerpt(_said(message)), "")
+        return Diff(_layer_at(previous, len(ours), segments), len(ours), 0, tokens, _excerpt(_whole_text(message)), "")
     return Diff(None, len(ours), 0, tokens, "", "")
 
 
 def _tools_diff(composition: Composition, previous: Composition) -> Diff:
-    ours, theirs = ([_said_tool(tool) for tool in one.tools] for one in (composition, previous))
+    ours, theirs = ([tool_text(tool) for tool in one.tools] for one in (composition, previous))
     first = next(
         (at for at, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
     )
@@ -289,11 +287,12 @@ def _tools_diff(composition: Composition, previous: Composition) -> Diff:
     )
 
 
-def _said_tool(tool: ToolSpec) -> str:
+def tool_text(tool: ToolSpec) -> str:
+    """Return everything of a tool that a model is given, as text."""
     return tool.json + (" strict" if tool.strict else "")
 
 
-def _said(message: Message) -> str:
+def _whole_text(message: Message) -> str:
     """Return everything of a message that is not its role: text, calls, what it answers, and its name."""
     calls = "".join(f" [calls {call.name}({call.arguments}) as {call.id}]" for call in message.tool_calls)
     answers = f" [answers {message.tool_call_id}]" if message.tool_call_id is not None else ""
@@ -321,7 +320,7 @@ def _layer_at(composition: Composition, number: int, segments: Sequence[Segment]
     return "conversation" if number < before else "intermediate"
 
 
-def _tokens_until(segments: Iterable[Segment], offset: int | None, counter: TokenCounter) -> int:
+def tokens_until(segments: Iterable[Segment], offset: int | None, counter: TokenCounter) -> int:
     """Count the text before `offset`, and the media whose markers stand before it; all when there is no offset."""
     text: list[str] = []
     media: list[Media] = []
@@ -337,90 +336,3 @@ def _tokens_until(segments: Iterable[Segment], offset: int | None, counter: Toke
 
 def _excerpt(text: str) -> str:
     return text if len(text) <= _EXCERPT else text[: _EXCERPT - 1] + "\u2026"
-
-
-@dataclass(frozen=True, slots=True)
-class Breakpoint:
-    """A point up to which the payload stays the same for a while: worth a cache mark."""
-
-    after: Literal["tools", "static", "session", "conversation"]
-    message: int
-    """Index of the message it lies in; -1 for the tools."""
-    offset: int
-    """Characters of that message before it."""
-    tokens: int
-    """Tokens before it."""
-
-
-def breakpoints(composition: Composition) -> tuple[Breakpoint, ...]:
-    """Return at most four cache points, at the borders of what changes never, per session, and per turn."""
-    counter = composition.counter
-    points: list[Breakpoint] = []
-    tokens = composition.declarations.tokens(counter)[0]
-    if composition.tools:
-        points.append(Breakpoint("tools", -1, 0, tokens))
-    if composition.system.text:
-        ends = {"static": 0, "session": 0}
-        offset = 0
-        stable = True
-        for fragment in composition.sections[0].fragments:
-            if not fragment.rendered.text:
-                continue
-            changes = fragment.prompt.changes
-            if changes == "turn":
-                stable = False
-                break
-            offset += len(fragment.rendered.text) + (2 if offset else 0)
-            if changes == "static" and ends["session"] == 0:
-                ends["static"] = offset
-            else:
-                ends["session"] = offset
-        for name in ("static", "session"):
-            if ends[name]:
-                cost = MESSAGE_OVERHEAD + _tokens_until(composition.system.segments(), ends[name], counter)
-                points.append(Breakpoint(name, 0, ends[name], tokens + cost))
-        if not stable:
-            return tuple(points)
-        tokens += MESSAGE_OVERHEAD + composition.system.tokens(counter)
-    elif composition.sends_system:
-        tokens += MESSAGE_OVERHEAD
-    first = int(composition.sends_system)
-    if len(composition.conversation):
-        last = first + len(composition.conversation) - 1
-        tokens += composition.conversation.total(message_tokens(counter))
-        points.append(Breakpoint("conversation", last, len(composition.marked_text(last)), tokens))
-    return tuple(points)
-
-
-def prefix(composition: Composition) -> tuple[str, int]:
-    """Return the hash and the tokens of what comes before the first thing that changes every turn.
-
-    That is: tools, the stable prompts of `system` and, when all of `system` is stable, the conversation.
-    """
-    state = hashlib.blake2b(digest_size=16)
-    for tool in composition.tools:
-        _feed(state, "tool", _said_tool(tool))
-    points = composition.breakpoints
-    if not points:
-        return state.hexdigest(), 0
-    last = points[-1]
-    for number, (message, segments) in enumerate(composition.walk()):
-        if number > last.message:
-            break
-        text = "".join(segment.text for segment in segments)
-        _feed(state, message.role, text[: last.offset] if number == last.message else text)
-        for name in (message.name, message.tool_call_id):
-            if name is not None:
-                _feed(state, name)
-        for call in message.tool_calls:
-            _feed(state, call.id, call.name, call.arguments)
-        if message.thinking or message.opaque:
-            _feed(state, repr((message.thinking, message.opaque)))
-    return state.hexdigest(), last.tokens
-
-
-def _feed(state: Any, *texts: str) -> None:
-    for text in texts:
-        data = text.encode("utf-8", "surrogatepass")
-        state.update(len(data).to_bytes(8, "big"))
-        state.update(data)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.explain import Trim
-from agentkit_prompts.composition.sections import Fragment, Section
-from agentkit_prompts.composition.units import Bounds, History, Node, largest, node_of, unit_order
+from agentkit_prompts.composition.nodes import History, node_of
+from agentkit_prompts.composition.sections import Section
+from agentkit_prompts.composition.units import Bounds, Node, Siblings, largest
 from agentkit_prompts.errors import BudgetError
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD
 from agentkit_prompts.tokens.size import Budget
@@ -25,7 +26,7 @@ def fit(whole: Composition, budget: Budget | None) -> Composition:
 
 
 class _Fitting:
-    """The siblings of one composition, the order in which they receive units, and the search for how many."""
+    """The search for how many units the parts of one composition keep."""
 
     def __init__(self, whole: Composition, budget: Budget | None) -> None:
         self.whole = whole
@@ -34,96 +35,81 @@ class _Fitting:
         self.history = History(whole.conversation, counter, layers.history, by_role="user")
         self.traffic = History(whole.intermediate, counter, layers.traffic, by_role="assistant", required=1)
         self.leaves = [
-            (fragment, node_of(fragment.prompt, ctx, fragment.rendered, counter))
+            [node_of(prompt, ctx, rendered, counter) for _, prompt, rendered, _ in section.fragments]
             for section in whole.sections
-            for fragment in section.fragments
         ]
-        sent: list[list[tuple[str, Node]]] = []  # in the order they are sent, which is the order equal ones grow in
-        first = 0
-        for section in whole.sections:
-            last = first + len(section.fragments)
-            sent.append([(fragment.path, node) for fragment, node in self.leaves[first:last]])
-            first = last
-        system, user, closing = sent
-        ordered = [*system, ("conversation", self.history), *user, ("intermediate", self.traffic), *closing]
-        order, self.required, bounds = unit_order(ordered)
-        # From here on the leaves come first and the two histories last, so that sections can be sliced.
-        places = [at for at, (_, node) in enumerate(ordered) if not isinstance(node, History)]
-        places += [len(system), len(system) + 1 + len(user)]
-        moved = {at: index for index, at in enumerate(places)}
-        self.nodes = [ordered[at] for at in places]
-        self.bounds = [bounds[at] for at in places]
-        self.order = [moved[at] for at in order]
+        system, user, closing = (
+            [(fragment[0], node) for fragment, node in zip(section.fragments, leaves, strict=True)]
+            for section, leaves in zip(whole.sections, self.leaves, strict=True)
+        )
+        # In the order they are sent, which is the order equal ones grow in.
+        self.siblings = Siblings(
+            [*system, ("conversation", self.history), *user, ("intermediate", self.traffic), *closing]
+        )
+        self.at_history, self.at_traffic = len(system), len(system) + 1 + len(user)
         tools, schema, _ = whole.declarations.tokens(counter)
         self.fixed = tools + schema
         self._sections: dict[tuple[int, tuple[int, ...]], Section] = {}
 
     def result(self) -> Composition:
         """Search for the longest prefix of the order that fits, and build what it stands for."""
-        kept = len(self.order)
+        kept, required = len(self.siblings.order), self.siblings.required
         if self.budget is not None:
             limit = self.budget.tokens
-            if self.tokens(self.required) > limit:
+            if self.tokens(required) > limit:
                 raise BudgetError(self._infeasible(limit))
             if self.tokens(kept) > limit:
-                kept = largest(kept, lambda units: self.tokens(units) <= limit, self.required)
-        given = self.given(kept)
-        return self._build(given)
-
-    def given(self, units: int) -> list[int]:
-        """Return how many units each sibling has among the first `units` of the order."""
-        counts = [0] * len(self.nodes)
-        for index in self.order[:units]:
-            counts[index] += 1
-        return [bounds.held(count) for bounds, count in zip(self.bounds, counts, strict=True)]
+                kept = largest(kept, lambda units: self.tokens(units) <= limit, required)
+        return self._build(self.siblings.given(kept))
 
     def tokens(self, units: int) -> int:
         """Return what the composition costs with the first `units` of the order, exactly as it would be sent."""
-        given = self.given(units)
+        given = self.siblings.given(units)
         counter = self.whole.counter
-        total = self.fixed + self.history.tokens(given[-2]) + self.traffic.tokens(given[-1])
+        traffic = given[self.at_traffic]
+        total = self.fixed + self.history.tokens(given[self.at_history]) + self.traffic.tokens(traffic)
         system, user, closing = self.sections(given)
         whole, empty = self.whole, self.whole.layers.empty_messages
         if system.text or (empty and whole.sends_system):
             total += MESSAGE_OVERHEAD + system.tokens(counter)
         if user.text or (empty and whole.sends_user):
             total += MESSAGE_OVERHEAD + user.tokens(counter)
-        if given[-1] and closing.text:
+        if traffic and closing.text:
             total += MESSAGE_OVERHEAD + closing.tokens(counter)
         return total
 
     def sections(self, given: Sequence[int]) -> list[Section]:
         """Return the messages that remain with so many units of each sibling."""
-        sections: list[Section] = []
-        first = 0
-        for number, section in enumerate(self.whole.sections):
-            size = len(section.fragments)
-            counts = tuple(given[first : first + size])
-            key = (number, counts)
-            known = self._sections.get(key)
-            if known is None:
-                fragments = [
-                    Fragment(fragment.path, fragment.prompt, node.render(count), None)
-                    for (fragment, node), count in zip(self.leaves[first : first + size], counts, strict=True)
-                ]
-                known = self._sections[key] = Section(fragments, section.label)
-            sections.append(known)
-            first += size
-        return sections
+        starts = (0, self.at_history + 1, self.at_traffic + 1)
+        return [
+            self._section(number, tuple(given[start : start + len(leaves)]))
+            for number, (start, leaves) in enumerate(zip(starts, self.leaves, strict=True))
+        ]
+
+    def _section(self, number: int, counts: tuple[int, ...]) -> Section:
+        known = self._sections.get((number, counts))
+        if known is None:
+            section, nodes = self.whole.sections[number], self.leaves[number]
+            fragments = [
+                (path, prompt, node.render(count), None)
+                for (path, prompt, _, _), node, count in zip(section.fragments, nodes, counts, strict=True)
+            ]
+            known = self._sections[number, counts] = Section(fragments, section.label)
+        return known
 
     def _build(self, given: Sequence[int]) -> Composition:
-        whole = self.whole
-        shown = [
-            *given[:-2],
-            self.history.steps(given[-2], whole.layers.history_block, self.bounds[-2].least),
-            given[-1],
-        ]
+        whole, bounds = self.whole, self.siblings.bounds
+        shown = [*given]
+        shown[self.at_history] = self.history.steps(
+            given[self.at_history], whole.layers.history_block, bounds[self.at_history].least
+        )
         trims = {
-            path: Trim(kept, bounds.whole + node.lost, self._why(path, node, bounds, count, kept))
-            for (path, node), bounds, count, kept in zip(self.nodes, self.bounds, given, shown, strict=True)
-            if kept < bounds.whole + node.lost
+            path: Trim(kept, bound.whole + node.lost, self._why(node, bound, count, kept))
+            for (path, node), bound, count, kept in zip(self.siblings.nodes, bounds, given, shown, strict=True)
+            if kept < bound.whole + node.lost
         }
-        conversation, intermediate = self.history.keep(shown[-2]), self.traffic.keep(shown[-1])
+        conversation = self.history.keep(shown[self.at_history])
+        intermediate = self.traffic.keep(shown[self.at_traffic])
         return Composition(
             whole.context,
             whole.layers,
@@ -137,9 +123,9 @@ class _Fitting:
             skipped=(len(whole.conversation) - len(conversation), len(whole.intermediate) - len(intermediate)),
         )
 
-    def _why(self, path: str, node: Node, bounds: Bounds, given: int, kept: int) -> str:
+    def _why(self, node: Node, bounds: Bounds, given: int, kept: int) -> str:
         cut = node.size.cut
-        unit = "steps" if path in ("conversation", "intermediate") else "items" if cut == "items" else "pieces of text"
+        unit = "steps" if isinstance(node, History) else "items" if cut == "items" else "pieces of text"
         whole = bounds.whole + node.lost
         share = f"{kept} of {whole} {unit} kept" if kept else f"{whole} {unit} dropped"
         if given >= bounds.whole:
@@ -150,13 +136,14 @@ class _Fitting:
         return f"{share}: the budget is {self.budget.tokens} tokens"
 
     def _infeasible(self, limit: int) -> str:
-        given = self.given(self.required)
-        least = [(path, node.tokens(count)) for (path, node), count in zip(self.nodes, given, strict=True)]
+        required = self.siblings.required
+        given = zip(self.siblings.nodes, self.siblings.given(required), strict=True)
+        least = [(path, node.tokens(count)) for (path, node), count in given]
         needs = [f"{path} {tokens}" for path, tokens in least if tokens]  # text around children that may go needs some
         if self.fixed:
             needs.append(f"tools {self.fixed}")
         return (
-            f"what must be sent needs {self.tokens(self.required)} tokens and the budget is {limit}: "
+            f"what must be sent needs {self.tokens(required)} tokens and the budget is {limit}: "
             f"{', '.join(needs)}; "
             "raise the budget, lower a min, or give a prompt a cut that lets it shrink"
         )

@@ -10,21 +10,12 @@ from typing import TypeAlias
 from agentkit_prompts.context.items import Selection
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import PromptError
-from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
+from agentkit_prompts.tree.examples import ExamplesPrompt
 from agentkit_prompts.tree.layers import Layers
 
-__all__ = ["prepare", "select", "selecting"]
+__all__ = ["prepare", "select"]
 
 _Placed: TypeAlias = tuple[tuple[str, ExamplesPrompt], ...]
-
-
-def selecting(layers: Layers) -> _Placed:
-    """Return the prompts of `layers` whose selector looks at the query, each once, with its path."""
-    found: dict[int, tuple[str, ExamplesPrompt]] = {}
-    for path, prompt in layers.walk():
-        if isinstance(prompt, ExamplesPrompt) and type(prompt.selector) is not StaticSelector:
-            found.setdefault(id(prompt), (path, prompt))
-    return tuple(found.values())
 
 
 def select(prompts: _Placed, ctx: PromptContext) -> PromptContext:
@@ -65,7 +56,7 @@ async def prepare(layers: Layers, ctx: PromptContext) -> PromptContext:
                 found = await found
         return prompt.selection(ctx, path, found)
 
-    made = await asyncio.gather(*[selection(*placed) for placed in selecting(layers)], return_exceptions=True)
+    made = await asyncio.gather(*[selection(*placed) for placed in layers.plan.selecting], return_exceptions=True)
     for item in made:
         if isinstance(item, BaseException):
             raise item

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext
 from agentkit_prompts.errors import PrompterError
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.templates.engine.objects import GLOBALS
-from agentkit_prompts.templates.rendered import Rendered
+from agentkit_prompts.templates.rendered import Around, Plain, Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tree.prompt import BasePrompt
 
@@ -58,7 +57,7 @@ class SlotPrompt(BasePrompt):
     def _declared(self) -> frozenset[str]:
         return frozenset(self._fields)
 
-    @cached_property
+    @property
     def _fields(self) -> Mapping[str, str]:
         """Template name -> slot."""
         return {_field(slot, self.slots.index(slot)): slot for slot in self.own}
@@ -111,7 +110,7 @@ class SlotPrompt(BasePrompt):
         body = self.template.run(values, prefixes=pointers)
         if self.lead is None:
             return body
-        return Rendered.around(f"{self.lead}\n", body, "") if body.text else Rendered.from_text(self.lead)
+        return Around(f"{self.lead}\n", body, "") if body.text else Plain(self.lead)
 
 
 def _field(slot: str, index: int) -> str:

@@ -1,101 +1,95 @@
-"""What rendering a prompt gives: text, media, and where every character came from."""
+"""What rendering a prompt gives: text, media, and where every character came from.
+
+A rendering keeps what it was made of, and works out its segments when somebody asks.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
-from agentkit_prompts.context.frozen import FrozenDict
 from agentkit_prompts.context.parts import MARKER, Media, neutralise_markers
 from agentkit_prompts.context.prompt_context import Trust
-from agentkit_prompts.templates.engine import Program, RenderedText
-from agentkit_prompts.templates.origins import Around, FromTemplate, Join, Origin, Plain, Segments
+from agentkit_prompts.errors import PromptError
+from agentkit_prompts.templates.engine import Program, RenderedText, Trusted
 from agentkit_prompts.templates.spans import MEDIA_OPENING, Segment, Span, defused, tile
 from agentkit_prompts.tokens.counter import TokenCounter, media_tokens
 
-__all__ = ["ELLIPSIS", "Rendered"]
+__all__ = ["Around", "FromSegments", "FromTemplate", "Join", "Plain", "Rendered"]
 
-ELLIPSIS = "\u2026"
-"""Stands where text was cut."""
+T = TypeVar("T")
 
-_SPACE = re.compile(r"\s+")
-_LONGEST_WORD = 80
+_MAX_DERIVED = 8
+_TRUSTED_ROOTS = frozenset({"tools", "examples", "locale", "now", "extra"})
+_ALWAYS_TRUSTED_ROOTS = _TRUSTED_ROOTS - {"examples"}  # an example may be marked as untrusted
+_ROOT = re.compile(r"\w+")
+_ITEM = re.compile(r"(\w+)\[(\d+)\]")
 
 
 class Rendered:
-    """The rendering of one prompt, or of several joined.
+    """The rendering of one prompt, or of several joined. Read-only; made by `from_text` or by one of its kinds.
 
     Attributes:
         text: The text, one marker `<|media:KIND:ID|>` per use of a media part.
         media: The media parts in the order of their markers; a part used twice is here twice.
     """
 
-    __slots__ = ("_count", "_origin", "media", "roleless", "text", "wire")
+    __slots__ = ("_derived", "_is_defused", "media", "text")
 
     text: str
     media: tuple[Media, ...]
-    _origin: Origin
-    _count: tuple[TokenCounter, int] | None
-    roleless: str | None
-    """The plain text in which untrusted text forms no role, once a target has asked for it."""
-    wire: FrozenDict | None
-    """The message a target made of it last, kept for the next turn."""
+    _derived: dict[Callable[..., Any], tuple[object, Any]] | None
 
-    def __init__(self, text: str, media: tuple[Media, ...], origin: Origin) -> None:
-        self.text = text
+    def _set(self, text: str, media: tuple[Media, ...]) -> None:
+        """Fill in what every rendering has; what only reads like a media marker is broken."""
         self.media = media
-        self._origin = origin
-        self._count = None
-        self.wire = None
-        self.roleless = None
+        self._derived = None
+        if "<" in text and MEDIA_OPENING in text and text.count(MEDIA_OPENING) != len(media):  # one character is cheap
+            self._is_defused = True
+            text = "".join([segment.text for segment in self.segments()])
+        else:
+            self._is_defused = False
+        self.text = text
 
-    @classmethod
-    def from_text(cls, text: str, *, pointer: str = "", trust: Trust = "trusted") -> Rendered:
+    @staticmethod
+    def from_text(text: str, *, pointer: str = "", trust: Trust = "trusted") -> Rendered:
         """Make a rendering of text from one origin; what looks like a media marker in it is broken."""
-        if MEDIA_OPENING in text:
-            text = neutralise_markers(text)
-        return cls(text, (), Plain(text, pointer, trust))
+        return Plain(text, pointer, trust)
 
-    @classmethod
-    def from_program(
-        cls, program: Program, values: Mapping[str, Any], prefixes: Mapping[str, str] | None = None
-    ) -> Rendered:
-        """Run `program` over `values`; `prefixes` says where in the context a value of another name lives."""
-        literal = program.literal
-        if literal is not None:
-            return cls(literal, (), Plain(literal, "", "trusted"))
-        trace = program.trace(values)
-        origin = FromTemplate(program, trace, values, prefixes)
-        text = trace.text
-        if trace.parts or ("<" in text and MEDIA_OPENING in text):  # looking for one character takes a tenth
-            return cls.from_segments(list(origin.segments("")))
-        return cls(text, (), origin)
+    @property
+    def is_trusted(self) -> bool:
+        """Whether it is known at once, without looking at the segments, that all of it is trusted."""
+        raise NotImplementedError
 
-    @classmethod
-    def around(cls, before: str, child: Rendered, after: str, name: str = "") -> Rendered:
-        """Put text of the template around a rendering, the rendering of a child when it has a name."""
-        text = before + child.text + after
-        origin = Around(before, child, after, name)
-        if MEDIA_OPENING in text and text.count(MEDIA_OPENING) != len(child.media):
-            return cls.from_segments(list(origin.segments("")))
-        return cls(text, child.media, origin)
+    def _pieces(self, prompt: str) -> Iterator[Segment]:
+        raise NotImplementedError
 
-    @classmethod
-    def join(cls, separator: str, children: Sequence[tuple[str, Rendered]], label: str = "") -> Rendered:
-        """Join named renderings; the separators belong to `label`."""
-        if len(children) == 1:
-            name, child = children[0]
-            return cls(child.text, child.media, Join(separator, children, label)) if name else child
-        text = separator.join([child.text for _, child in children])
-        media: tuple[Media, ...] = ()
-        for _, child in children:
-            if child.media:
-                media += child.media
-        # A marker holds no line break: across one, none can form.
-        if "\n" not in separator and text.count(MEDIA_OPENING) != len(media):
-            return cls.from_segments(list(Join(separator, children, label).segments("")))
-        return cls(text, media, Join(separator, children, label))
+    def segments(self, prompt: str = "") -> Iterator[Segment]:
+        """Yield the text in order, cut where its origin changes; paths are below `prompt`."""
+        pieces = self._pieces(prompt)
+        return iter(defused(list(pieces))) if self._is_defused else pieces
+
+    def spans(self, prompt: str = "") -> tuple[Span, ...]:
+        """Return the spans of the text."""
+        return tuple(tile(self.segments(prompt)))
+
+    def derive(self, function: Callable[..., T], about: object = None) -> T:
+        """Return `function(self)`, or `function(self, about)`, worked out once; per function the last result is kept.
+
+        Both are known again by identity: pass the same objects every time.
+        """
+        derived = self._derived
+        if derived is not None:
+            known = derived.get(function)
+            if known is not None and known[0] is about:
+                result: T = known[1]
+                return result
+        result = function(self) if about is None else function(self, about)
+        if derived is None or len(derived) >= _MAX_DERIVED:
+            derived = self._derived = {}
+        derived[function] = (about, result)
+        return result
 
     @property
     def as_wrapped(self) -> RenderedText:
@@ -110,94 +104,28 @@ class Rendered:
         alts = iter(self.media)
         return MARKER.sub(lambda _: next(alts).alt, self.text)
 
-    def segments(self, prompt: str = "") -> Iterator[Segment]:
-        """Yield the text in order, cut where its origin changes."""
-        return self._origin.segments(prompt)
-
-    def spans(self, prompt: str = "") -> tuple[Span, ...]:
-        """Return the spans of the text."""
-        return tuple(tile(self.segments(prompt)))
-
     @property
     def trust(self) -> Trust:
         """The lowest trust in it."""
         return "untrusted" if any(part.trust == "untrusted" for part in self.segments() if part.text) else "trusted"
 
-    @property
-    def is_vouched_for(self) -> bool:
-        """Whether it is known at once, without looking at the spans, that all of it is trusted."""
-        return self._origin.is_vouched_for
-
     def tokens(self, counter: TokenCounter) -> int:
         """Return what it costs, media included; counted once per counter."""
-        known = self._count
-        if known is not None and known[0] is counter:
-            return known[1]
-        tokens = counter.count(self.text)
-        if self.media:
-            tokens = counter.count(MARKER.sub("", self.text)) + media_tokens(self.media)
-        self._count = (counter, tokens)
-        return tokens
-
-    def cut_points(self, most: int) -> list[int]:
-        """Return about `most` ascending offsets, the end last, at which the text may be cut: between words where
-        there are any, never inside a media marker or an atomic passage.
-        """
-        text, size = self.text, len(self.text)
-        points: list[int] = []
-        kept_whole = [(span.start, span.end) for span in self._whole_spans()]
-        # Evenly spaced, and closer and closer towards both ends, so that little room still shows something.
-        halves = [size >> power for power in range(8, size.bit_length() - 4)]
-        wished = {size * number // most for number in range(1, most)} | {*halves} | {size - half for half in halves}
-        for point in sorted(wished):
-            space = _SPACE.search(text, point, min(size, point + _LONGEST_WORD))
-            point = space.end() if space else point
-            for start, end in kept_whole:
-                if start < point < end:
-                    point = end
-                    break
-            if point > (points[-1] if points else 0):
-                points.append(point)
-        if not points or points[-1] != size:
-            points.append(size)
-        return points
-
-    def _whole_spans(self) -> Iterator[Span]:
-        segments = list(self.segments())
-        for segment, span in zip((part for part in segments if part.text), tile(segments), strict=True):
-            if segment.media is not None or segment.atomic:
-                yield span
-
-    def cut(self, start: int, end: int) -> Rendered:
-        """Return the rendering without the characters from `start` to `end`, an ellipsis in their place."""
-        kept: list[Segment] = []
-        offset = 0
-        placed = False
-        for segment in self.segments():
-            begin, stop = offset, offset + len(segment.text)
-            offset = stop
-            if begin < start:
-                kept.append(segment._replace(text=segment.text[: start - begin]))
-            if not placed and stop > start:
-                kept.append(Segment(ELLIPSIS, segment.prompt, None, "", "trusted"))
-                placed = True
-            if stop > end and segment.text:
-                kept.append(segment._replace(text=segment.text[max(0, end - begin) :]))
-        return Rendered.from_segments(kept)
+        return self.derive(_tokens, counter)
 
     def replace(self, old: str, new: str) -> Rendered:
         """Return the rendering with `old` replaced in its text, also where two values form it together."""
         return self if old not in self.text else self.map(lambda text: text.replace(old, new), old)
 
     def map(self, change: Callable[[str], str], over: str = "") -> Rendered:
-        """Return the rendering with `change` applied to what each span says; media stay.
+        """Return the rendering with `change` applied to the text of each span; media stay.
 
         When `over` is still in the text after that, neighbouring spans form it together: they are changed as one.
         """
         changed = [
             part if part.media is not None else part._replace(text=change(part.text)) for part in self.segments()
         ]
-        mapped = Rendered.from_segments(changed)
+        mapped = FromSegments(changed)
         if not over or over not in mapped.text:
             return mapped
         merged: list[Segment] = []
@@ -207,19 +135,247 @@ class Rendered:
                 merged[-1] = merged[-1]._replace(text=merged[-1].text + part.text, trust=trust, pointer="")
             else:
                 merged.append(part)
-        return Rendered.from_segments(
+        return FromSegments(
             [part if part.media is not None else part._replace(text=change(part.text)) for part in merged]
         )
-
-    @classmethod
-    def from_segments(cls, segments: Sequence[Segment]) -> Rendered:
-        """Make a rendering of segments; what looks like a media marker without a media part is broken."""
-        segments = defused(segments)
-        text = "".join([segment.text for segment in segments])
-        return cls(text, tuple(part.media for part in segments if part.media is not None), Segments(segments))
 
     def __str__(self) -> str:
         return self.plain
 
     def __repr__(self) -> str:
-        return f"Rendered({len(self.text)} characters, {len(self.media)} media)"
+        return f"{type(self).__name__}({len(self.text)} characters, {len(self.media)} media)"
+
+
+def _tokens(rendered: Rendered, counter: TokenCounter) -> int:
+    if not rendered.media:
+        return counter.count(rendered.text)
+    return counter.count(MARKER.sub("", rendered.text)) + media_tokens(rendered.media)
+
+
+class Plain(Rendered):
+    """Text from one place; what looks like a media marker in it is broken."""
+
+    __slots__ = ("_pointer", "_trust")
+
+    def __init__(self, text: str, pointer: str = "", trust: Trust = "trusted") -> None:
+        self.text = neutralise_markers(text) if "<" in text else text
+        self.media = ()
+        self._pointer = pointer
+        self._trust: Trust = trust
+        self._derived = None
+        self._is_defused = False
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the one place is trusted."""
+        return self._trust == "trusted"
+
+    def _pieces(self, prompt: str) -> Iterator[Segment]:
+        yield Segment(self.text, prompt, None, self._pointer, self._trust)
+
+
+class Around(Rendered):
+    """Text of a template around one rendering, the rendering of a child when it has a name."""
+
+    __slots__ = ("_after", "_before", "_child", "_name")
+
+    def __init__(self, before: str, child: Rendered, after: str, name: str = "") -> None:
+        self._before = before
+        self._child = child
+        self._after = after
+        self._name = name
+        text = before + child.text + after
+        if "<" in text:
+            self._set(text, child.media)
+        else:
+            self.text = text
+            self.media = child.media
+            self._derived = None
+            self._is_defused = False
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the rendering inside is."""
+        return self._child.is_trusted
+
+    def _pieces(self, prompt: str) -> Iterator[Segment]:
+        yield Segment(self._before, prompt, None, "", "trusted")
+        yield from self._child.segments(_below(prompt, self._name))
+        yield Segment(self._after, prompt, None, "", "trusted")
+
+
+class Join(Rendered):
+    """Named renderings with a separator between them, which belongs to `label`."""
+
+    __slots__ = ("_children", "_label", "_separator")
+
+    def __init__(self, separator: str, children: Sequence[tuple[str, Rendered]], label: str = "") -> None:
+        self._separator = separator
+        self._children = children
+        self._label = label
+        texts: list[str] = []
+        self.media = ()
+        for _, child in children:
+            texts.append(child.text)
+            if child.media:
+                self.media += child.media
+        self.text = separator.join(texts)
+        self._derived = None
+        self._is_defused = False
+        if "\n" not in separator:  # a marker holds no line break: across one, none can form
+            self._set(self.text, self.media)
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether all of them are."""
+        return all(child.is_trusted for _, child in self._children)
+
+    def _pieces(self, prompt: str) -> Iterator[Segment]:
+        for index, (name, child) in enumerate(self._children):
+            if index and self._separator:
+                yield Segment(self._separator, prompt or self._label, None, "", "trusted")
+            yield from child.segments(_below(prompt, name))
+
+
+class FromSegments(Rendered):
+    """Segments that are known already."""
+
+    __slots__ = ("_segments",)
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self._segments = segments
+        media = tuple([part.media for part in segments if part.media is not None])
+        self._set("".join([segment.text for segment in segments]), media)
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether each of them is."""
+        return all(segment.trust == "trusted" for segment in self._segments)
+
+    def _pieces(self, prompt: str) -> Iterator[Segment]:
+        for segment in self._segments:
+            yield segment._replace(prompt=_below(prompt, segment.prompt))
+
+
+class FromTemplate(Rendered):
+    """What a template printed over `values`; `prefixes` maps a name to where in the context its value lives.
+
+    Raises:
+        TemplateError: A value is missing, has the wrong type, cannot be printed, or a limit was hit.
+    """
+
+    __slots__ = ("_prefixes", "_program", "_trace", "_values")
+
+    def __init__(self, program: Program, values: Mapping[str, Any], prefixes: Mapping[str, str] | None = None) -> None:
+        self._program = program
+        self._values = values
+        self._prefixes = prefixes or {}
+        self._trace = trace = program.trace(values)
+        text = trace.text
+        media: tuple[Media, ...] = ()
+        if trace.parts or ("<" in text and MEDIA_OPENING in text):
+            media = tuple([piece.media for piece in self._pieces("") if piece.media is not None])
+        self._set(text, media)
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether it reads nothing but what the developer wrote."""
+        return self._program.names.keys() <= _ALWAYS_TRUSTED_ROOTS
+
+    def _pieces(self, prompt: str) -> Iterator[Segment]:
+        sites = self._program.sites
+        for piece in self._trace.pieces():
+            if isinstance(piece, str):
+                yield Segment(piece, prompt, None, "", "trusted")
+                continue
+            number, index, value = piece
+            if type(value) is RenderedText:
+                yield from _rendered_of(value).segments(prompt)
+                continue
+            site = sites[number]
+            pointer = site.pointer.format(*(index if type(index) is tuple else (index,))) if site.pointer else ""
+            item = self._item(pointer)
+            # A role is one of four words.
+            is_trusted = type(value) is Trusted or pointer.endswith("].role")
+            trust: Trust = "trusted" if is_trusted else self._trust_of(site.roots, item)
+            place = self._place(pointer, site.roots)
+            if isinstance(value, Media):
+                yield Segment(value.marker, prompt, site.line, place, "untrusted", value)
+            elif MEDIA_OPENING in value:
+                yield from self._split(str(value), Segment("", prompt, site.line, place, trust))
+            else:
+                atomic = self._atomic(site.roots, item)
+                yield Segment(str(value), prompt, site.line, place, trust, None, atomic)
+
+    def _split(self, text: str, segment: Segment) -> Iterator[Segment]:
+        """Cut a wrapped text that came through a filter such as `trim` at the markers that are still whole."""
+        wrapped = self._values.get("wrapped_str")
+        whole = _rendered_of(wrapped).media if isinstance(wrapped, RenderedText) else ()
+        left = list(whole)
+        start = 0
+        for found in MARKER.finditer(text):
+            named = (found[1], found[2])
+            part = next((one for one in (*left, *whole) if (one.kind, one.id) == named), None)
+            if part is None:
+                continue
+            if part in left:
+                left.remove(part)
+            yield segment._replace(text=text[start : found.start()])
+            yield segment._replace(text=part.marker, media=part)
+            start = found.end()
+        yield segment._replace(text=text[start:])
+
+    def _place(self, pointer: str, roots: Iterable[str]) -> str:
+        """Return where in the context a value lives: its path, or else the roots it was made from."""
+        if not pointer:
+            return ", ".join(self._prefixes.get(root, root) for root in roots)
+        root = _ROOT.match(pointer) if self._prefixes else None
+        prefix = self._prefixes.get(root[0]) if root else None
+        return prefix + pointer[len(root[0]) :] if root and prefix else pointer
+
+    def _item(self, pointer: str) -> object:
+        """Return the document, fact or example that a pointer such as `documents[3].text` leads into, or None."""
+        found = _ITEM.match(pointer) if "[" in pointer else None
+        items = self._values.get(found[1]) if found else None
+        number = int(found[2]) if found else 0
+        return items[number] if isinstance(items, tuple) and number < len(items) else None
+
+    def _atomic(self, roots: Iterable[str], item: object) -> bool:
+        """Whether a value must not be cut: its item says so or, where none is known, one of those it may be from."""
+        if item is not None:
+            return bool(getattr(item, "atomic", False))
+        for root in roots:
+            items = self._values.get(root)
+            if isinstance(items, tuple) and any(getattr(one, "atomic", False) for one in items):
+                return True
+        return False
+
+    def _trust_of(self, roots: Iterable[str], item: object) -> Trust:
+        """Return the lowest trust among what an expression reads."""
+        own = getattr(item, "trust", None)
+        if own is not None:
+            return "trusted" if own == "trusted" else "untrusted"
+        for root in roots:
+            value = self._values.get(root)
+            if isinstance(value, RenderedText):
+                if _rendered_of(value).trust == "untrusted":
+                    return "untrusted"
+            elif isinstance(value, Trusted):
+                continue
+            elif isinstance(value, tuple) and value and hasattr(value[0], "trust"):
+                if any(one.trust == "untrusted" for one in value):
+                    return "untrusted"
+            elif root not in _TRUSTED_ROOTS:
+                return "untrusted"
+        return "trusted"
+
+
+def _below(prompt: str, name: str) -> str:
+    """Return the path of `name` below `prompt`, where either may be empty."""
+    return f"{prompt}.{name}" if prompt and name else prompt or name
+
+
+def _rendered_of(value: RenderedText) -> Rendered:
+    if not isinstance(value.rendered, Rendered):
+        raise PromptError("a wrapped text must carry the rendering it came from: use Rendered.as_wrapped")
+    return value.rendered

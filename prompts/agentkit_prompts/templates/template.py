@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from agentkit_prompts.context.frozen import FrozenDict
 from agentkit_prompts.context.parts import Media, Source
 from agentkit_prompts.errors import PromptError, TemplateError
 from agentkit_prompts.schemas.check import Problem
@@ -21,16 +23,16 @@ from agentkit_prompts.schemas.params import (
     params_checker,
     to_json_schema,
 )
-from agentkit_prompts.templates.engine import Program, compile_program
-from agentkit_prompts.templates.rendered import Rendered
+from agentkit_prompts.templates.engine import Program, Syntax, compile_program
+from agentkit_prompts.templates.rendered import FromTemplate, Plain, Rendered
 
 __all__ = ["MediaTable", "Template", "media_table"]
 
 MediaTable = dict[str, dict[str, Source]]
 """Media kind -> content-addressed id -> payload."""
 
-
-_AFFIXES = re.compile(r"((?:[^{]|\{(?![{%#]))*)\{\{ *wrapped_str *\}\}((?:[^{]|\{(?![{%#]))*)")
+_TEXT = r"((?:[^{]|\{(?![{%#]))*)"
+_AROUND_ONE_NAME = re.compile(rf"{_TEXT}\{{\{{ *([A-Za-z]\w*) *\}}\}}{_TEXT}")
 
 
 def media_table(media: Iterable[Media]) -> MediaTable:
@@ -42,12 +44,13 @@ def media_table(media: Iterable[Media]) -> MediaTable:
 
 
 class Template:
-    """Text with slots.
+    """Text with slots. Immutable; compiled when it is made.
 
     Args:
         text: The text, or a mapping of locale to text; the first entry is the fallback. A locale such as `zh-CN`
             falls back to `zh`, then to the first.
-        engine: `jinja` (a sandboxed, bounded Jinja) or `fstring` (`{name}` slots, plain names only).
+        engine: `jinja` (a sandboxed, bounded Jinja), `fstring` (`{name}` slots, plain names only), or `literal` (no
+            slots: the text is never compiled).
         params_schema: What the template needs: a TypeAdapter, a model, dataclass or TypedDict, or a JSON Schema
             object. Values are checked against it when the template renders, and its defaults apply.
         file: File the text came from, for error messages.
@@ -59,13 +62,29 @@ class Template:
         PromptError: The params schema forbids extras or refuses arbitrary types.
     """
 
-    __slots__ = ("_affixes", "_check", "_programs", "engine", "file", "names", "params_schema", "text")
+    __slots__ = ("_around", "_check", "_options", "_programs", "engine", "file", "names", "params_schema", "text")
+
+    text: str | Mapping[str, str]
+    engine: Syntax
+    params_schema: ParamsSchema | None
+    file: str | None
+    names: Mapping[str, int]
+    """Names the text needs, with the line each first stands on."""
+    _programs: dict[str | None, Program]
+    _around: dict[str | None, tuple[str, tuple[str, str]]]
+    _check: Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], list[Problem]]] | None
+    _options: dict[str, Any]
+
+    if TYPE_CHECKING:  # for checkers a field of this type takes text too, as it does at run time
+
+        def __get__(self, instance: object, owner: object) -> Template: ...
+        def __set__(self, instance: object, value: Template | str | Mapping[str, str]) -> None: ...
 
     def __init__(
         self,
         text: str | Mapping[str, str],
         *,
-        engine: Literal["jinja", "fstring"] = "jinja",
+        engine: Syntax = "jinja",
         params_schema: ParamsSchema | None = None,
         file: str | Path | None = None,
         first_line: int = 1,
@@ -76,36 +95,51 @@ class Template:
             raise PromptError("Template: expected text, or a mapping of at least one locale to text")
         if params_schema is not None:
             check_params_schema(params_schema)
-        self.text = text if isinstance(text, str) else texts
-        self.engine = engine
-        self.file = str(file) if file is not None else None
-        self.params_schema = params_schema
-        self._programs: dict[str | None, Program] = {}
+        source_file = str(file) if file is not None else None
+        programs: dict[str | None, Program] = {}
         for locale, source in texts.items():
-            name, line = (places or {}).get(locale, (self.file, first_line))
-            self._programs[locale] = compile_program(source, syntax=engine, file=name, first_line=line)
-        self._programs[None] = self._programs[next(iter(texts))]
-        self._affixes: dict[Program, tuple[str, str]] = {}
-        for program in self._programs.values():
-            found = _AFFIXES.fullmatch(program.source) if engine == "jinja" and "\r" not in program.source else None
-            if found:
-                self._affixes[program] = (found[1], found[2].removesuffix("\n"))
+            place, line = (places or {}).get(locale, (source_file, first_line))
+            programs[locale] = compile_program(source, syntax=engine, file=place, first_line=line)
+        programs[None] = programs[next(iter(texts))]
+        around: dict[str | None, tuple[str, tuple[str, str]]] = {}
         names: dict[str, int] = {}
-        for program in self._programs.values():
+        for key, program in programs.items():
             for name, line in program.names.items():
                 names.setdefault(name, line)
-        self.names: Mapping[str, int] = names
-        """Names the text needs, with the line each first stands on."""
-        self._check: Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], list[Problem]]] | None = (
-            params_checker(params_schema) if params_schema is not None else None
-        )
+            if engine == "jinja" and len(program.names) == 1 and "\r" not in program.source and params_schema is None:
+                found = _AROUND_ONE_NAME.fullmatch(program.source)
+                if found:
+                    around[key] = (found[2], (found[1], found[3].removesuffix("\n")))
+        put = object.__setattr__
+        put(self, "text", text if isinstance(text, str) else FrozenDict(texts))
+        put(self, "engine", engine)
+        put(self, "params_schema", params_schema)
+        put(self, "file", source_file)
+        put(self, "names", FrozenDict(names))
+        put(self, "_programs", programs)
+        put(self, "_around", around)
+        put(self, "_check", params_checker(params_schema) if params_schema is not None else None)
+        options = {"engine": engine, "params_schema": params_schema, "file": source_file, "first_line": first_line}
+        put(self, "_options", {**options, "places": places})
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"Template is read-only: make another one to change {name!r}")
+
+    def __copy__(self) -> Template:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Template:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(Template, **self._options), (self.text,)
 
     @classmethod
     def from_file(
         cls,
         path: str | Path,
         *,
-        engine: Literal["jinja", "fstring"] = "jinja",
+        engine: Syntax = "jinja",
         params_schema: ParamsSchema | None = None,
     ) -> Template:
         """Read a UTF-8 template file.
@@ -153,16 +187,18 @@ class Template:
     def program(self, locale: str | None = None) -> Program:
         """Return the compiled text for a locale, falling back from `zh-CN` to `zh` to the first."""
         found = self._programs.get(locale)
-        if found is None and locale is not None:
-            language = locale.replace("_", "-").split("-", 1)[0]
-            found = self._programs.get(locale.replace("_", "-")) or self._programs.get(language)
-        return found if found is not None else self._programs[None]
+        return found if found is not None else self._programs[self._fallback(locale)]
 
-    def affixes(self, locale: str | None = None) -> tuple[str, str] | None:
-        """Return what stands before and after `{{ wrapped_str }}` when the text is nothing else, or None."""
-        if self.params_schema is not None:
-            return None
-        return self._affixes.get(self.program(locale))
+    def _fallback(self, locale: str | None) -> str | None:
+        tag = (locale or "").replace("_", "-")
+        return next((one for one in (tag, tag.split("-", 1)[0]) if one in self._programs), None)
+
+    def around(self, name: str, locale: str | None = None) -> tuple[str, str] | None:
+        """Return what stands before and after `{{ name }}` when the text is nothing else, or None."""
+        if locale not in self._programs:
+            locale = self._fallback(locale)
+        found = self._around.get(locale)
+        return found[1] if found is not None and found[0] == name else None
 
     def problems(self, values: Mapping[str, Any]) -> list[Problem]:
         """Return what the params schema has against `values`."""
@@ -181,7 +217,10 @@ class Template:
             if problems:
                 wrong = "; ".join(f"{name}: {what}" for name, what in problems)
                 raise TemplateError(f"values do not fit the params_schema: {wrong}", file=self.file)
-        return Rendered.from_program(self.program(locale), values, prefixes)
+        program = self.program(locale)
+        if program.literal is not None:
+            return Plain(program.literal)
+        return FromTemplate(program, values, prefixes)
 
     def render(self, params: Mapping[str, Any], locale: str | None = None) -> str:
         """Render to plain text, media as alt text."""

@@ -30,7 +30,8 @@ class AdditionalInfoPrompt(BasePrompt):
         default_factory=lambda: default_template(
             "{% for name, value in additional_kwargs.items() %}{% if not loop.first %}\n{% endif %}"
             "{{ name }}: {{ value }}{% endfor %}"
-        )
+        ),
+        kw_only=False,
     )
 
     def _check(self) -> None:

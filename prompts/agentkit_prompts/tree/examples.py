@@ -71,7 +71,8 @@ class ExamplesPrompt(BasePrompt):
         default_factory=lambda: default_template(
             "{% for example in examples %}{% if not loop.first %}\n\n{% endif %}"
             "Input: {{ example.input }}\nOutput: {{ example.output }}{% endfor %}"
-        )
+        ),
+        kw_only=False,
     )
 
     def _check(self) -> None:
@@ -152,5 +153,6 @@ class ExamplesPrompt(BasePrompt):
 
     def render_items(self, ctx: PromptContext, kept: int) -> Rendered:
         """Render the first `kept` selected examples; they are not selected again."""
-        values = self.values(ctx)
-        return self.template.run({**values, "examples": values["examples"][:kept]}, locale=ctx.locale)
+        chosen = self.chosen(ctx)[:kept]
+        update = {"examples": chosen, "selector": StaticSelector()}
+        return self.model_copy(update=update).render(ctx.evolve(examples=chosen))

@@ -2,49 +2,38 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from agentkit_prompts.errors import KwargsError, PromptError
+from agentkit_prompts.errors import KwargsError, PromptError, warn
 from agentkit_prompts.schemas.merge import merge_schemas
 from agentkit_prompts.schemas.params import JsonSchema
-from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.size import Size
-from agentkit_prompts.tree.leaves import TextPrompt, UserInputPrompt
+from agentkit_prompts.tree.declared import Declared
+from agentkit_prompts.tree.leaves import Prompts, UserInputPrompt
+from agentkit_prompts.tree.plan import Plan
 from agentkit_prompts.tree.prompt import RANKS, BasePrompt
 
 __all__ = ["PLACES", "Layers", "Place", "VolatilityWarning"]
 
 Place: TypeAlias = Literal["system", "before_input", "input", "after_input", "after_intermediate"]
 PLACES: tuple[Place, ...] = get_args(Place)
+_NOTHING: Any = ()
 
 
 class VolatilityWarning(UserWarning):
     """A prompt that changes often stands before one that does not: no prompt cache can keep what follows it."""
 
 
-def _prompts(value: Any) -> tuple[Any, ...]:
-    """Accept one prompt or many; text and templates stand for a `TextPrompt`."""
-    if isinstance(value, str | Template | BasePrompt):
-        value = (value,)
-    if not isinstance(value, list | tuple):
-        raise ValueError(f"expected a prompt, text, or a list of them, got {type(value).__name__}")
-    return tuple(TextPrompt(item) if isinstance(item, str | Template) else item for item in value)
-
-
-Prompts: TypeAlias = Annotated[tuple[BasePrompt, ...], BeforeValidator(_prompts)]
-
-
 @lru_cache(maxsize=1)
-def _user_input() -> UserInputPrompt:
-    return UserInputPrompt()
+def _user_input() -> Any:
+    return (UserInputPrompt(),)
 
 
-class Layers(BaseModel):
+class Layers(Declared):
     """Places prompts where a chat turn has room for them.
 
     The turn is: a system message (`system`), the conversation, one user message (`before_input`, `input`,
@@ -56,11 +45,11 @@ class Layers(BaseModel):
         PromptError: A prompt contains itself.
     """
 
-    __slots__ = ("_plan",)
+    __slots__ = ("_plan",)  # which no copy shares
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
+    _first: ClassVar[str] = "system"
 
-    system: Prompts = ()
+    system: Prompts = Field(default=_NOTHING, kw_only=False)
     conversation: bool = True
     """Whether the conversation of the context is sent as messages."""
     history: Size = Size(cut="items", priority=10)
@@ -70,18 +59,13 @@ class Layers(BaseModel):
     leave up to as many tokens unused."""
     traffic: Size = Size(cut="items", priority=50)
     """How much of this turn's tool traffic is sent under a budget: its newest steps, always the last one."""
-    before_input: Prompts = ()
-    input: Prompts = Field(default_factory=lambda: (_user_input(),))
-    after_input: Prompts = ()
-    after_intermediate: Prompts = ()
+    before_input: Prompts = _NOTHING
+    input: Prompts = Field(default_factory=lambda: _user_input())
+    after_input: Prompts = _NOTHING
+    after_intermediate: Prompts = _NOTHING
     empty_messages: bool = False
     """Whether a system or user message that has prompts is sent even when they render to nothing, for models that were
     trained on that. An Anthropic request cannot hold one."""
-
-    def __init__(self, system: Any = (), /, **data: Any) -> None:
-        if system != ():
-            data["system"] = system
-        super().__init__(**data)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -95,8 +79,18 @@ class Layers(BaseModel):
             raise PromptError(f"history_block must not be negative, got {self.history_block}; 0 switches it off")
         _ = self.additional_kwargs_schema  # merging finds a conflict now rather than later
         for advice in self.volatile_before_stable():
-            warnings.warn(advice, VolatilityWarning, stacklevel=5)
+            warn(advice, VolatilityWarning)
         return self
+
+    @property
+    def plan(self) -> Plan:
+        """What is known before any context; made when it is asked for first."""
+        try:
+            plan: Plan = self._plan  # type: ignore[attr-defined]
+        except AttributeError:
+            plan = Plan(self)
+            object.__setattr__(self, "_plan", plan)
+        return plan
 
     def volatile_before_stable(self) -> list[str]:
         """Say which prompts of `system` change more often than what is sent after them, which breaks prompt caches."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cache, cached_property
-from typing import ClassVar
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from agentkit_prompts.context.prompt_context import PromptContext
-from agentkit_prompts.templates.rendered import Rendered
-from agentkit_prompts.templates.spans import MEDIA_OPENING
+from agentkit_prompts.errors import LiteralTextWarning, warn
+from agentkit_prompts.templates.rendered import Around, Plain, Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.size import Size
 from agentkit_prompts.tree.prompt import BasePrompt
@@ -18,11 +20,14 @@ __all__ = [
     "ConversationPrompt",
     "KnowledgePrompt",
     "MemoPrompt",
+    "Prompts",
     "TextPrompt",
     "ToolPrompt",
     "UserInputPrompt",
     "default_template",
 ]
+
+_SLOT = re.compile(r"\{\{\s*\w[^{}]*\}\}|\{%-?\s*\w[^{}]*%\}")
 
 
 @cache
@@ -34,36 +39,60 @@ def default_template(text: str) -> Template:
 class TextPrompt(BasePrompt):
     """Text of the developer, with the whole context in reach."""
 
+    template: Template = Field(kw_only=False)
+
+
+def _prompts(value: Any) -> tuple[Any, ...]:
+    """Accept one prompt or many. A str is literal text, a `Template` that of a `TextPrompt`."""
+    if isinstance(value, str | Template | BasePrompt):
+        value = (value,)
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"expected a prompt, text, or a list of them, got {type(value).__name__}")
+    return tuple(_prompt(item) for item in value)
+
+
+def _prompt(value: Any) -> Any:
+    if isinstance(value, str):
+        slot = _SLOT.search(value)
+        if slot:
+            warn(
+                f"{slot[0][:60]!r} is sent as it is: a str is literal text. For a template write TextPrompt(...)",
+                LiteralTextWarning,
+            )
+        value = Template(value, engine="literal")
+    return TextPrompt(value) if isinstance(value, Template) else value
+
+
+if TYPE_CHECKING:
+    _One: TypeAlias = BasePrompt | Template | str
+
+    class Prompts(tuple[BasePrompt, ...]):
+        """Prompts of one place. For checkers such a field takes text and lists too, as it does at run time."""
+
+        def __get__(self, instance: object, owner: object) -> tuple[BasePrompt, ...]: ...
+        def __set__(self, instance: object, value: _One | Sequence[_One]) -> None: ...
+else:
+    Prompts = Annotated[tuple[BasePrompt, ...], BeforeValidator(_prompts)]
+
 
 class UserInputPrompt(BasePrompt):
     """What the user sent: text and media, in order."""
 
-    template: Template = Field(default_factory=lambda: default_template("{{ user_input }}"))
+    template: Template = Field(default_factory=lambda: default_template("{{ user_input }}"), kw_only=False)
 
     def render(self, ctx: PromptContext) -> Rendered:
-        """Render the input; plain text in the default template needs no engine."""
+        """Render the input; plain text with nothing but text around it needs no engine."""
         text = ctx.user_input.input
-        if type(text) is str and self._is_plain:
-            return Rendered.from_text(text, pointer="user_input", trust="untrusted")
-        return super().render(ctx)
-
-    def at_once(self, ctx: PromptContext) -> str | None:
-        """Return the input when it is plain text."""
-        text = ctx.user_input.input
-        return text if type(text) is str and self._shows_input and MEDIA_OPENING not in text else None
-
-    @cached_property
-    def _is_plain(self) -> bool:
-        return self.template is default_template("{{ user_input }}")
-
-    @cached_property
-    def _shows_input(self) -> bool:
-        return self._is_plain and not self.fence and type(self) is UserInputPrompt
+        around = self.template.around("user_input", ctx.locale)
+        if type(text) is not str or around is None or not self._shows_context:
+            return super().render(ctx)
+        shown = Plain(text, "user_input", "untrusted")
+        return shown if around == ("", "") else Around(around[0], shown, around[1])
 
     @property
     def reads(self) -> frozenset[str] | None:
         """What the template names."""
-        plain = type(self).render is UserInputPrompt.render and type(self).values is BasePrompt.values
+        plain = type(self).render is UserInputPrompt.render and self._shows_context
         return frozenset(self.template.names) | {"locale"} if plain and self.template.params_schema is None else None
 
 
@@ -74,7 +103,8 @@ class ConversationPrompt(BasePrompt):
         default_factory=lambda: default_template(
             "{% for message in conversation %}{% if not loop.first %}\n{% endif %}"
             "{{ message.role }}: {{ message }}{% endfor %}"
-        )
+        ),
+        kw_only=False,
     )
 
 
@@ -89,7 +119,8 @@ class MemoPrompt(BasePrompt):
         default_factory=lambda: default_template(
             "{% for document in documents %}{% if not loop.first %}\n\n{% endif %}"
             "[{{ loop.index }}] {{ document.title or document.source or document.id }}\n{{ document.text }}{% endfor %}"
-        )
+        ),
+        kw_only=False,
     )
 
 
@@ -103,7 +134,8 @@ class KnowledgePrompt(BasePrompt):
     template: Template = Field(
         default_factory=lambda: default_template(
             "{% for fact in knowledge %}{% if not loop.first %}\n{% endif %}- {{ fact.text }}{% endfor %}"
-        )
+        ),
+        kw_only=False,
     )
 
 
@@ -113,5 +145,6 @@ class ToolPrompt(BasePrompt):
     template: Template = Field(
         default_factory=lambda: default_template(
             "{% for tool in tools %}{% if not loop.first %}\n{% endif %}{{ tool.json }}{% endfor %}"
-        )
+        ),
+        kw_only=False,
     )

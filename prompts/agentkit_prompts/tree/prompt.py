@@ -1,25 +1,27 @@
 """`BasePrompt`: the contract of every prompt, after the TFRobot document.
 
 A prompt renders one `PromptContext`. Subclasses usually only choose a default template; those that need more override
-`values` (what the template sees) or `render` itself.
+`values` (what the template sees), `render` itself or, as the document does, the two `format_2_*` methods.
 """
 
 from __future__ import annotations
 
 import hashlib
 from abc import ABC
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import Field, model_validator
 
-from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext
-from agentkit_prompts.errors import KwargsError, PromptError, TemplateError
+from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext, Trust
+from agentkit_prompts.errors import KwargsError, PromptError, TemplateError, similar
 from agentkit_prompts.schemas.check import Problem
 from agentkit_prompts.schemas.params import JsonSchema, check_params_schema, params_checker
-from agentkit_prompts.templates.rendered import Rendered
+from agentkit_prompts.templates.rendered import Around, Rendered
 from agentkit_prompts.templates.template import MediaTable, Template, media_table
 from agentkit_prompts.tokens.size import Size
+from agentkit_prompts.tree.declared import Declared
+from agentkit_prompts.tree.formats import complete
 
 __all__ = ["BasePrompt", "Volatility"]
 
@@ -31,29 +33,28 @@ _SESSION = frozenset({"tools", "examples", "extra"})
 """Context names that usually stay the same for a whole session."""
 
 
-if (
-    TYPE_CHECKING
-):  # a checker would give every subclass a keyword-only __init__ of its own, and refuse TextPrompt("text")
-
-    class _Model: ...
-else:
-    _Model = BaseModel
-
-
-class BasePrompt(_Model, ABC):
+class BasePrompt(Declared, ABC):
     """Renders a context to text and media.
 
+    A class that defines `render`, `format_2_str` or `format_2_multimodal` gets the others from what it defines, so
+    whichever is most derived is used everywhere.
+
     Raises:
+        TypeError: It is `BasePrompt` itself.
         PromptError: Something about the prompt can never render: a template error, a name the context cannot supply,
-            a params schema that would refuse the context.
+            a params schema that would refuse the context, a field that does not exist.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
-
+    _first: ClassVar[str] = "template"
     supplies: ClassVar[frozenset[str]] = frozenset()
     """Names that `values` adds to those of the context."""
+    trust: ClassVar[Trust] = "untrusted"
+    """How far the text is trusted that a class of your own returns from `format_2_str` and `format_2_multimodal`."""
 
-    template: Template
+    _shows_context: ClassVar[bool] = True
+    """Whether the template sees the context as it is: `values` is not overridden."""
+
+    template: Template = Field(default_factory=lambda: Template("", engine="literal"), kw_only=False)
     """The text, with the names of the context as variables. A str is accepted."""
     name: str | None = None
     """A name for tables and error messages; the class name when not given."""
@@ -66,10 +67,15 @@ class BasePrompt(_Model, ABC):
     size: Size = Size()
     """How many tokens it may take, and how it gives way under a budget. By default it is sent whole."""
 
-    def __init__(self, template: Template | str | Mapping[str, str] | None = None, /, **data: Any) -> None:
-        if template is not None:
-            data["template"] = template
-        super().__init__(**data)
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        if cls is BasePrompt:
+            raise TypeError("BasePrompt is abstract: use TextPrompt or another of its subclasses, or write your own")
+        return super().__new__(cls)
+
+    def __init_subclass__(cls, **config: Any) -> None:
+        super().__init_subclass__(**config)
+        complete(cls, BasePrompt)
+        cls._shows_context = cls.values is BasePrompt.values
 
     @model_validator(mode="after")
     def validate_prompt(self) -> Self:
@@ -91,7 +97,7 @@ class BasePrompt(_Model, ABC):
             return
         first = next(iter(unknown))
         listed = ", ".join(
-            f"{name!r} (line {line}{_near(name, known)})" for name, line in sorted(unknown.items(), key=lambda i: i[1])
+            f"{name!r} (line {line}{_hint(name, known)})" for name, line in sorted(unknown.items(), key=lambda i: i[1])
         )
         raise TemplateError(
             f"{self.label}: the context cannot supply {listed}; there are {', '.join(sorted(known))}. Data that comes "
@@ -151,8 +157,7 @@ class BasePrompt(_Model, ABC):
         As long as these values are the same objects the rendering is reused. An override of `render` or `values` is
         not looked into: override `reads` too to have it memoised.
         """
-        kind = type(self)
-        if kind.render is not BasePrompt.render or kind.values is not BasePrompt.values:
+        if type(self).render is not BasePrompt.render or not self._shows_context:
             return None
         if self.template.params_schema is not None:
             return CONTEXT_NAMES
@@ -169,13 +174,6 @@ class BasePrompt(_Model, ABC):
             PromptError: A value is missing or cannot be shown; names prompt, file, line and variable.
         """
         return self.template.run(self.values(ctx), locale=ctx.locale)
-
-    def at_once(self, ctx: PromptContext) -> str | None:
-        """Return what `rendered(ctx)` would say where that is known without rendering, and holds no media; else None.
-
-        An offer for speed, taken for what is new every turn; spans come from `rendered` when somebody asks.
-        """
-        return None
 
     def render_around(self, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
         """Render around children that are rendered already, one per entry of `children`; for composite prompts."""
@@ -197,11 +195,11 @@ class BasePrompt(_Model, ABC):
 
     def format_2_str(self, ctx: PromptContext) -> str:
         """Render to plain text; a media part is its alt text, `[KIND: NAME]`."""
-        return self._outermost(ctx).plain
+        return self.rendered_as(BasePrompt, ctx).plain
 
     def format_2_multimodal(self, ctx: PromptContext) -> tuple[str, MediaTable]:
         """Render to text with one marker per use of a media part, and the media: kind -> id -> payload."""
-        rendered = self._outermost(ctx)
+        rendered = self.rendered_as(BasePrompt, ctx)
         return rendered.text, media_table(rendered.media)
 
     def rendered(self, ctx: PromptContext) -> Rendered:
@@ -212,7 +210,14 @@ class BasePrompt(_Model, ABC):
             raise PromptError("prompts wrap each other without end, or the data nests too deeply") from None
         return fenced(rendered, ctx) if self.fence and rendered.text else rendered
 
-    def _outermost(self, ctx: PromptContext) -> Rendered:
+    def rendered_as(self, kind: type[BasePrompt], ctx: PromptContext) -> Rendered:
+        """Render as `kind`, a class of this prompt, does: what a `format_2_*` method of that class shows.
+
+        Raises:
+            KwargsError: The reason is that additional kwargs are missing or invalid; names all of them.
+        """
+        if type(self).render is not kind.render:  # a class below calls super()
+            return kind.render(self, ctx)
         try:
             return self.rendered(ctx)
         except PromptError as error:
@@ -228,11 +233,9 @@ def fenced(rendered: Rendered, ctx: PromptContext) -> Rendered:
         raise PromptError("a fence needs PromptContext.session_key, a secret that stays the same for a session")
     nonce = hashlib.blake2b(ctx.session_key.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     inner = rendered.replace(nonce, nonce[:1] + "\u200b" + nonce[1:])
-    return Rendered.around(f"<untrusted-{nonce}>\n", inner, f"\n</untrusted-{nonce}>")
+    return Around(f"<untrusted-{nonce}>\n", inner, f"\n</untrusted-{nonce}>")
 
 
-def _near(name: str, known: Iterable[str]) -> str:
-    import difflib
-
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f", did you mean {close[0]!r}?" if close else ""
+def _hint(name: str, known: frozenset[str]) -> str:
+    close = similar(name, known)
+    return f", did you mean {close!r}?" if close else ""

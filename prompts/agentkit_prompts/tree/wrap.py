@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import lru_cache
 from typing import ClassVar
 
 from pydantic import Field
@@ -12,13 +12,17 @@ from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import PromptError
 from agentkit_prompts.schemas.merge import merge_schemas
 from agentkit_prompts.schemas.params import JsonSchema
-from agentkit_prompts.templates.rendered import Rendered
-from agentkit_prompts.templates.spans import MEDIA_OPENING
+from agentkit_prompts.templates.rendered import Around, Join, Rendered
 from agentkit_prompts.templates.template import Template
-from agentkit_prompts.tree.leaves import default_template
+from agentkit_prompts.tree.leaves import Prompts, default_template
 from agentkit_prompts.tree.prompt import BasePrompt
 
 __all__ = ["WrapPrompt"]
+
+
+@lru_cache(maxsize=64)
+def _paths(count: int) -> tuple[str, ...]:
+    return tuple(f"wrapped_prompts[{index}]" for index in range(count))
 
 
 class WrapPrompt(BasePrompt):
@@ -31,9 +35,9 @@ class WrapPrompt(BasePrompt):
 
     supplies: ClassVar[frozenset[str]] = frozenset({"wrapped_str"})
 
-    wrapped_prompts: tuple[BasePrompt, ...]
-    """The prompts inside, in order."""
-    template: Template = Field(default_factory=lambda: default_template("{{ wrapped_str }}"))
+    wrapped_prompts: Prompts
+    """The prompts inside, in order. A str is literal text."""
+    template: Template = Field(default_factory=lambda: default_template("{{ wrapped_str }}"), kw_only=False)
 
     def _check(self) -> None:
         super()._check()
@@ -42,15 +46,7 @@ class WrapPrompt(BasePrompt):
     @property
     def children(self) -> tuple[tuple[str, BasePrompt], ...]:
         """The wrapped prompts."""
-        return self._children
-
-    @cached_property
-    def _children(self) -> tuple[tuple[str, BasePrompt], ...]:
-        return tuple((f"wrapped_prompts[{index}]", prompt) for index, prompt in enumerate(self.wrapped_prompts))
-
-    @cached_property
-    def _paths(self) -> tuple[str, ...]:
-        return tuple(path for path, _ in self.children)
+        return tuple(zip(_paths(len(self.wrapped_prompts)), self.wrapped_prompts, strict=True))
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
@@ -64,7 +60,7 @@ class WrapPrompt(BasePrompt):
     @property
     def reads(self) -> frozenset[str] | None:
         """What the template and the wrapped prompts read."""
-        if type(self).render is not WrapPrompt.render or type(self).values is not BasePrompt.values:
+        if type(self).render is not WrapPrompt.render or not self._shows_context:
             return None
         reads = frozenset(self.template.names) - self.supplies | {"locale"}
         for prompt in self.wrapped_prompts:
@@ -76,41 +72,21 @@ class WrapPrompt(BasePrompt):
 
     def render(self, ctx: PromptContext) -> Rendered:
         """Render the wrapped prompts, then the template around them."""
-        rendered: list[Rendered] = []
-        for path, prompt in self.children:
+        children: list[Rendered] = []
+        for prompt in self.wrapped_prompts:
             try:
-                rendered.append(prompt.rendered(ctx))
+                children.append(prompt.rendered(ctx))
             except PromptError as error:
-                raise error.at(path) from error.__cause__
-        return self.render_around(ctx, rendered)
-
-    def at_once(self, ctx: PromptContext) -> str | None:
-        """Return the text around that of the one wrapped prompt, when that is known at once."""
-        around = self._around
-        if around is None:
-            return None
-        before, child, after = around
-        inner = child.at_once(ctx)
-        if inner is None:
-            return None
-        text = f"{before}{inner}{after}"
-        return text if MEDIA_OPENING not in text else None
-
-    @cached_property
-    def _around(self) -> tuple[str, BasePrompt, str] | None:
-        """What stands around the one child, when that is the same for every context."""
-        if type(self) is not WrapPrompt or self.fence or len(self.children) != 1:
-            return None
-        affixes = self.template.affixes() if isinstance(self.template.text, str) else None
-        return (affixes[0], self.wrapped_prompts[0], affixes[1]) if affixes is not None else None
+                raise error.at(f"wrapped_prompts[{len(children)}]") from error.__cause__
+        return self.render_around(ctx, children)
 
     def render_around(self, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
         """Join the children and render the template around them."""
-        plain = type(self).values is BasePrompt.values
-        affixes = self.template.affixes(ctx.locale) if plain else None
-        if affixes is not None and len(children) == 1:
-            return Rendered.around(affixes[0], children[0], affixes[1], self._paths[0])
-        inner = Rendered.join("\n", list(zip(self._paths, children, strict=True)))
-        if affixes is not None:
-            return Rendered.around(affixes[0], inner, affixes[1])
+        paths = _paths(len(children))
+        around = self.template.around("wrapped_str", ctx.locale) if self._shows_context else None
+        if around is not None and len(children) == 1:
+            return Around(around[0], children[0], around[1], paths[0])
+        inner = Join("\n", [*zip(paths, children, strict=True)])
+        if around is not None:
+            return Around(around[0], inner, around[1])
         return self.template.run({**self.values(ctx), "wrapped_str": inner.as_wrapped}, locale=ctx.locale)

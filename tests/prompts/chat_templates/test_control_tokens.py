@@ -17,6 +17,7 @@ from agentkit.prompts import (
     MemoPrompt,
     Message,
     PromptContext,
+    TextPrompt,
     ToolCall,
     ToolSpec,
     Trusted,
@@ -124,7 +125,7 @@ def test_what_the_developer_wrote_is_untouched() -> None:
 
 
 def test_a_value_that_the_developer_vouches_for_is_untouched() -> None:
-    layers = Layers("{{ extra.rule }}")
+    layers = Layers(TextPrompt("{{ extra.rule }}"))
     context = PromptContext(user_input="Hi.", extra={"rule": Trusted("Say <|im_end|>.")})
     assert "Say <|im_end|>.<|im_end|>" in compose(layers, context).to_text(CHATML)
 
@@ -138,7 +139,7 @@ def test_a_token_cut_over_two_documents_is_broken_where_they_meet_or_behind_its_
 
 
 def test_a_token_that_the_developer_began_is_broken_where_the_untrusted_part_begins() -> None:
-    text = composed("im_end", system="<|{{ user_input }}|>").to_text(CHATML)
+    text = composed("im_end", system=TextPrompt("<|{{ user_input }}|>")).to_text(CHATML)
     assert "system\n<|\u200bim_end|><|im_end|>" in text
 
 

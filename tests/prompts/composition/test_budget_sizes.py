@@ -128,12 +128,12 @@ def within_every_maximum(layers: Layers, composition: Composition) -> None:
 
 
 def in_fences(composition: Composition) -> None:
-    for fragment in (fragment for section in composition.sections for fragment in section.fragments):
-        if fragment.prompt.fence and fragment.rendered.text:
-            first, *_, last = fragment.rendered.text.split("\n")
+    for _, prompt, rendered, _ in (fragment for section in composition.sections for fragment in section.fragments):
+        if prompt.fence and rendered.text:
+            first, *_, last = rendered.text.split("\n")
             assert first.startswith("<untrusted-")
             assert last == first.replace("<", "</")
-            assert fragment.rendered.text.count(first[1:-1]) == 2
+            assert rendered.text.count(first[1:-1]) == 2
 
 
 @law
@@ -493,3 +493,13 @@ def test_more_must_be_kept_where_less_of_it_is_over_the_max() -> None:
     layers = Layers([saying_more_of_less(Size(min=1, max=5)), TextPrompt("y " * 300, size=Size(cut="head"))])
     composition = compose(layers, ASK, budget=least(layers, ASK, COUNTERS[0]), tokenizer=COUNTERS[0])
     assert composition.system.text == "all"
+
+
+def test_the_table_says_when_a_max_inside_a_prompt_took_something_away() -> None:
+    ctx = PromptContext(user_input="x", documents=[Document("word " * 20) for _ in range(4)])
+    inner = MemoPrompt(size=Size(max=60, cut="items"))
+    layers = Layers(before_input=WrapPrompt("Read:\n{{ wrapped_str }}", wrapped_prompts=[inner]), conversation=False)
+    row = compose(layers, ctx).explain()[0]
+    assert (row.status, row.why) == ("trimmed", "2 of 4 pieces of text kept: a prompt inside has a max")
+    own = compose(Layers(before_input=inner, conversation=False), ctx).explain()[0]
+    assert own.why == "2 of 4 items kept: its max is 60 tokens"

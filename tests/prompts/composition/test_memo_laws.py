@@ -123,7 +123,7 @@ def test_a_list_that_changed_between_turns_is_rendered_anew() -> None:
 
 def test_a_mapping_of_the_developer_that_changed_is_rendered_anew() -> None:
     inner = {"x": 1}
-    layers = Layers("{{ extra.inner.x }}", conversation=False)
+    layers = Layers(TextPrompt("{{ extra.inner.x }}"), conversation=False)
     memo = Memo()
     said = []
     for number in (1, 2, 3):

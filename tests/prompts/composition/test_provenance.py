@@ -94,7 +94,7 @@ def test_a_longer_and_a_shorter_composition_differ_where_one_ends() -> None:
 def test_media_before_a_difference_are_counted() -> None:
     one, other = (composed(user_input=["see ", Image(b"x"), text]) for text in (f"this {WORDS}", "that"))
     assert 800 < one.diff(other).tokens < one.tokens
-    system = composed(Layers("{{ extra.photo }} see"), extra={"photo": Image(b"x")})
+    system = composed(Layers(TextPrompt("{{ extra.photo }} see")), extra={"photo": Image(b"x")})
     assert system.breakpoints[0].tokens >= 800
     assert system.prefix_tokens == system.breakpoints[0].tokens
 
@@ -122,11 +122,11 @@ def test_whatever_changes_the_payload_before_the_input_changes_the_prefix_hash(c
 
 def test_why_knows_tool_specs_wholes_and_both_ways_to_a_kwarg() -> None:
     assert "sent as a tool spec" in composed(tools=[ToolSpec("look")]).why("tools[0]").reason
-    joined = composed(Layers("{{ documents | map(attribute='text') | join(' ') }}"), documents=["a", "b"])
+    joined = composed(Layers(TextPrompt("{{ documents | map(attribute='text') | join(' ') }}")), documents=["a", "b"])
     assert "shows documents as a whole" in joined.why("documents[1]").reason
     sent = UserInput("x", additional_kwargs={"root": "/srv"})
     for path in ("additional_kwargs.root", "user_input.additional_kwargs.root"):
-        shown = composed(Layers(f"{{{{ {path} }}}}"), user_input=sent)
+        shown = composed(Layers(TextPrompt(f"{{{{ {path} }}}}")), user_input=sent)
         for asked in ("additional_kwargs.root", "user_input.additional_kwargs.root", "additional_kwargs"):
             assert shown.why(asked).reason.startswith("shown by system[0] (4 characters); untrusted"), (path, asked)
     assert str(joined.why("documents")).startswith("documents: shown by system[0]")
@@ -190,7 +190,7 @@ def test_the_redaction_hook_sees_every_composition_and_what_it_returns_is_sent()
         return composition.mapped(lambda text: text.replace("secret", "***"))
 
     model = ScriptedModel(["one", "two"])
-    chain = Chain(model, Layers("{{ extra.key }}", before_input=MemoPrompt()), redact=redact)
+    chain = Chain(model, Layers(TextPrompt("{{ extra.key }}"), before_input=MemoPrompt()), redact=redact)
     ctx = PromptContext(
         user_input=["my secret ", Image(b"secret")],
         extra={"key": "secret"},

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ConfigDict, Field
 
 from agentkit.prompts import (
     AdditionalInfoPrompt,
@@ -231,8 +232,31 @@ def test_a_prompt_cannot_be_changed() -> None:
     prompt = TextPrompt("x")
     with pytest.raises(ValueError, match="frozen"):
         prompt.name = "y"
-    with pytest.raises(ValueError, match="extra"):
-        TextPrompt("x", colour="red")
+    with pytest.raises(AttributeError, match="read-only"):
+        prompt.template.text = "y"
+
+
+def test_all_mistyped_fields_are_named_with_what_was_meant() -> None:
+    with pytest.raises(PromptError, match=r"MemoPrompt: unknown field 'fense' \(did you mean 'fence'\?\); there are"):
+        MemoPrompt(fense=True)  # type: ignore[call-arg]
+    with pytest.raises(PromptError, match=r"unknown fields 'nam' \(did you mean 'name'\?\), 'colour'; there are"):
+        TextPrompt("x", nam="y", colour="red")  # type: ignore[call-arg]
+    with pytest.raises(PromptError, match=r"Layers: unknown field 'sytem' \(did you mean 'system'\?\)"):
+        Layers(sytem="x")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="template is given twice"):
+        TextPrompt("x", template="y")  # type: ignore[misc]
+
+
+def test_a_class_with_aliases_or_extras_keeps_the_rules_of_pydantic() -> None:
+    class Aliased(TextPrompt):
+        colour: str = Field(default="red", alias="color")
+
+    class Open(TextPrompt):
+        model_config = ConfigDict(extra="allow")
+
+    made = Aliased("x", color="blue")
+    assert made.colour == made.model_copy(update={"name": "n"}).colour == "blue"
+    assert Open("x", mood="calm").model_copy(update={"name": "n"}).model_extra == {"mood": "calm"}  # type: ignore[call-arg]
 
 
 def test_the_places_of_a_turn() -> None:
@@ -300,7 +324,7 @@ def test_why_answers_for_what_is_sent_and_for_what_is_not() -> None:
 
 
 def test_a_difference_names_the_first_layer_that_changed() -> None:
-    layers = Layers(["Stable.", "{{ extra.mood }}"])
+    layers = Layers(["Stable.", TextPrompt("{{ extra.mood }}")])
     one = compose(layers, PromptContext(user_input="a", extra={"mood": "calm"}))
     other = compose(layers, PromptContext(user_input="b", extra={"mood": "calm"}))
     assert other.diff(one).layer == "input[0]"

@@ -30,14 +30,15 @@ def openai_payload(composition: Composition, provider: str | None = None) -> dic
     messages = _with_media(composition.conversation, provider)
     system, user = composition.system, composition.user
     if system.text or composition.sends_system:
-        messages.insert(0, _rendered("system", system))  # a long history is copied once, not twice
+        first = _rendered(system, "system") if system.media else system.derive(_rendered, "system")
+        messages.insert(0, first)  # a long history is copied once, not twice
     if user.text or composition.sends_user:
-        messages.append(_rendered("user", user))
+        messages.append(_rendered(user, "user"))
     if len(composition.intermediate):
         messages += _with_media(composition.intermediate, provider)
         closing = composition.closing
         if closing.text:
-            messages.append(_rendered("user", closing))
+            messages.append(_rendered(closing, "user"))
     payload: dict[str, Any] = {"messages": messages}
     declared = composition.declarations
     if declared.tools:
@@ -52,13 +53,10 @@ def _tools(tools: tuple[ToolSpec, ...]) -> FrozenList:
     return FrozenList([tool.derive(openai_tool) for tool in tools])
 
 
-def _rendered(role: str, rendered: Rendered) -> FrozenDict:
-    if not rendered.media:
-        wire = rendered.wire
-        if wire is None or wire["role"] != role:
-            wire = rendered.wire = FrozenDict(role=role, content=clean(rendered.text))
-        return wire
-    return FrozenDict(role=role, content=FrozenList(openai_part(part) for part in to_parts(rendered)))
+def _rendered(rendered: Rendered, role: str) -> FrozenDict:
+    if rendered.media:
+        return FrozenDict(role=role, content=FrozenList(openai_part(part) for part in to_parts(rendered)))
+    return FrozenDict(role=role, content=clean(rendered.text))
 
 
 def _with_media(conversation: Conversation, provider: str | None) -> list[FrozenDict]:

@@ -39,15 +39,15 @@ _INITIALS = frozenset("sSuUaAtT\u017f")
 def plain_text(composition: Composition) -> str:
     """Return the messages headed by their roles, blank lines between, media as alt text."""
     system, user, closing = composition.sections
-    pieces = [BLANK, "system: ", _said_whole(system)] if composition.sends_system else []
+    pieces = [BLANK, "system: ", system.derive(_section_text)] if composition.sends_system else []
     if len(composition.conversation):
         pieces += (BLANK, composition.conversation.joined(plain_line, BLANK))
     if composition.sends_user:
-        pieces += (BLANK, "user: ", *_said(user))
+        pieces += (BLANK, "user: ", *_pieces(user))
     if len(composition.intermediate):
         pieces += (BLANK, composition.intermediate.joined(plain_line, BLANK))
         if closing.text:
-            pieces += (BLANK, "user: ", *_said(closing))
+            pieces += (BLANK, "user: ", *_pieces(closing))
     return "".join(pieces[1:])
 
 
@@ -56,7 +56,7 @@ def said_lines(composition: Composition) -> list[tuple[str, bool]]:
     heads = ("system: ", "user: ", "user: ")
     sent = (composition.sends_system, composition.sends_user, bool(composition.sections[2].text))
     system, user, closing = (
-        [(head + _said_whole(section), False)] if is_sent else []
+        [(head + section.derive(_section_text), False)] if is_sent else []
         for head, section, is_sent in zip(heads, composition.sections, sent, strict=True)
     )
     history, traffic = (
@@ -66,21 +66,15 @@ def said_lines(composition: Composition) -> list[tuple[str, bool]]:
     return [*system, *history, *user, *traffic, *(closing if traffic else [])]
 
 
-def _said_whole(section: Section) -> str:
-    """Return what a message says as one text; put together once while nothing in it changes."""
-    known = section.roleless
-    if known is None:
-        known = section.roleless = "".join(_said(section))
-    return known
+def _section_text(section: Section) -> str:
+    return "".join(_pieces(section))
 
 
-def _said(section: Section) -> list[str]:
-    """Return what a message says in pieces; each fragment is looked through for roles once."""
+def _pieces(section: Section) -> list[str]:
+    """Return the text of a message in pieces; each fragment is looked through for roles once."""
     pieces: list[str] = []
     for _, _, rendered, _ in section.fragments:
-        text = rendered.roleless
-        if text is None:
-            text = rendered.roleless = _without_roles(rendered)
+        text = rendered.derive(_without_roles)
         if text:
             pieces += (BLANK, text) if pieces else (text,)
     return pieces
@@ -89,7 +83,7 @@ def _said(section: Section) -> list[str]:
 def _without_roles(rendered: Rendered) -> str:
     """Return the plain text with the roles broken that untrusted text forms."""
     text = rendered.plain
-    if ":" not in text or rendered.is_vouched_for or not _may_form_role(text):
+    if ":" not in text or rendered.is_trusted or not _may_form_role(text):
         return text
     untrusted = bytearray(len(text))
     offset = 0

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from agentkit_prompts.errors import PromptError, TemplateError, nearest
+from agentkit_prompts.templates.engine.finalise import OPENING
 from agentkit_prompts.templates.engine.meter import DEFAULT, Limits
 from agentkit_prompts.templates.engine.trace import Trace
 from agentkit_prompts.templates.engine.values import Fault, Site, UndefinedName
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Program", "Syntax", "compile_program"]
 
-Syntax = Literal["jinja", "fstring"]
+Syntax = Literal["jinja", "fstring", "literal"]
 
 _MAX_PROGRAMS = 1024
 _MAX_CACHED_SOURCE = 65_536
@@ -104,6 +105,11 @@ def _literal(tree: nodes.Template) -> str | None:
 
 
 def _compile(source: str, syntax: Syntax, file: str | None, first_line: int, limits: Limits) -> Program:
+    if syntax == "literal":
+        if OPENING in source:
+            message = f"the text holds {OPENING!r}, which opens a media marker: give media as content parts"
+            raise TemplateError(message, file=file)
+        return Program(source, file, limits, source)
     # What only compiling needs is imported when the first template is compiled.
     from agentkit_prompts.templates.engine.codegen import generate
     from agentkit_prompts.templates.engine.expressions import CodeError
@@ -140,7 +146,7 @@ def compile_program(
 
     Args:
         source: Text of the template.
-        syntax: `jinja`, or `fstring` for plain `{name}` fields.
+        syntax: `jinja`, `fstring` for plain `{name}` fields, or `literal` for text that is never compiled.
         file: Name for error messages.
         first_line: Line of the file on which the text starts, counted from 1.
         limits: How much a run of it may do.
@@ -150,8 +156,8 @@ def compile_program(
     """
     if not isinstance(source, str):
         raise TemplateError(f"a template is text, got {type(source).__name__}", file=file)
-    if syntax not in ("jinja", "fstring"):
-        raise TemplateError(f"unknown template syntax {syntax!r}: expected 'jinja' or 'fstring'", file=file)
+    if syntax not in get_args(Syntax):
+        raise TemplateError(f"unknown template syntax {syntax!r}: expected jinja, fstring or literal", file=file)
     if len(source) > _MAX_CACHED_SOURCE:
         return _compile(source, syntax, file, first_line, limits)
     return _shared(source, syntax, file, first_line, limits)

@@ -1,21 +1,25 @@
-"""What is known without rendering, and what is joined once, say what rendering and joining would."""
+"""Plain input skips the template engine, and a history is joined once: both give what the long way gives."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit.prompts import (
+    BasePrompt,
+    Composition,
     Conversation,
     Layers,
     Memo,
     Message,
     PromptContext,
+    Rendered,
     Template,
-    TextPrompt,
     UserInputPrompt,
     WrapPrompt,
     compose,
@@ -30,44 +34,51 @@ AROUND = st.sampled_from(
 
 @law
 @given(some.hostile_texts(), st.lists(AROUND, max_size=3), st.booleans())
-def test_a_text_known_at_once_is_the_text_that_rendering_gives(text: str, around: list[str], fenced: bool) -> None:
-    prompt: UserInputPrompt | WrapPrompt = UserInputPrompt(fence=fenced)
+def test_text_without_the_engine_is_the_text_that_the_engine_gives(text: str, around: list[str], fenced: bool) -> None:
+    class Slow(UserInputPrompt):
+        def values(self, ctx: PromptContext) -> Mapping[str, Any]:
+            return ctx.view
+
+    class SlowWrap(WrapPrompt):
+        def values(self, ctx: PromptContext) -> Mapping[str, Any]:
+            return ctx.view
+
+    quick: BasePrompt = UserInputPrompt(fence=fenced)
+    slow: BasePrompt = Slow(fence=fenced)
     for template in around:
-        prompt = WrapPrompt(template, wrapped_prompts=(prompt,))
+        quick = WrapPrompt(template, wrapped_prompts=(quick,))
+        slow = SlowWrap(template, wrapped_prompts=(slow,))
     ctx = PromptContext(user_input=text, session_key="k")
-    at_once = prompt.at_once(ctx)
-    rendered = prompt.rendered(ctx)
-    assert at_once is None or (at_once == rendered.text and not rendered.media)
-    composition = compose(Layers(input=prompt), ctx)
-    assert composition.user.text == rendered.text
-    assert [(span.start, span.end, span.pointer, span.trust) for span in composition.spans] == [
-        (span.start, span.end, span.pointer, span.trust) for span in rendered.spans()
-    ]
+    first, other = compose(Layers(input=quick), ctx), compose(Layers(input=slow), ctx)
+    assert first.user.text == other.user.text == quick.rendered(ctx).text
+    assert first.to_text() == other.to_text()
+    assert untrusted(first) == untrusted(other)
 
 
-def test_a_prompt_of_ones_own_is_rendered_and_not_taken_for_what_it_is_made_of() -> None:
+def untrusted(composition: Composition) -> list[str]:
+    return [composition.marked_text(0)[span.start : span.end] for span in composition.spans if span.pointer]
+
+
+def test_a_prompt_of_ones_own_is_rendered_as_it_says_and_locales_have_texts_of_their_own() -> None:
     class Loud(UserInputPrompt):
-        def values(self, ctx: PromptContext) -> dict[str, object]:
+        def values(self, ctx: PromptContext) -> Mapping[str, Any]:
             return {"user_input": ctx.user_input.text.upper()}
 
-        def render(self, ctx: PromptContext):  # type: ignore[no-untyped-def]
-            return TextPrompt("{{ user_input }}!").render(ctx)
-
     class Twice(WrapPrompt):
-        def render_around(self, ctx, children):  # type: ignore[no-untyped-def]
-            return super().render_around(ctx, [*children])
+        def render_around(self, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
+            return super().render_around(ctx, [*children, *children])
 
-    assert compose(Layers(input=Loud()), PromptContext(user_input="hi")).user.text == "hi!"
-    assert (
-        Twice("{{ wrapped_str }}", wrapped_prompts=(UserInputPrompt(),)).at_once(PromptContext(user_input="x")) is None
-    )
-    two = WrapPrompt("{{ wrapped_str }}", wrapped_prompts=(UserInputPrompt(), UserInputPrompt()))
-    assert two.at_once(PromptContext(user_input="x")) is None
+    ctx = PromptContext(user_input="hi")
+    assert compose(Layers(input=Loud("{{ user_input }}!")), ctx).user.text == "HI!"
+    assert compose(Layers(input=Twice("<{{ wrapped_str }}>", wrapped_prompts=[Loud()])), ctx).user.text == "<HI\nHI>"
     locales = WrapPrompt(
-        template=Template({"en": "Q: {{ wrapped_str }}", "de": "F: {{ wrapped_str }}"}),
-        wrapped_prompts=(UserInputPrompt(),),
+        Template({"en": "Q: {{ wrapped_str }}", "de": "F: {{ wrapped_str }}"}), wrapped_prompts=(UserInputPrompt(),)
     )
-    assert compose(Layers(input=locales), PromptContext(user_input="x", locale="de")).user.text == "F: x"
+    said = {
+        locale: compose(Layers(input=locales), ctx.evolve(locale=locale)).user.text
+        for locale in (None, "en", "de", "de-AT", "fr")
+    }
+    assert said == {None: "Q: hi", "en": "Q: hi", "de": "F: hi", "de-AT": "F: hi", "fr": "Q: hi"}
 
 
 @law

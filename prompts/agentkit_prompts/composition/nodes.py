@@ -1,0 +1,260 @@
+"""What is cut under a budget: a prompt, a prompt around others, and the steps of a conversation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from agentkit_prompts.composition.units import Siblings
+from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_prompts.errors import PromptError
+from agentkit_prompts.templates.rendered import FromSegments, Plain, Rendered
+from agentkit_prompts.templates.spans import Segment, Span, tile
+from agentkit_prompts.tokens.counter import TokenCounter, message_tokens
+from agentkit_prompts.tokens.size import Size
+from agentkit_prompts.tree.prompt import BasePrompt, fenced
+
+__all__ = ["History", "node_of"]
+
+_MAX_PIECES = 256
+"""Into how many pieces text is cut."""
+_MAX_WORD = 80
+_SPACE = re.compile(r"\s+")
+_ELLIPSIS = "\u2026"
+
+
+class _Leaf:
+    """A prompt without children, cut the way its size says."""
+
+    lost: int = 0
+    __slots__ = ("_cache", "_counter", "_ctx", "_points", "_prompt", "_whole", "size", "units")
+
+    def __init__(self, prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> None:
+        self.size = prompt.size
+        self._prompt = prompt
+        self._ctx = ctx
+        self._whole = whole
+        self._counter = counter
+        self._cache: dict[int, Rendered] = {}
+        self._points: list[int] = []
+        cut = self.size.cut
+        if not whole.text:
+            self.units = 0
+        elif cut == "none" or cut == "drop":
+            self.units = 1
+        elif cut == "items":
+            self.units = prompt.item_count(ctx)
+        elif callable(cut):
+            self.units = _MAX_PIECES
+        else:
+            self._points = cut_points(whole, _MAX_PIECES)
+            self.units = len(self._points)
+        self._cache[self.units] = _in_fence(prompt, ctx, whole)
+        self._cache.setdefault(0, Plain(""))
+
+    @property
+    def required(self) -> int:
+        """Everything, when it cannot be cut."""
+        return self.units if self.size.cut == "none" or (self.size.cut == "drop" and self.size.min > 0) else 0
+
+    def tokens(self, kept: int) -> int:
+        """Count the rendering of the first units."""
+        return self.render(kept).tokens(self._counter)
+
+    def render(self, kept: int) -> Rendered:
+        """Render the first units."""
+        known = self._cache.get(kept)
+        if known is None:
+            known = self._cache[kept] = _in_fence(self._prompt, self._ctx, self._cut(kept))
+        return known
+
+    def _cut(self, kept: int) -> Rendered:
+        cut, whole = self.size.cut, self._whole
+        if cut == "items":
+            return self._prompt.render_items(self._ctx, kept)
+        if callable(cut):
+            allowed = whole.tokens(self._counter) * kept // _MAX_PIECES
+            try:
+                text = cut(whole.plain, allowed)
+            except PromptError:
+                raise
+            except Exception as error:
+                what = f"{type(error).__name__}: {error}"
+                raise PromptError(f"{self._prompt.label}: its cut failed on {allowed} tokens: {what}") from error
+            if not isinstance(text, str):
+                raise PromptError(f"{self._prompt.label}: its cut must return str, got {type(text).__name__}")
+            return Plain(text, trust=whole.trust)
+        points, size = self._points, len(whole.text)
+        if cut == "head":
+            return cut_text(whole, points[kept - 1], size)
+        if cut == "tail":
+            return cut_text(whole, 0, points[-kept - 1])
+        head = (kept + 1) // 2
+        tail = kept - head
+        return cut_text(whole, points[head - 1], points[-tail - 1] if tail else size)
+
+
+class _Tree:
+    """A prompt around others: what is cut are its children, by the order among them."""
+
+    __slots__ = ("_cache", "_children", "_counter", "_ctx", "_prompt", "_siblings", "lost", "required", "size", "units")
+
+    def __init__(
+        self,
+        prompt: BasePrompt,
+        ctx: PromptContext,
+        children: Sequence[tuple[str, _Leaf | _Tree]],
+        counter: TokenCounter,
+    ) -> None:
+        self.size = prompt.size
+        self._prompt = prompt
+        self._ctx = ctx
+        self._counter = counter
+        self._children = children
+        self._siblings = Siblings(children)
+        self.units = len(self._siblings.order)
+        self.required = self._siblings.required
+        self.lost: int = self._siblings.lost
+        self._cache: dict[int, Rendered] = {}
+
+    def tokens(self, kept: int) -> int:
+        """Count the rendering of the first units."""
+        return self.render(kept).tokens(self._counter)
+
+    def render(self, kept: int) -> Rendered:
+        """Render with the children that the first units leave."""
+        known = self._cache.get(kept)
+        if known is None:
+            given = zip(self._children, self._siblings.given(kept), strict=True)
+            around = self._prompt.render_around(self._ctx, [node.render(count) for (_, node), count in given])
+            known = self._cache[kept] = _in_fence(self._prompt, self._ctx, around)
+        return known
+
+
+def _in_fence(prompt: BasePrompt, ctx: PromptContext, kept: Rendered) -> Rendered:
+    """Put the fence around what is kept: a cut must never take one of its lines."""
+    return fenced(kept, ctx) if prompt.fence and kept.text else kept
+
+
+def node_of(prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> _Leaf | _Tree:
+    """Return the node of a prompt; one with children that is not cut itself lets its children give way.
+
+    That needs a rendering that follows from those of the children: one with a `render` of its own stays whole.
+    """
+    if prompt.fence:
+        whole = prompt.render(ctx)  # the fence is put around what is kept of it
+    if prompt.children and prompt.size.cut == "none" and whole.text:
+        inner = [child.rendered(ctx) for _, child in prompt.children]
+        if [*prompt.render_around(ctx, inner).segments()] == [*whole.segments()]:
+            children = [
+                (path, node_of(child, ctx, rendered, counter))
+                for (path, child), rendered in zip(prompt.children, inner, strict=True)
+            ]
+            return _Tree(prompt, ctx, children, counter)
+    return _Leaf(prompt, ctx, whole, counter)
+
+
+class History:
+    """Messages in whole steps: a user's turn with everything that answers it, or a model's calls with their results.
+    With `cut="drop"` all of them are one step.
+
+    The newest steps are kept. Where that leaves a choice the cut moves to a block border, a point that depends on the
+    messages before it alone, so that the start of the history stays the same over several turns.
+    """
+
+    lost: int = 0
+
+    __slots__ = ("_count", "_messages", "_starts", "required", "size", "units")
+
+    def __init__(
+        self, messages: Conversation, counter: TokenCounter, size: Size, *, by_role: str, required: int = 0
+    ) -> None:
+        self.size = size
+        self._messages = messages
+        self._count = message_tokens(counter)
+        starts = [index for index, message in enumerate(messages) if message.role == by_role]
+        self._starts = starts if starts[:1] == [0] or not len(messages) else [0, *starts]
+        if size.cut == "drop":
+            self._starts = self._starts[:1]
+        self.units = len(self._starts)
+        self.required = self.units if size.cut == "none" else min(required, self.units)
+
+    def tokens(self, kept: int) -> int:
+        """Count the messages of the newest steps."""
+        if kept <= 0:
+            return 0
+        totals, offset = self._messages.totals(self._count)
+        return totals[offset + len(self._messages)] - totals[offset + self._starts[-kept]]
+
+    def steps(self, kept: int, block: int = 0, least: int = 1) -> int:
+        """Return how many of the `kept` newest steps remain from a block border on, where there is one among them.
+
+        At least `least` of them do.
+        """
+        if not 0 < kept < self.units or not block:
+            return max(0, min(kept, self.units))
+        totals, offset = self._messages.totals(self._count)
+        base = totals[offset]  # the cut follows from the messages alone, not from the log they are a view of
+        for step in range(self.units - kept, self.units - max(1, least) + 1):
+            here, before = (totals[offset + self._starts[at]] - base for at in (step, step - 1))
+            if here // block != before // block:
+                return self.units - step
+        return kept
+
+    def keep(self, steps: int) -> Conversation:
+        """Return the newest steps."""
+        if steps >= self.units:
+            return self._messages
+        if steps <= 0:
+            return self._messages.window(0, 0)
+        return self._messages.window(self._starts[-steps], len(self._messages))
+
+
+def cut_points(rendered: Rendered, most: int) -> list[int]:
+    """Return about `most` ascending offsets, the end last, at which the text may be cut: between words where
+    there are any, never inside a media marker or an atomic chunk.
+    """
+    text, size = rendered.text, len(rendered.text)
+    points: list[int] = []
+    kept_whole = [(span.start, span.end) for span in _whole_spans(rendered)]
+    # Evenly spaced, and closer and closer towards both ends, so that little room still shows something.
+    halves = [size >> power for power in range(8, size.bit_length() - 4)]
+    wished = {size * number // most for number in range(1, most)} | {*halves} | {size - half for half in halves}
+    for point in sorted(wished):
+        space = _SPACE.search(text, point, min(size, point + _MAX_WORD))
+        point = space.end() if space else point
+        for start, end in kept_whole:
+            if start < point < end:
+                point = end
+                break
+        if point > (points[-1] if points else 0):
+            points.append(point)
+    if not points or points[-1] != size:
+        points.append(size)
+    return points
+
+
+def _whole_spans(rendered: Rendered) -> Iterator[Span]:
+    segments = list(rendered.segments())
+    for segment, span in zip((part for part in segments if part.text), tile(segments), strict=True):
+        if segment.media is not None or segment.atomic:
+            yield span
+
+
+def cut_text(rendered: Rendered, start: int, end: int) -> Rendered:
+    """Return the rendering without the characters from `start` to `end`, an ellipsis in their place."""
+    kept: list[Segment] = []
+    offset = 0
+    placed = False
+    for segment in rendered.segments():
+        begin, stop = offset, offset + len(segment.text)
+        offset = stop
+        if begin < start:
+            kept.append(segment._replace(text=segment.text[: start - begin]))
+        if not placed and stop > start:
+            kept.append(Segment(_ELLIPSIS, segment.prompt, None, "", "trusted"))
+            placed = True
+        if stop > end and segment.text:
+            kept.append(segment._replace(text=segment.text[max(0, end - begin) :]))
+    return FromSegments(kept)

@@ -1,0 +1,102 @@
+"""What a provider can keep cached of a composition: cache points, and the hash of what stays the same."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from agentkit_prompts.composition.explain import tokens_until, tool_text
+from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, message_tokens
+
+if TYPE_CHECKING:
+    from agentkit_prompts.composition.composition import Composition
+
+__all__ = ["Breakpoint", "breakpoints", "prefix"]
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoint:
+    """A point up to which the payload stays the same for a while: worth a cache mark."""
+
+    after: Literal["tools", "static", "session", "conversation"]
+    message: int
+    """Index of the message it lies in; -1 for the tools."""
+    offset: int
+    """Characters of that message before it."""
+    tokens: int
+    """Tokens before it."""
+
+
+def breakpoints(composition: Composition) -> tuple[Breakpoint, ...]:
+    """Return at most four cache points, at the borders of what changes never, per session, and per turn."""
+    counter = composition.counter
+    points: list[Breakpoint] = []
+    tokens = composition.declarations.tokens(counter)[0]
+    if composition.tools:
+        points.append(Breakpoint("tools", -1, 0, tokens))
+    if composition.system.text:
+        ends = {"static": 0, "session": 0}
+        offset = 0
+        stable = True
+        for _, prompt, rendered, _ in composition.sections[0].fragments:
+            if not rendered.text:
+                continue
+            changes = prompt.changes
+            if changes == "turn":
+                stable = False
+                break
+            offset += len(rendered.text) + (2 if offset else 0)
+            if changes == "static" and ends["session"] == 0:
+                ends["static"] = offset
+            else:
+                ends["session"] = offset
+        for name in ("static", "session"):
+            if ends[name]:
+                cost = MESSAGE_OVERHEAD + tokens_until(composition.system.segments(), ends[name], counter)
+                points.append(Breakpoint(name, 0, ends[name], tokens + cost))
+        if not stable:
+            return tuple(points)
+        tokens += MESSAGE_OVERHEAD + composition.system.tokens(counter)
+    elif composition.sends_system:
+        tokens += MESSAGE_OVERHEAD
+    first = int(composition.sends_system)
+    if len(composition.conversation):
+        last = first + len(composition.conversation) - 1
+        tokens += composition.conversation.total(message_tokens(counter))
+        points.append(Breakpoint("conversation", last, len(composition.marked_text(last)), tokens))
+    return tuple(points)
+
+
+def prefix(composition: Composition) -> tuple[str, int]:
+    """Return the hash and the tokens of what comes before the first thing that changes every turn.
+
+    That is: tools, the stable prompts of `system` and, when all of `system` is stable, the conversation.
+    """
+    state = hashlib.blake2b(digest_size=16)
+    for tool in composition.tools:
+        _feed(state, "tool", tool_text(tool))
+    points = composition.breakpoints
+    if not points:
+        return state.hexdigest(), 0
+    last = points[-1]
+    for number, (message, segments) in enumerate(composition.walk()):
+        if number > last.message:
+            break
+        text = "".join(segment.text for segment in segments)
+        _feed(state, message.role, text[: last.offset] if number == last.message else text)
+        for name in (message.name, message.tool_call_id):
+            if name is not None:
+                _feed(state, name)
+        for call in message.tool_calls:
+            _feed(state, call.id, call.name, call.arguments)
+        if message.thinking or message.opaque:
+            _feed(state, repr((message.thinking, message.opaque)))
+    return state.hexdigest(), last.tokens
+
+
+def _feed(state: Any, *texts: str) -> None:
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        state.update(len(data).to_bytes(8, "big"))
+        state.update(data)

@@ -1,0 +1,73 @@
+"""What prompts and layers have in common: frozen fields that are checked, also in a copy with some of them updated."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentkit_prompts.errors import PromptError, similar
+
+__all__ = ["Declared"]
+
+if TYPE_CHECKING:
+
+    @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(Field,))
+    class _Model:  # checkers see every field of a subclass as a keyword, and `Field(kw_only=False)` as positional
+        model_config: ClassVar[ConfigDict]
+        model_fields: ClassVar[dict[str, Any]]
+        model_fields_set: set[str]
+
+        def __init__(self, **data: Any) -> None: ...
+        def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self: ...
+else:
+    _Model = BaseModel
+
+
+_NOT_GIVEN: Any = object()
+
+
+class Declared(_Model):
+    """A frozen model whose first argument may be positional.
+
+    Raises:
+        PromptError: Names all unknown fields, and the fields that may have been meant.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", arbitrary_types_allowed=True, populate_by_name=True, defer_build=True
+    )
+
+    _first: ClassVar[str]
+    """The field that may be given without its name."""
+
+    def __init__(self, first: Any = _NOT_GIVEN, /, **data: Any) -> None:
+        if first is not _NOT_GIVEN:
+            if self._first in data:
+                raise TypeError(f"{type(self).__name__}: {self._first} is given twice")
+            data[self._first] = first
+        if not data.keys() <= self.__pydantic_fields__.keys():  # type: ignore[attr-defined]
+            _refuse_unknown(type(self), data)
+        super().__init__(**data)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy. One with updated fields is checked, and behaves, like one that was made with them."""
+        if not update:
+            return super().model_copy(deep=deep)
+        made = type(self).__new__(type(self))
+        Declared.__init__(made, **{**{name: getattr(self, name) for name in self.model_fields_set}, **update})
+        return copy.deepcopy(made) if deep else made
+
+
+def _refuse_unknown(kind: type[Declared], data: Mapping[str, Any]) -> None:
+    """Raise an error that names all unknown fields; a class with aliases or extras is left to pydantic."""
+    fields = kind.model_fields
+    if kind.model_config.get("extra") != "forbid" or any(field.validation_alias for field in fields.values()):
+        return
+    unknown = [name for name in data if name not in fields]
+    hints = {name: similar(name, fields) for name in unknown}
+    listed = ", ".join(f"{name!r} (did you mean {hints[name]!r}?)" if hints[name] else repr(name) for name in unknown)
+    what = "unknown field" if len(unknown) == 1 else "unknown fields"
+    raise PromptError(f"{kind.__name__}: {what} {listed}; there are {', '.join(sorted(fields))}")

@@ -1,0 +1,85 @@
+"""A plain str where a prompt is expected is sent as it is; templates are declared."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkit import Agent, Chain, ScriptedModel
+from agentkit.prompts import (
+    Layers,
+    LiteralTextWarning,
+    PromptContext,
+    Template,
+    TemplateError,
+    TextPrompt,
+    WrapPrompt,
+    compose,
+)
+from agentkit.testing import strategies as some
+from tests.prompts.laws import law
+
+BRACES = 'Use {#anchor#} and {"a": 1}'
+
+
+def system_of(model: ScriptedModel) -> str:
+    return str(model.requests[0].to_openai()["messages"][0]["content"])
+
+
+def test_an_agent_and_a_chain_send_the_text_they_are_given() -> None:
+    model = ScriptedModel(["yes"])
+    Agent(model, BRACES).run_sync("hi")
+    assert system_of(model) == BRACES
+    assert compose(Chain(ScriptedModel([]), BRACES).layers, PromptContext(user_input="")).system.text == BRACES
+
+
+@law
+@given(some.hostile_texts(), st.sampled_from(["system", "before_input", "input", "after_input"]))
+def test_text_in_any_place_and_in_a_wrapper_is_sent_as_it_is(text: str, place: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LiteralTextWarning)
+        if "<|media:" in text:
+            with pytest.raises(TemplateError, match="give media as content parts"):
+                Layers(**{place: text})
+            return
+        layers: Any = Layers(**{place: [text, WrapPrompt("({{ wrapped_str }})", wrapped_prompts=[text])]})
+    composition = compose(layers, PromptContext(user_input=""))
+    shown = composition.system if place == "system" else composition.user
+    assert shown.text.startswith(f"{text}\n\n({text})" if text else "()")
+    assert {span.trust for span in shown.spans()} == {"trusted"}
+
+
+@pytest.mark.parametrize("text", ["Hello {{ user_input }}", "{{name}}", "{% if x %}", "a\n{%- for x in y -%}"])
+def test_text_that_reads_like_a_template_warns_and_says_what_to_write(text: str) -> None:
+    with pytest.warns(LiteralTextWarning, match=r"write TextPrompt\(") as caught:
+        layers = Layers(text)
+    assert [warning.filename for warning in caught] == [__file__], "the line of whoever made the layers"
+    assert compose(layers, PromptContext(user_input="x")).system.text == text
+    with pytest.warns(LiteralTextWarning):
+        WrapPrompt(wrapped_prompts=[text])
+    with pytest.warns(LiteralTextWarning) as caught:
+        Agent(ScriptedModel([]), f"{text} {id(caught)}")
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    "text", [BRACES, '{"a": {"b": {}}}', "{}", "100 % {x}", "{{}}", "f(x) { return {y}; }", "{# x #}"]
+)
+def test_other_braces_do_not_warn(text: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compose(Layers(text), PromptContext(user_input="")).system.text == text
+
+
+def test_what_is_declared_a_template_is_one() -> None:
+    ctx = PromptContext(user_input="hi")
+    layers = Layers([TextPrompt("{{ user_input }}!"), Template("{user_input}?", engine="fstring")], conversation=False)
+    assert compose(layers, ctx).system.text == "hi!\n\nhi?"
+    literal = TextPrompt(Template("{{ user_input }}", engine="literal"))
+    assert literal.format_2_str(ctx) == "{{ user_input }}"
+    assert literal.changes == "static"
+    assert literal.additional_kwargs_schema is None
