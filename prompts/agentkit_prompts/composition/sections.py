@@ -40,7 +40,7 @@ class AtOnce(Rendered):
         self.media = ()
         self._prompt = prompt
         self._ctx = ctx
-        self._count = self.wire = self.roleless = None
+        self._count = self.wire = self.roleless = self._derived = None
 
     @property
     def is_vouched_for(self) -> bool:
@@ -69,7 +69,7 @@ class Section(Rendered):
                     media += rendered.media
         self.text = SEPARATOR.join(texts)
         self.media = media
-        self._count = self.wire = self.roleless = None
+        self._count = self.wire = self.roleless = self._derived = None
 
     def segments(self, prompt: str = "") -> Iterator[Segment]:
         """Yield the text in order, cut where its origin changes."""

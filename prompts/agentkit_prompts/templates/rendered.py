@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from agentkit_prompts.context.frozen import FrozenDict
 from agentkit_prompts.context.parts import MARKER, Media, neutralise_markers
@@ -15,6 +15,8 @@ from agentkit_prompts.templates.spans import MEDIA_OPENING, Segment, Span, defus
 from agentkit_prompts.tokens.counter import TokenCounter, media_tokens
 
 __all__ = ["ELLIPSIS", "Rendered"]
+
+T = TypeVar("T")
 
 ELLIPSIS = "\u2026"
 """Stands where text was cut."""
@@ -31,7 +33,7 @@ class Rendered:
         media: The media parts in the order of their markers; a part used twice is here twice.
     """
 
-    __slots__ = ("_count", "_origin", "media", "roleless", "text", "wire")
+    __slots__ = ("_count", "_derived", "_origin", "media", "roleless", "text", "wire")
 
     text: str
     media: tuple[Media, ...]
@@ -39,6 +41,7 @@ class Rendered:
     _count: tuple[TokenCounter, int] | None
     roleless: str | None
     """The plain text in which untrusted text forms no role, once a target has asked for it."""
+    _derived: tuple[Callable[[Rendered], Any], Any] | None
     wire: FrozenDict | None
     """The message a target made of it last, kept for the next turn."""
 
@@ -48,7 +51,7 @@ class Rendered:
         self._origin = origin
         self._count = None
         self.wire = None
-        self.roleless = None
+        self.roleless = self._derived = None
 
     @classmethod
     def from_text(cls, text: str, *, pointer: str = "", trust: Trust = "trusted") -> Rendered:
@@ -127,6 +130,15 @@ class Rendered:
     def is_vouched_for(self) -> bool:
         """Whether it is known at once, without looking at the spans, that all of it is trusted."""
         return self._origin.is_vouched_for
+
+    def derive(self, function: Callable[[Rendered], T]) -> T:
+        """Return `function` of this rendering; the value of the function that was asked for last is kept."""
+        known = self._derived
+        if known is not None and known[0] == function:
+            return cast("T", known[1])
+        value = function(self)
+        self._derived = (function, value)
+        return value
 
     def tokens(self, counter: TokenCounter) -> int:
         """Return what it costs, media included; counted once per counter."""
