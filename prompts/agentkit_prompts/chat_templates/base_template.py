@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from agentkit_prompts.chat_templates.chat_turns import Messages, Tools, read_functions, read_prompt, read_turns
-from agentkit_prompts.chat_templates.guard.control_tokens import control_tokens
+from agentkit_prompts.chat_templates.guard.control_tokens import tokens_and_markers
 from agentkit_prompts.chat_templates.protocol import Capability
 from agentkit_prompts.errors import ChatTemplateError, nearest
 
@@ -72,7 +72,7 @@ class BaseTemplate:
     def control_tokens(self) -> tuple[str, ...]:
         """What only the template may write: stop words, and the markers around messages."""
         markers = [getattr(self, name, None) for name in self.marker_fields]
-        return control_tokens(self.stop_words or (), [marker for marker in markers if isinstance(marker, str)])
+        return tokens_and_markers(self.stop_words or (), [marker for marker in markers if isinstance(marker, str)])
 
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """Return what is sent for one prompt of the user: as it is when the model only completes, else decorated.
@@ -114,7 +114,7 @@ class BaseTemplate:
         `add_generation_prompt` the `assistant` marker at the end is taken off again.
 
         Raises:
-            ChatTemplateError: The template cannot say this conversation; says why.
+            ChatTemplateError: The template has no place for a part of this conversation; says why.
         """
         name = type(self).__name__
         takes = inspect.signature(self.messages2prompt).parameters
@@ -125,7 +125,7 @@ class BaseTemplate:
         if "tools" in takes:
             given["tools"] = read_functions(tools, name) if tools else None
         elif tools or any("tool_calls" in turn or turn["role"] == "tool" for turn in turns):
-            raise ChatTemplateError(f"{name}: its messages2prompt has no parameter `tools`: it cannot say them")
+            raise ChatTemplateError(f"{name}: its messages2prompt has no parameter `tools`: there is no place for them")
         if "add_generation_prompt" in takes:
             given["add_generation_prompt"] = add_generation_prompt
         try:
@@ -148,7 +148,7 @@ class BaseTemplate:
         opening = getattr(self, "assistant", "")
         if not opening or not text.endswith(opening) or last["content"].endswith(opening):
             raise ChatTemplateError(
-                f"{type(self).__name__}: cannot tell where the conversation ends and the reply starts; "
+                f"{type(self).__name__}: does not know where the conversation ends and the reply starts; "
                 f"give messages2prompt a parameter `add_generation_prompt`"
             )
         return text.removesuffix(opening)

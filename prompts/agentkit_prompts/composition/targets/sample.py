@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 from agentkit_prompts.composition.targets.openai import openai_payload
 from agentkit_prompts.composition.targets.text import BLANK, plain_line, said_lines
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.parts import Text
 from agentkit_prompts.context.wire.chat_form import openai_message
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import ChatTemplateError, PromptError
-from agentkit_prompts.templates.spans import Segment
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
@@ -33,7 +31,7 @@ def sample(
     there are none.
 
     `messages` are in the form of a chat-completions request, the reply last. `text` is the same as plain text, and
-    the spans, in characters of it, are what the assistant said: content and tool calls, in the history, in this turn
+    the spans, in characters of it, are what the assistant wrote: content and tool calls, in the history, in this turn
     and in the reply, without the role in front.
 
     With a chat template the text is what that model hears, and the spans are what it has to write itself: the
@@ -41,7 +39,7 @@ def sample(
 
     Raises:
         PromptError: The reply is not one of an assistant.
-        ChatTemplateError: The template refuses the conversation, or writes it so that nobody can say who said what.
+        ChatTemplateError: The template refuses the conversation, or writes it so that the loss spans are unknown.
     """
     if isinstance(reply, str):
         reply = Message("assistant", reply)
@@ -95,12 +93,7 @@ def _spoken(
     from agentkit_prompts.composition.targets.chat_text import chat_template_of, chat_text
 
     recorded = _Recorded(chat_template_of(chat_template, composition.context.now))
-    pointer = f"conversation[{len(composition.conversation)}].content"
-    said = [
-        Segment(part.text if isinstance(part, Text) else part.alt, "conversation", None, pointer, "untrusted")
-        for part in reply.parts
-    ]
-    text = chat_text(composition, recorded, more=[(reply, said)], add_generation_prompt=False, **kwargs)  # type: ignore[arg-type]
+    text = chat_text(composition, recorded, more=[reply], add_generation_prompt=False, **kwargs)  # type: ignore[arg-type]
     assert recorded.first is not None
     raw, spans = spans_of(recorded.template, *recorded.first, **kwargs)
     return {"text": text, "loss_spans": [list(span) for span in shifted(spans, raw, text)]}
