@@ -64,7 +64,7 @@ KWARGS: dict[str, Any] = {
 }
 FULL = PromptContext(
     user_input=UserInput(
-        ["Look: ", Image(b"\xff"), Audio(Path("/tmp/a.wav")), File("https://example.org/a.pdf")], KWARGS
+        ["Look: ", Image(b"\xff"), Audio(Path("sounds/a.wav")), File("https://example.org/a.pdf")], KWARGS
     ),
     conversation=[Message("assistant", "", (ToolCall("1", "look"),)), Message("tool", "ok", tool_call_id="1")],
     documents=[
@@ -73,7 +73,7 @@ FULL = PromptContext(
     knowledge=["The sky is blue."],
     tools=[ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}}, strict=True)],
     examples=[Example("1+1", "2", id="sum")],
-    intermediate=[Message("user", (Image(Path("/tmp/b.png")),))],
+    intermediate=[Message("user", (Image(Path("pictures/b.png")),))],
     locale="en",
     now=KWARGS["when"],
     session_key="secret",
