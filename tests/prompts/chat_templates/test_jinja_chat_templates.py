@@ -166,10 +166,10 @@ def test_all_messages_and_tools_at_fault_are_named_at_once() -> None:
     with pytest.raises(ChatTemplateError) as caught:
         show(CHATML, HI, bad)
     for told in (
-        "tools[0].name is a object",
-        "tools[1] is a int",
-        "tools[2].parameters[0] has the key 1",
-        "is a bytes",
+        "tools[0].name: object is not JSON",
+        "tools[1]: expected a ToolSpec or a mapping with a name, got int",
+        "tools[2].parameters[0]: keys must be text, got 1",
+        "bytes is not JSON",
     ):
         assert told in str(caught.value)
 

@@ -54,7 +54,7 @@ def test_an_unknown_role_is_named_with_a_near_one() -> None:
         ({"role": "assistant", "tool_calls": [{"function": "f"}]}, r".tool_calls\[0\].function: expected a mapping"),
         (
             {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {1j}}}]},
-            r".tool_calls\[0\].function.arguments: not JSON",
+            r".tool_calls\[0\].function.arguments: set is not JSON",
         ),
     ],
 )
@@ -77,9 +77,12 @@ def test_all_faults_are_named_at_once() -> None:
         ([7], r"tools\[0\]: expected a ToolSpec or a mapping with a name, got int"),
         ([{"function": "f"}], r"tools\[0\]: expected a ToolSpec or a mapping with a name, got str"),
         ([{"description": "x"}], r"tools\[0\]: has no name"),
-        ([{"name": "f"}, {"name": "g", "parameters": {"x": object()}}], r"tools\[1\]: 'g' is not JSON"),
-        ([{"name": "f", "parameters": {"x": float("nan")}}], r"tools\[0\]: 'f' is not JSON"),
-        ([{"name": "f", "parameters": CYCLE}], r"tools\[0\]: 'f' is not JSON"),
+        (
+            [{"name": "f"}, {"name": "g", "parameters": {"x": object()}}],
+            r"tools\[1\].parameters.x: object is not",
+        ),
+        ([{"name": "f", "parameters": {"x": float("nan")}}], r"tools\[0\]\.parameters\.x: nan is not JSON"),
+        ([{"name": "f", "parameters": CYCLE}], r"tools\[0\]: is cyclic or nests too deeply"),
     ],
 )
 def test_a_tool_that_cannot_be_said_is_named(tools: Any, why: str) -> None:

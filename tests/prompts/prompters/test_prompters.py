@@ -268,7 +268,7 @@ def test_half_a_tool_call_in_a_history_is_refused_instead_of_dropped(cut: slice)
     [
         ({"role": "assistant", "tool_calls": {"id": "c"}}, "expected a list"),
         ({"role": "assistant", "tool_calls": ["c"]}, r"tool_calls\[0\]: expected"),
-        ({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {1j: 2}}}]}, "JSON"),
+        ({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {1j: 2}}}]}, "keys must be text"),
         ({"role": "user", "content": [{"type": "image_url"}]}, r"content\[0\]"),
     ],
 )

@@ -58,7 +58,7 @@ def anthropic_message(message: Message) -> Turn:
         for call in {call.id: call for call in reversed(message.tool_calls)}.values()  # one result, one call
     ][::-1]
     own = [thought for thought in message.thinking if thought.provider in _FORM]
-    if own or any(part.opaque for part in message.parts):
+    if own or (type(message.content) is tuple and any(part.opaque for part in message.content)):
         return message.role, tuple(_with_thinking(message.parts, calls, own))
     text = () if not message.text.strip() else (FrozenDict(type="text", text=message.text),)
     return message.role, (*text, *calls)

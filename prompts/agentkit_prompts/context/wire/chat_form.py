@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
-from agentkit_prompts.context.frozen import FrozenDict, FrozenList
+from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Part, Text
 from agentkit_prompts.context.wire.clean import clean
@@ -50,23 +50,24 @@ def _message(message: Message, providers: tuple[str, ...]) -> FrozenDict:
         content = FrozenList(openai_part(part, providers) for part in content)
     if message.role == "assistant" and message.tool_calls:
         made["content"] = content or None
-        made["tool_calls"] = FrozenList(_call(call, providers) for call in message.tool_calls)
+        made["tool_calls"] = FrozenList([_call(call, providers) for call in message.tool_calls])
     elif message.role == "tool":
         made |= {"tool_call_id": message.tool_call_id, "content": content}
     elif message.name:
         made |= {"name": message.name, "content": content}
     else:
         made["content"] = content
-    for thought in message.thinking:
-        if thought.provider in providers:
-            own = thought.opaque.get(thought.provider) or {"reasoning_content": thought.text}
-            made |= with_opaque({}, {thought.provider: own}, providers)
+    if message.thinking:
+        for thought in message.thinking:
+            if thought.provider in providers:
+                made |= freeze(thought.opaque.get(thought.provider) or {"reasoning_content": thought.text})
     return with_opaque(made, message.opaque, providers) if message.opaque else FrozenDict(made)
 
 
 def _call(call: ToolCall, providers: tuple[str, ...]) -> FrozenDict:
     function = FrozenDict(name=call.name, arguments=clean(call.arguments))
-    return with_opaque(FrozenDict(id=call.id, type="function", function=function), call.opaque, providers)
+    made = FrozenDict(id=call.id, type="function", function=function)
+    return with_opaque(made, call.opaque, providers) if call.opaque else made
 
 
 def openai_part(part: Part, providers: tuple[str, ...] = _FORM) -> FrozenDict:

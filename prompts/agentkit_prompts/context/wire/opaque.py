@@ -12,7 +12,7 @@ __all__ = ["with_opaque"]
 
 def with_opaque(wire: Mapping[str, Any], opaque: Mapping[str, Any], providers: Iterable[str]) -> FrozenDict:
     """Return the wire form with the opaque data of these providers in it; mappings in it are merged."""
-    for provider in providers:
+    for provider in providers if opaque else ():
         if isinstance(data := opaque.get(provider), Mapping):
             wire = _merged(wire, data)
     return wire if isinstance(wire, FrozenDict) else FrozenDict(wire)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, cast
 
-from agentkit_prompts.context import messages as stored
 from agentkit_prompts.context.messages import Message, Role, Thinking, ToolCall
 from agentkit_prompts.context.parts import Part, Text
 from agentkit_prompts.context.wire.anthropic_form import OPENING
@@ -30,8 +28,6 @@ REASONING = ("reasoning_content", "thinking", "reasoning")
 _CHAT = frozenset(("role", "content", "tool_calls", "tool_call_id", "name", "refusal"))
 _SAYING = frozenset(("content", "tool_calls", "refusal", *REASONING))
 """Keys of which a message has one at least."""
-_STORED = frozenset(("role", "content", "tool_calls", "tool_call_id", "name"))
-"""Keys that the stored form of a message has, all of them."""
 _CHAT_PARTS = frozenset(("image_url", "input_audio", "file", "audio_url", "video_url", "refusal"))
 _RESPONSES_PARTS = frozenset(("input_text", "output_text", "input_image", "input_file"))
 _ANTHROPIC_BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "document"))
@@ -189,8 +185,6 @@ class _Reader:
             self.problems.append(f"{where}: expected a message or its mapping, got {type(item).__name__}")
         elif "role" not in item and isinstance(item.get("type"), str):
             self._item(item, where)
-        elif _is_stored(item):
-            self._stored(item, where)
         else:
             self._message(item, where)
 
@@ -295,17 +289,6 @@ class _Reader:
         self._drafts.append(draft)
         self._reply = None
 
-    def _stored(self, item: Mapping[str, Any], where: str) -> None:
-        """Read the stored form of a message."""
-        try:
-            message = stored.MESSAGES.validate_python(item)
-        except (ValueError, RecursionError) as error:
-            self.problems.append(f"{where}: {error}")
-            return
-        if not self._may_read_files and any(isinstance(getattr(part, "source", None), Path) for part in message.parts):
-            self.problems.append(f"{where}.content: a path is not read from a message, give an address or data")
-        self._drafts.append(message)
-
     def _text(self, item: Mapping[str, Any], key: str, where: str) -> str | None:
         value = item.get(key)
         if isinstance(value, str | None):
@@ -316,12 +299,6 @@ class _Reader:
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []
-
-
-def _is_stored(item: Mapping[str, Any]) -> bool:
-    """Whether a mapping is the stored form of a message, in which calls are flat and parts have a `kind`."""
-    nested = [*_mappings(item.get("tool_calls")), *_mappings(item.get("content"))]
-    return item.keys() >= _STORED and not any("function" in each or "type" in each for each in nested)
 
 
 def _linked(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
+from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.parts import Audio, File, Image, Media, Part, Text, Url, Video
 from agentkit_prompts.context.wire.sendable_media import FILE_ID, content_of
@@ -151,11 +153,7 @@ def _arguments(arguments: Any, where: str, problems: Problems) -> str:
         return str.__str__(arguments)
     if isinstance(arguments, Mapping) and [*arguments] == ["invalid_arguments"]:
         return str(arguments["invalid_arguments"])  # see `anthropic_form`
-    try:
-        return json.dumps(arguments, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        problems.append(f"{where}: not JSON ({error})")
-        return "{}"
+    return json.dumps(freeze(arguments), ensure_ascii=False) if fits_json(arguments, where, problems) else "{}"
 
 
 def extras(
@@ -178,13 +176,29 @@ def extras(
 
 
 def fits_json(value: object, where: str, problems: Problems) -> bool:
-    """Whether a value can be written as JSON; notes it when not."""
+    """Whether a value can be written as JSON once it is frozen; notes every place where it cannot."""
     try:
         json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        problems.append(f"{where}: not JSON ({error})")
-        return False
-    return True
+        return True
+    except (TypeError, ValueError, RecursionError):
+        pass
+    before = len(problems)
+    try:
+        problems += _not_json(value, where)
+    except RecursionError:
+        problems.append(f"{where}: is cyclic or nests too deeply")
+    return len(problems) == before
+
+
+def _not_json(value: object, where: str) -> list[str]:
+    if value is None or isinstance(value, str | int) or (isinstance(value, float) and isfinite(value)):
+        return []
+    if isinstance(value, Mapping):
+        wrong = [f"{where}: keys must be text, got {key!r:.80}" for key in value if not isinstance(key, str)]
+        return wrong + [one for key, item in value.items() for one in _not_json(item, f"{where}.{key}")]
+    if isinstance(value, list | tuple):
+        return [one for index, item in enumerate(value) for one in _not_json(item, f"{where}[{index}]")]
+    return [f"{where}: {value if isinstance(value, float) else type(value).__name__} is not JSON"]
 
 
 def _media(

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agentkit_prompts.context.frozen import FrozenDict
+from agentkit_prompts.context.frozen import FrozenDict, freeze
 from agentkit_prompts.context.items import ToolSpec
-from agentkit_prompts.context.wire.read_parts import Problems
+from agentkit_prompts.context.wire.read_parts import Problems, fits_json
 
 __all__ = ["openai_tool", "read_tools"]
 
@@ -43,18 +43,9 @@ def read_tools(given: object, problems: Problems, *, needs_name: bool = True) ->
         name = function.get("name")
         if needs_name and (not isinstance(name, str) or not name):
             problems.append(f"{where}: has no name")
-        try:
-            tools.append(json.loads(json.dumps(_plain(wire), allow_nan=not needs_name)))
-        except (TypeError, ValueError, RecursionError) as error:
-            problems.append(f"{where}: {name!r:.80} is not JSON ({error}); pass plain dicts, lists, text and numbers")
+        if not fits_json(wire, where, problems):
             continue
+        tools.append(json.loads(json.dumps(freeze(wire))))
         if needs_name and not isinstance(function.get("parameters") or {}, Mapping):
             problems.append(f"{where}: its parameters must be a JSON Schema object")
     return tools
-
-
-def _plain(value: Any) -> Any:
-    """Return mappings that are no dicts as dicts, as JSON wants them."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
