@@ -521,9 +521,7 @@ def test_an_endpoint_that_is_away_or_slow(endpoint: Endpoint) -> None:
         raise ConnectionResetError
 
     endpoint.act = hang_up
-    with pytest.raises(
-        EmbedderUnavailable, match=r"127\.0\.0\.1:\d+ cannot be reached \(.*found with BM25 meanwhile"
-    ):
+    with pytest.raises(EmbedderUnavailable, match=r"127\.0\.0\.1:\d+ cannot be reached \(.*found with BM25 meanwhile"):
         OpenAIEmbedder("m", base_url=endpoint.url, max_retries=0).embed(["a"])
     release = threading.Event()
 
