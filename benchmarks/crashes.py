@@ -1,6 +1,6 @@
 """Kills a process at every failpoint between two writes, again and again, and counts what that lost, doubled or left.
 
-A process works on one store: it says things, writes, changes and removes files, repairs, while workers index. It is
+A process works on one store: it appends messages, writes and removes files, repairs, while workers index. It is
 killed, another one opens the store, and what it holds is compared with the ledger: what was acknowledged must be
 there, what was under way there whole or not at all, and the index must hold what SQL holds and nothing else. Then the
 same step is tried again. Every process is forked from one that imported everything and opened nothing.
@@ -82,8 +82,8 @@ def work(order: dict[str, Any], say: Any) -> None:
             elif step["do"] == "remove":
                 path.unlink(missing_ok=True)
                 assert not memory.ingest(docs).errors
-            else:  # harm the index behind everybody's back, and mend it
-                index = memory._store.catch_up()
+            else:  # harm the index behind everybody's back, and repair it
+                index = memory._store.indexes.catch_up()
                 held = [item for item, _ in index.versions()]
                 index.delete(held[:2])
                 with memory._store.database.write() as connection:
@@ -100,7 +100,7 @@ def inspect(order: dict[str, Any], say: Any) -> None:
     from sqlalchemy import text
 
     with opened(order) as memory:
-        index = memory._store.catch_up()
+        index = memory._store.indexes.catch_up()
         report = memory.verify()
         with memory._store.database.read() as connection:
             shown = "documents WHERE generation >= 0"  # a removed document is hidden at once, then taken apart
@@ -108,14 +108,14 @@ def inspect(order: dict[str, Any], say: Any) -> None:
             rows = connection.execute(text("SELECT text, document_id FROM items WHERE kind = 'chunk'")).all()
             every = set(connection.scalars(text("SELECT id FROM items")))
         points = [item for item, _ in index.versions()]
-        said = [message.text for message in memory.session("s").conversation]
+        messages = [message.text for message in memory.session("s").conversation]
     files: dict[str, list[str]] = {uri.rsplit("/", 1)[1]: [] for uri in uris.values()}
-    for passage, document in rows:
+    for chunk, document in rows:
         if document in uris:
             name = uris[document].rsplit("/", 1)[1]
-            files[name].extend(line for line in passage.splitlines() if line.strip())
+            files[name].extend(line for line in chunk.splitlines() if line.strip())
     found = {
-        "said": said,
+        "messages": messages,
         "files": {name: sorted(lines) for name, lines in files.items()},
         "doubled_points": len(points) - len(set(points)),
         "orphan": len(set(points) - every) + report.orphans,
@@ -173,16 +173,16 @@ class Zygote:
         return self.process.stdout.readline().rstrip("\n")
 
     def run(self, **order: Any) -> tuple[list[str], int]:
-        """Return what the process said and how it ended."""
+        """Return what the process wrote and how it ended."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
-        said = []
+        lines = []
         while not (line := self.next()).startswith("ended "):
             if not line and self.process.poll() is not None:
                 raise RuntimeError("the process that forks the others is gone")
-            said.append(line)
-        return said, int(line.split()[1])
+            lines.append(line)
+        return lines, int(line.split()[1])
 
     def close(self) -> None:
         self.process.kill()
@@ -194,13 +194,13 @@ class Ledger:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.files: dict[str, str] = {}
         self.number = 0
 
     def steps(self, count: int) -> list[dict[str, str]]:
         """Return some things to do."""
-        kinds = ["say", "write", "write", "remove", "mend"]
+        kinds = ["say", "write", "write", "remove", "repair"]
         made = []
         for position in range(count):
             self.number += 1
@@ -213,7 +213,7 @@ class Ledger:
 
     def done(self, step: dict[str, str]) -> None:
         if step["do"] == "say":
-            self.said.append(step["text"])
+            self.messages.append(step["text"])
         elif step["do"] == "write":
             self.files[step["file"]] = step["text"]
         elif step["do"] == "remove":
@@ -222,11 +222,11 @@ class Ledger:
     def faults(self, found: dict[str, Any], under_way: dict[str, str] | None) -> Counter[str]:
         """Compare what a store holds with what was acknowledged; one step may have happened whole or not at all."""
         counts: Counter[str] = Counter({kind: found[kind] for kind in ("orphan", "missing", "stale", "pending")})
-        counts["duplicate"] += found["doubled_points"] + len(found["said"]) - len(set(found["said"]))
-        said = list(self.said)
-        if under_way and under_way["do"] == "say" and found["said"] == [*said, under_way["text"]]:
-            said.append(under_way["text"])
-        counts["lost"] += found["said"] != said
+        counts["duplicate"] += found["doubled_points"] + len(found["messages"]) - len(set(found["messages"]))
+        messages = list(self.messages)
+        if under_way and under_way["do"] == "say" and found["messages"] == [*messages, under_way["text"]]:
+            messages.append(under_way["text"])
+        counts["lost"] += found["messages"] != messages
         for name in {*self.files, *found["files"]}:
             may = [self.files.get(name)]
             if under_way and under_way["do"] in ("write", "remove") and under_way["file"] == name:
@@ -274,19 +274,19 @@ def campaign(
             steps = [*waiting, *ledger.steps(5)]
             count = attempt % most + 1
             order = {"action": "work", "failpoint": f"{name}:{count}", "steps": steps, "workers": attempt % 3}
-            said, status = zygote.run(**where, **order)
+            lines, status = zygote.run(**where, **order)
             if status not in (0, -signal.SIGKILL):
-                raise RuntimeError(f"{name}:{count}: {said[-1:]}")
+                raise RuntimeError(f"{name}:{count}: {lines[-1:]}")
             most = most if status else max(1, count - 1)
-            acknowledged = said.count("done")
+            acknowledged = lines.count("done")
             for step in steps[:acknowledged]:
                 ledger.done(step)
             waiting = steps[acknowledged : acknowledged + 1]
             row["kills"] += status == -signal.SIGKILL
-            said, status = zygote.run(**where, action="inspect", failpoint="")
+            lines, status = zygote.run(**where, action="inspect", failpoint="")
             if status:
-                raise RuntimeError(f"{name}:{count}, looking afterwards: {said}")
-            found = json.loads(said[0])
+                raise RuntimeError(f"{name}:{count}, looking afterwards: {lines}")
+            found = json.loads(lines[0])
             faults = ledger.faults(found, waiting[0] if waiting else None)
             if faults.total():
                 print(
@@ -295,9 +295,9 @@ def campaign(
                 )
             for kind, number in faults.items():
                 row[kind] += number
-        said, status = zygote.run(**where, action="work", failpoint="", steps=waiting, workers=0)
+        lines, status = zygote.run(**where, action="work", failpoint="", steps=waiting, workers=0)
         if status:
-            raise RuntimeError(f"{name}, in peace: {said}")
+            raise RuntimeError(f"{name}, in peace: {lines}")
         for step in waiting:
             ledger.done(step)
         rows.append(row)

@@ -1,7 +1,7 @@
 """What one large file costs to ingest: chunks a second, and the most memory that the process held.
 
 Run as `python benchmarks/ingestion.py --size 1000` for 1,000 MB; with `--no-index`, without writing the vector index,
-as when another process owns it. The rate is told for every tenth of the file: it must not fall.
+as when another process owns it. The rate is printed for every tenth of the file: it must not fall.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=100, metavar="MB", help="of the file")
     parser.add_argument("--no-index", action="store_true", help="leave the index to another process")
-    parser.add_argument("--folder", type=Path, help="where to work; a temporary folder, when it is not said")
+    parser.add_argument("--folder", type=Path, help="where to work; a temporary folder by default")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         file = Path(folder, "manual.md")

@@ -1,4 +1,4 @@
-"""What memory costs: keeping messages, storing passages, finding them again.
+"""What memory costs: keeping messages, storing chunks, recalling them.
 
 The limit of `append` is the same statements written by hand in SQLAlchemy Core, with the same pragmas; the limit of
 `recall` is the query to the vector index alone.
@@ -108,8 +108,8 @@ def ingest(rounds: int) -> Iterator[Figure]:
                 docs = Path(folder, "docs")
                 docs.mkdir()
                 for number in range(files):
-                    passages = [f"# Part {part}\n\n{sentence(random_, 170)}\n" for part in range(sections)]
-                    (docs / f"{number}.md").write_text("\n".join(passages))
+                    parts = [f"# Part {part}\n\n{sentence(random_, 170)}\n" for part in range(sections)]
+                    (docs / f"{number}.md").write_text("\n".join(parts))
                 with Memory.open(Path(folder, "store")) as memory:
                     memory.recall("x")
                     start = time.process_time()
@@ -120,18 +120,18 @@ def ingest(rounds: int) -> Iterator[Figure]:
 
 
 def recall(rounds: int) -> Iterator[Figure]:
-    """The best ten of 10,000 passages in four scopes, one of which is read."""
+    """The best ten of 10,000 chunks in four scopes, one of which is read."""
     random_ = random.Random(2)
     with tempfile.TemporaryDirectory() as folder:
         docs = Path(folder, "docs")
         docs.mkdir()
         with Memory.open(Path(folder, "store")) as memory:
             for tenant in range(4):
-                passages = [f"# Part {part}\n\n{sentence(random_, 120)}\n" for part in range(POINTS // 4)]
-                (docs / "a.md").write_text("\n".join(passages))
+                parts = [f"# Part {part}\n\n{sentence(random_, 120)}\n" for part in range(POINTS // 4)]
+                (docs / "a.md").write_text("\n".join(parts))
                 memory.within(f"tenant {tenant}").ingest(docs)
             reader = memory.within("tenant 1")
-            index, scope = memory._store.index(), reader._own_scope()
+            index, scope = memory._store.indexes.get(), reader._own_scope()
 
             def bare(n: int) -> None:
                 for _ in range(n):
@@ -193,7 +193,7 @@ def large(rounds: int) -> Iterator[Figure]:
 
 
 def sparse(rounds: int) -> Iterator[Figure]:
-    """Making the sparse vector of a passage, and writing it to the index."""
+    """Making the sparse vector of a chunk, and writing it to the index."""
     random_ = random.Random(3)
     with tempfile.TemporaryDirectory() as folder:
         index = EdgeIndex(Path(folder))

@@ -3,7 +3,7 @@
 The same on every machine.
 
 A user tells things about themselves in passing, while asking for advice; the assistant answers with pages that use the
-same words. Weeks later the user asks what they once said. Evidence that spreads to neighbours could hurt here: every
+same words. Weeks later the user asks what they once said. Scores that spread to neighbours could hurt here: every
 turn stands next to a long text about its subject.
 """
 
@@ -14,7 +14,7 @@ import json
 import random
 from datetime import UTC, datetime, timedelta
 
-# Per subject: what is told in passing, what is asked about it later, and of what an answer goes on about.
+# Per subject: what the user mentions in passing, what is asked about it later, and of what an answer goes on about.
 SUBJECTS: dict[str, tuple[list[tuple[str, str]], str, str]] = {
     "dogs": (
         [

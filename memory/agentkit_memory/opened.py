@@ -14,9 +14,9 @@ from agentkit_memory.erasure.erase import resume
 from agentkit_memory.errors import IndexBusy, IndexUnavailable, StoreError, StoreFull, StoreUnavailable
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.opening import index_opener
-from agentkit_memory.index.vector_index import IndexOpener, VectorIndex
+from agentkit_memory.index.vector_index import IndexOpener
 from agentkit_memory.process.threads import Threads
-from agentkit_memory.recall.space_reader import SpaceReader
+from agentkit_memory.recall.search import SpaceReader
 from agentkit_memory.reembed.switching import establish
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.recall_logs import RecallLogs
@@ -71,28 +71,14 @@ class OpenStore:
             raise
         return store
 
-    def index(self) -> VectorIndex:
-        """Return the index of the active space.
-
-        Raises:
-            IndexBusy: Another process owns it.
-        """
-        return self.indexes.get()
-
-    def catch_up(self) -> VectorIndex:
-        """Return the index of the active space after writing to it what the outbox holds."""
-        return self.indexes.catch_up()
-
     def index_if_free(self) -> None:
         """Catch up, unless another process has the index or it cannot be written now: then its next user does it."""
         with suppress(IndexBusy, IndexUnavailable, StoreFull):
-            self.catch_up()
+            self.indexes.catch_up()
 
     def read(self, act: Callable[[SpaceReader], T]) -> T:
         """Call `act` with a reader of the active space; again if another space became active meanwhile."""
-        return self.indexes.ask(
-            lambda space: act(SpaceReader(self.database, self.logs, self.indexes, self.embedders, space))
-        )
+        return self.indexes.ask(lambda space: act(SpaceReader(self.indexes, self.embedders, self.logs, space)))
 
     def close(self) -> None:
         self.threads.close()

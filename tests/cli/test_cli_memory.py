@@ -131,7 +131,7 @@ def test_a_sound_memory_verifies(run: Run, ingested: None) -> None:
 
 def lose_a_point(home: Path) -> str:
     with Memory.open(home) as memory:
-        index = memory._store.index()
+        index = memory._store.indexes.get()
         (lost, _), *_ = index.versions()
         index.delete([lost])
         # As many points as before, so that opening it does not mend it by itself.

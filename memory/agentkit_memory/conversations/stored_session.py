@@ -67,10 +67,6 @@ class StoredSession:
         """Replace the lock, which a thread of the parent may hold; the memory refuses everything else."""
         self._lock = RLock()
 
-    def is_of(self, database: Database) -> bool:
-        """Return whether its messages are stored in that database."""
-        return self._branch.database is database
-
     def places(self, last: int | None = None) -> tuple[tuple[int, int, int], ...]:
         """Return where its messages are stored: branch ids, each with a message before the first and the last one.
 
@@ -284,7 +280,7 @@ def shown(session: object, database: Database, last: int | None) -> tuple[str, t
         if hasattr(session, "conversation"):  # a session of another kind: none of its messages is stored here
             return "", ()
         raise RecallError(f"recall: expected a session, as `memory.session(...)` returns it, got {session!r}")
-    return session.id, session.places(last) if session.is_of(database) else ()
+    return session.id, session.places(last) if session._branch.database is database else ()
 
 
 def _read(messages: Sequence[Message | Mapping[str, Any]], view: Conversation) -> tuple[Message, ...]:

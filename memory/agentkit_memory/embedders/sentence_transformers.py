@@ -20,8 +20,8 @@ class SentenceTransformersEmbedder:
 
     Args:
         name: The model, as the hub has it, or its folder.
-        label: Names the vectors, where the folder does not say which model it is.
-        device: Where it runs: `cpu`, `cuda`, ... ; the library chooses if this does not say.
+        label: Names the vectors, where the name of the folder does not.
+        device: Where it runs: `cpu`, `cuda`, ... ; chosen by the library by default.
         batch_size: Texts that are embedded at once.
         offline: Never download.
     """

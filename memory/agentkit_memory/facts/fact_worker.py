@@ -36,7 +36,7 @@ _MAX_GIVEN = 40
 
 
 class FactWorker:
-    """Takes facts from what was said.
+    """Extracts facts from turns.
 
     Args:
         database: Where turns and facts are stored.

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from agentkit_memory.checks import is_time, is_whole
 from agentkit_memory.conversations.turns import itemise
+from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.errors import (
     IndexBroken,
     IndexBusy,
@@ -21,6 +22,7 @@ from agentkit_memory.errors import (
     StoreError,
     StoreUnavailable,
 )
+from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.vector_index import Hit, VectorIndex
 from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.choice import choose, ranked
@@ -29,14 +31,16 @@ from agentkit_memory.recall.hybrid_retrieval import DENSE, SPARSE
 from agentkit_memory.recall.question import MAX_CHARACTERS, Question
 from agentkit_memory.recall.recall import Recall, build
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
-from agentkit_memory.recall.space_reader import SpaceReader
 from agentkit_memory.scope import Scope
+from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import TURN, StoredItem, read_around, read_items
+from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_memory.store.records import RecallLog
 from agentkit_memory.store.scopes import own_and_readable, scope_id
+from agentkit_memory.store.spaces import Space
 from agentkit_memory.terms.sparse import SparseVector
 
-__all__ = ["Place", "check_question", "search", "seconds"]
+__all__ = ["Place", "SpaceReader", "check_question", "search", "seconds"]
 
 Place = tuple[int, int, int]
 """Messages of a branch: its number, the message before the first, and the last."""
@@ -44,6 +48,20 @@ Place = tuple[int, int, int]
 _BATCH = 512
 _BATCHES = 8
 _REACH = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceReader:
+    """What one recall reads, all of one space, whichever space becomes the active one meanwhile."""
+
+    indexes: Indexes
+    embedders: Embedders
+    logs: RecallLogs
+    space: Space
+
+    @property
+    def database(self) -> Database:
+        return self.indexes.database
 
 
 def check_question(query: object, limit: object, visible: object = None, now: object = None) -> None:
@@ -143,7 +161,7 @@ class _Search:
 
     def _index(self) -> VectorIndex | None:
         try:
-            return self.store.catch_up()
+            return self.store.indexes.catch_up(self.store.space)
         except (StoreClosed, StoreUnavailable):  # what it needs is not installed, and no later recall will differ
             raise
         except (IndexBusy, IndexBroken, IndexUnavailable) as error:
@@ -155,7 +173,7 @@ class _Search:
                 f"the index does not hold the newest items, they were searched with BM25 in SQL: {error}"
             )
         try:
-            return self.store.index()
+            return self.store.indexes.get(self.store.space)
         except (StoreClosed, StoreUnavailable):
             raise
         except StoreError as error:  # it is not open yet, and to open it something has to be written
@@ -218,7 +236,7 @@ class _Search:
         if not index.dimensions or not self.question.text.strip():
             return None
         try:
-            return self.store.embed(self.question.text)
+            return self.store.embedders.question(self.store.space, self.question.text)
         except StoreClosed:
             raise
         except Exception as error:

@@ -88,7 +88,7 @@ ADA, BOB = Scope("local", user=f"ada {MARKER}"), Scope("local", user="bob")
 
 def test_a_user_is_erased_from_every_table_and_from_the_index_and_others_stay(either: Memory, docs: Path) -> None:
     fill(either, BOB, docs, "Bobby")
-    before, points = everything(either), either._store.index().count()
+    before, points = everything(either), either._store.indexes.get().count()
     fill(either, ADA, docs, MARKER)
     fill(either, Scope("local", user=ADA.user, agent="helper"), docs, f"{MARKER} by the helper")
     assert MARKER in everything(either)
@@ -103,7 +103,7 @@ def test_a_user_is_erased_from_every_table_and_from_the_index_and_others_stay(ei
     assert {"messages", "tool_calls", "items", "recall_logs", "embeddings"} < set(proof.removed)
     assert MARKER not in everything(either)
     assert everything(either).split("erasures")[0][:200] == before[:200]
-    assert either._store.index().count() == points
+    assert either._store.indexes.get().count() == points
     assert either.within(ADA).recall("tea") == () or not list(either.within(ADA).recall("tea"))
     assert len(list(either.within(BOB).recall("Bobby tea"))) > 0
     assert len(either.within(BOB).session("chat Bobby").conversation) == 3
@@ -150,7 +150,7 @@ def test_no_vector_of_the_subject_is_left_in_the_files_of_the_index(home: Path) 
         for _ in range(2):
             assert not written(home, numbers("a pavilion in Oslo")) and not written(home, uuid.UUID(gone).bytes)
             assert written(home, numbers("other 7"))
-            assert sorted(name for name, _ in memory._store.index().versions()) == sorted(others)
+            assert sorted(name for name, _ in memory._store.indexes.get().versions()) == sorted(others)
             memory.facts.add("other 7")
             memory.recall("other")
         assert memory.facts.remove(others[7]) and memory.compact() and not written(home, numbers("other 7"))
@@ -341,7 +341,7 @@ def test_points_that_another_process_owns_wait_for_it_and_the_proof_says_so(home
         lock.release()
     with Memory.open(home) as memory:
         assert memory.erase(ADA).complete
-        assert memory._store.index().count() == 0
+        assert memory._store.indexes.get().count() == 0
 
 
 def test_what_is_written_after_an_erasure_that_waits_for_the_index_stays(home: Path) -> None:

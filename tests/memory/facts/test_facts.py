@@ -30,8 +30,8 @@ def recallable(memory: Memory, now: float = 1000.0) -> list[str]:
 
 
 def points(memory: Memory) -> int:
-    memory._store.catch_up()
-    return memory._store.index().count()
+    memory._store.indexes.catch_up()
+    return memory._store.indexes.get().count()
 
 
 def test_a_fact_comes_back_as_it_was_told(either: Memory) -> None:

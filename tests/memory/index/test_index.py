@@ -64,7 +64,7 @@ def other_process(code: str, *arguments: Path) -> Iterator[subprocess.Popen[str]
 
 def check(memory: Memory) -> int:
     """Nothing missing, stale or orphaned; return how many items there are."""
-    index = memory._store.catch_up()
+    index = memory._store.indexes.catch_up()
     with memory._store.database.read() as connection:
         wanted = dict(connection.execute(text("SELECT id, scope_id FROM items")).all())
         states = connection.execute(text("SELECT item_id, want, have FROM vector_state")).all()

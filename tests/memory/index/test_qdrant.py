@@ -150,7 +150,7 @@ def test_every_index_finds_forgets_and_verifies_alike(home: Path, docs: Path, op
         (docs / "b.txt").unlink()
         memory.ingest(docs)
         assert memory.recall("zebra violin") == ()
-        memory._store.index().upsert([Point(ONE, 4, 1, document_vector("left over"))])
+        memory._store.indexes.get().upsert([Point(ONE, 4, 1, document_vector("left over"))])
         assert (memory.verify().orphans, memory.verify().points) == (1, 2)
         assert memory.repair().after.points == 1
     with Memory.open(home, index=opener) as memory:
@@ -259,7 +259,7 @@ def test_a_server_that_fails_leaves_everything_stored_and_queued(
             with pytest.raises(kind):
                 memory.ingest(docs)
         with pytest.raises(kind, match=said):
-            memory._store.catch_up()
+            memory._store.indexes.catch_up()
         server.status = 200
         memory.ingest(docs)
         assert [found.text for found in memory.recall("zebra")] == ["zebra"]
@@ -289,16 +289,16 @@ def test_a_server_that_is_slow_or_gone_is_not_waited_for_long(home: Path, docs: 
         memory.ingest(docs)
         server.delay = 3.0
         with pytest.raises(IndexUnavailable, match="away, slow or failing"):
-            memory._store.index().count()
+            memory._store.indexes.get().count()
         server.delay = 0.0
         server.http.shutdown()
         server.http.server_close()
         (docs / "b.txt").write_text("violin")
         assert memory.ingest(docs).pending == 1
         with pytest.raises(IndexUnavailable, match="what is written is queued"):
-            memory._store.catch_up()
+            memory._store.indexes.catch_up()
     with Memory.open(home, index=server.address) as memory, pytest.raises(IndexUnavailable):
-        memory._store.catch_up()
+        memory._store.indexes.catch_up()
     with Memory.open(home) as memory:  # and another index can be made of it at any time
         assert len(memory.recall("zebra violin")) == 2
 
@@ -315,7 +315,7 @@ def test_a_worker_outlives_a_server_that_is_away(home: Path, docs: Path, server:
         time.sleep(0.1)
         server.status = 200
         for _ in range(500):
-            if memory._store.index().count():
+            if memory._store.indexes.get().count():
                 break
             time.sleep(0.01)
         stop.set()
@@ -329,7 +329,7 @@ def test_a_server_that_cannot_weigh_terms_within_a_scope_is_refused(home: Path, 
         Memory.open(home, index=server.address) as memory,
         pytest.raises(IndexBroken, match=r"version 1\.18\.9; upgrade it to 1\.19"),
     ):
-        memory._store.catch_up()
+        memory._store.indexes.catch_up()
 
 
 def test_two_databases_cannot_share_a_collection(tmp_path: Path, docs: Path, server: Server) -> None:
@@ -338,7 +338,7 @@ def test_two_databases_cannot_share_a_collection(tmp_path: Path, docs: Path, ser
         memory.ingest(docs)
     said = "holds 1 points of another database; name another collection"
     with Memory.open(tmp_path / "two", index=server.address) as memory, pytest.raises(IndexBroken, match=said):
-        memory._store.catch_up()
+        memory._store.indexes.catch_up()
     with Memory.open(tmp_path / "two", index=qdrant_indexes(server.address, collection="second")) as memory:
         memory.ingest(docs)
         assert len(memory.recall("zebra")) == 1
@@ -360,7 +360,7 @@ def test_a_collection_that_was_deleted_is_built_again(home: Path, docs: Path, se
         for collection in server.local.get_collections().collections:
             server.local.delete_collection(collection.name)
         with pytest.raises(IndexBroken):
-            memory._store.index().count()
+            memory._store.indexes.get().count()
     with Memory.open(home, index=server.address) as memory:
         assert len(memory.recall("zebra")) == 1
 
@@ -380,4 +380,4 @@ def test_without_the_client_the_error_says_what_to_install(home: Path, monkeypat
     monkeypatch.setitem(sys.modules, "qdrant_client", None)
     monkeypatch.delitem(sys.modules, "agentkit_memory.index.qdrant")
     with Memory.open(home, index="http://127.0.0.1:1") as memory, pytest.raises(StoreUnavailable, match="`vector`"):
-        memory._store.catch_up()
+        memory._store.indexes.catch_up()

@@ -29,7 +29,7 @@ def sql(memory: Memory, statement: str, **values: object) -> None:
 
 
 def lose_point(memory: Memory, item: str) -> None:
-    memory._store.index().delete([item])
+    memory._store.indexes.get().delete([item])
 
 
 def lose_row(memory: Memory, item: str) -> None:
@@ -47,11 +47,11 @@ def old_point(memory: Memory, item: str) -> None:
 
 def newer_point(memory: Memory, item: str) -> None:
     """As when a database is restored from a backup and the index is not."""
-    memory._store.index().upsert([Point(item, 7, 1, document_vector("quagga"))])
+    memory._store.indexes.get().upsert([Point(item, 7, 1, document_vector("quagga"))])
 
 
 def strange_point(memory: Memory, _: str) -> None:
-    memory._store.index().upsert([Point(STRANGER, 3, 1, document_vector("zebra stranger"))])
+    memory._store.indexes.get().upsert([Point(STRANGER, 3, 1, document_vector("zebra stranger"))])
 
 
 def lose_item(memory: Memory, item: str) -> None:
@@ -123,7 +123,7 @@ def test_everything_at_once_over_many_pages(memory: Memory, docs: Path, monkeypa
             (lose_point, old_point, lose_item, lose_row_and_point)[number // 3 % 4](memory, item)
     for number in range(30):
         stranger = Point(f"{number:08x}-0000-4000-8000-000000000000", 1, 1, document_vector("zebra"))
-        memory._store.index().upsert([stranger])
+        memory._store.indexes.get().upsert([stranger])
     found = memory.verify()
     assert (found.missing, found.stale, found.orphans) == (10, 5, 35)
     assert {kind: len(ids) for kind, ids in found.examples.items()} == {"missing": 10, "stale": 5, "orphan": 10}

@@ -378,9 +378,9 @@ def test_a_large_ingestion_is_indexed_as_it_goes(memory: Memory, docs: Path) -> 
     for number in range(3):
         (docs / f"{number}.md").write_text("".join(f"# {number} {part}\nzebra\n" for part in range(1200)))
     held: list[int] = []
-    memory.ingest(docs, on_progress=lambda _: held.append(memory._store.index().count()))
+    memory.ingest(docs, on_progress=lambda _: held.append(memory._store.indexes.get().count()))
     assert held == [0, 2400, 2400]
-    assert memory._store.index().count() == 3600
+    assert memory._store.indexes.get().count() == 3600
 
 
 def test_what_cannot_be_read_of_a_text_is_replaced_where_that_is_asked_for(either: Memory, docs: Path) -> None:

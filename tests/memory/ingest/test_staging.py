@@ -59,7 +59,7 @@ def counts(memory: Memory) -> tuple[int, int]:
 
 def check(memory: Memory, shown: int) -> None:
     """Nothing is lost, left over, or indexed twice."""
-    memory._store.catch_up()
+    memory._store.indexes.catch_up()
     assert counts(memory) == (shown, shown)
     found = memory.verify()
     assert (found.ok, found.points, found.pending) == (True, shown, 0)

@@ -105,7 +105,7 @@ def test_a_file_that_is_half_ingested_takes_no_place_of_what_is_shown(home: Path
     )
     assert killed.returncode < 0
     with Memory.open(home) as memory:
-        assert memory._store.index().count() > 500, "what is not shown yet is indexed already"
+        assert memory._store.indexes.get().count() > 500, "what is not shown yet is indexed already"
         assert [found.source for found in memory.recall("zebra fed")] == [str(docs / "a.md")]
         with memory._store.database.read() as connection:
             hits = search_rows(connection, query_vector("zebra fed"), [memory._own_scope()], 1e10, 10)

@@ -164,5 +164,5 @@ def test_a_wrong_scope_in_the_index_is_stopped_by_sql(memory: Memory, docs: Path
     other.ingest(docs)
     (theirs,) = other.recall("zebra")
     mine = memory._own_scope()
-    memory._store.index().upsert([Point(theirs.id, 9, mine, document_vector("zebra"))])
+    memory._store.indexes.get().upsert([Point(theirs.id, 9, mine, document_vector("zebra"))])
     assert memory.recall("zebra") == ()
