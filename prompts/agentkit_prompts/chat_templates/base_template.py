@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from agentkit_prompts.chat_templates.chat_turns import Messages, Tools, read_functions, read_prompt, read_turns
-from agentkit_prompts.chat_templates.guard.control_tokens import control_tokens
+from agentkit_prompts.chat_templates.guard.control_tokens import tokens_and_markers
 from agentkit_prompts.chat_templates.protocol import Capability
 from agentkit_prompts.errors import ChatTemplateError, nearest
 
@@ -72,7 +72,7 @@ class BaseTemplate:
     def control_tokens(self) -> tuple[str, ...]:
         """What only the template may write: stop words, and the markers around messages."""
         markers = [getattr(self, name, None) for name in self.marker_fields]
-        return control_tokens(self.stop_words or (), [marker for marker in markers if isinstance(marker, str)])
+        return tokens_and_markers(self.stop_words or (), [marker for marker in markers if isinstance(marker, str)])
 
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """Return what is sent for one prompt of the user: as it is when the model only completes, else decorated.

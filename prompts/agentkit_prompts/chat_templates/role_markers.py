@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -19,20 +19,22 @@ from agentkit_prompts.chat_templates.chat_turns import (
     read_prompt,
     read_turns,
 )
-from agentkit_prompts.chat_templates.guard.control_tokens import control_tokens
+from agentkit_prompts.chat_templates.guard.control_tokens import tokens_and_markers
 from agentkit_prompts.errors import ChatTemplateError
 
-__all__ = ["RoleMarkerTemplate", "Task"]
+__all__ = ["RoleMarkerTemplate", "Task", "runs_of_results"]
 
-
-_SPEAKERS = frozenset(("system", "user", "assistant"))
-"""The roles that every template can say."""
+_PLAIN_ROLES = frozenset(("system", "user", "assistant"))
+"""The roles that every template has."""
+_HINT = "templates such as 'internlm2', 'llama3_1' and 'qwen2d5' have one"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """What is asked of a template beside the messages."""
 
+    markers: Mapping[str, tuple[str, str]]
+    """Those of the template."""
     tools: list[dict[str, Any]] | None = None
     sequence_start: bool = True
     add_generation_prompt: bool = True
@@ -40,7 +42,7 @@ class Task:
     strict: bool = True
     """Whether nothing may be left out; otherwise what LMDeploy leaves out is left out."""
     is_plain: bool = False
-    """Whether the messages are nothing but roles and text."""
+    """Whether the messages are nothing but a role, of those that every template has, and text."""
 
 
 class RoleMarkerTemplate(BaseTemplate):
@@ -79,14 +81,25 @@ class RoleMarkerTemplate(BaseTemplate):
     """Tokens that mean something to the model beside stop words and markers, such as bos and eos."""
 
     roles: ClassVar[tuple[str, ...]] = ("system", "user", "assistant", "tool")
-    says_tools: ClassVar[bool] = False
+    writes_tools: ClassVar[bool] = False
     """Whether there is a place for tools and tool calls."""
+    leaves_open: ClassVar[bool] = True
+    """Whether a message of the assistant at the end is left open, for the model to go on with."""
+    code_tokens: ClassVar[tuple[str, ...]] = ()
+    """Control tokens that are in none of the fields."""
+    signs: ClassVar[tuple[str, ...] | None] = ()
+    """A message of one text that holds none of these is that text between its markers; None where this is not known,
+    as for a class with its own `piece` that does not say."""
+
+    def __init_subclass__(cls) -> None:
+        if "piece" in vars(cls) and "signs" not in vars(cls):
+            cls.signs = None
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
         """What only the template may write: stop words, special tokens, and the markers around messages."""
-        tokens = [*(self.stop_words or ()), self.bos, *self.special_tokens]
-        return control_tokens(tokens, [getattr(self, name) for name in (*self.marker_fields, "bos", "reply_start")])
+        tokens = [*(self.stop_words or ()), self.bos, *self.special_tokens, *self.code_tokens]
+        return tokens_and_markers(tokens, [getattr(self, name) for name in (*self.marker_fields, "bos", "reply_start")])
 
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """Return what is sent for one prompt of the user: as it is when the model only completes, else decorated."""
@@ -118,7 +131,7 @@ class RoleMarkerTemplate(BaseTemplate):
     ) -> str:
         """Return the text of a conversation, byte for byte as LMDeploy writes it.
 
-        That leaves out what its templates have no place for: tools where `says_tools` is false, and of a list of
+        That leaves out what its templates have no place for: tools where `writes_tools` is false, and of a list of
         content parts all but the first text. `render` says all of it or raises.
 
         Raises:
@@ -131,6 +144,7 @@ class RoleMarkerTemplate(BaseTemplate):
         if turns is None:
             turns = read_turns(messages, name, self.roles, first_text=True)
         task = Task(
+            markers=self.markers(),
             tools=None if tools is None else read_functions(tools, name),
             sequence_start=sequence_start,
             enable_thinking=enable_thinking,
@@ -159,11 +173,11 @@ class RoleMarkerTemplate(BaseTemplate):
             known = {"sequence_start": sequence_start, "enable_thinking": enable_thinking}
             return super().render(messages, tools, add_generation_prompt, **known, **kwargs)
         name = type(self).__name__
-        turns = plain_turns(messages, _SPEAKERS)
-        task = Task(
-            tools=read_functions(tools, name) if tools else None,
-            sequence_start=sequence_start,
+        turns = plain_turns(messages, _PLAIN_ROLES)
+        task = self.task(
+            read_functions(tools, name) if tools else None,
             add_generation_prompt=add_generation_prompt,
+            sequence_start=sequence_start,
             enable_thinking=enable_thinking,
             is_plain=turns is not None,
         )
@@ -171,31 +185,56 @@ class RoleMarkerTemplate(BaseTemplate):
             turns = read_turns(messages, name, self.roles)
         if not turns:
             raise ChatTemplateError(f"{name}: there are no messages; a conversation needs at least one")
-        if (task.tools or not task.is_plain) and (problems := self.unsayable(turns, task)):
+        if (task.tools or not task.is_plain) and (problems := self.missing_places(turns, task)):
             raise ChatTemplateError(f"{name}: {'; '.join(problems)}")
         return self.write(turns, task)
 
-    def unsayable(self, turns: list[Turn], task: Task) -> list[str]:
+    def task(
+        self,
+        tools: list[dict[str, Any]] | None = None,
+        *,
+        add_generation_prompt: bool = True,
+        sequence_start: bool = True,
+        enable_thinking: bool | None = None,
+        is_plain: bool = False,
+        **kwargs: Any,
+    ) -> Task:
+        """Return what is asked of the template beside the messages; keywords of other templates are left out."""
+        return Task(
+            markers=self.markers(),
+            tools=tools,
+            sequence_start=sequence_start,
+            add_generation_prompt=add_generation_prompt,
+            enable_thinking=enable_thinking,
+            is_plain=is_plain,
+        )
+
+    def missing_places(self, turns: Sequence[Turn], task: Task) -> list[str]:
         """Return what of this the template has no place for."""
-        problems = []
-        if not self.says_tools:
-            if task.tools:
-                problems.append(f"has no way to say tools; {_sayers()} can, or put them in the prompt with ToolPrompt")
+        if self.writes_tools:
+            return []
+        problems = [f"has no place for tools; {_HINT}, or put them in the prompt with ToolPrompt"] if task.tools else []
+        problems += [
+            f"messages[{index}]: has no place for tool calls; {_HINT}"
+            for index, turn in enumerate(turns)
+            if "tool_calls" in turn
+        ]
+        if not self.tool and not self.eotool:
             problems += [
-                f"messages[{index}]: has no way to say tool calls; {_sayers()} can"
+                f"messages[{index}]: has no marker for what a tool returned; {_HINT}, or set `tool`"
                 for index, turn in enumerate(turns)
-                if "tool_calls" in turn
+                if turn["role"] == "tool"
             ]
-            if not self.tool and not self.eotool:
-                problems += [
-                    f"messages[{index}]: has no marker for what a tool returned; {_sayers()} have one, or set `tool`"
-                    for index, turn in enumerate(turns)
-                    if turn["role"] == "tool"
-                ]
         return problems
 
+    @property
+    def is_message_by_message(self) -> bool:
+        """Whether `render` writes each message on its own, by `piece`, and nothing of it is overridden by other means."""
+        own, kind = RoleMarkerTemplate, type(self)
+        return (kind.render, kind.messages2prompt, kind.write) == (own.render, own.messages2prompt, own.write)
+
     def markers(self) -> dict[str, tuple[str, str]]:
-        """Return what stands before and behind a message of each role."""
+        """Return what stands before and behind a message, by role; other forms of a role are called `ROLE FORM`."""
         return {
             "system": (self.system, self.eosys),
             "user": (self.user, self.eoh),
@@ -203,28 +242,63 @@ class RoleMarkerTemplate(BaseTemplate):
             "tool": (self.tool, self.eotool),
         }
 
-    def opening(self, turns: list[Turn], task: Task) -> str:
-        """Return what stands before the messages."""
-        bos = self.bos if task.sequence_start or self.bos_always else ""
-        if self.meta_instruction is None or not task.sequence_start or not turns or turns[0]["role"] == "system":
-            return bos
-        return f"{bos}{self.system}{self.meta_instruction}{self.eosys}"
+    def results(self) -> tuple[str, str]:
+        """Return what stands before and behind neighbouring tool messages, outside their own markers."""
+        return "", ""
 
-    def pieces(self, turns: list[Turn], task: Task) -> list[str]:
-        """Return three pieces of text for each message: what stands before it, itself, and what stands behind."""
-        markers = self.markers()
-        pieces: list[str] = []
-        for turn in turns:
-            begin, end = markers[turn["role"]]
-            pieces += (begin, turn["content"], end)
-        return pieces
+    def opening(self, task: Task) -> str:
+        """Return what opens the sequence, where there is one."""
+        return self.bos if task.sequence_start or self.bos_always else ""
+
+    def head(self, turns: Sequence[Turn], task: Task) -> list[str]:
+        """Return what stands before all other messages: one piece, then three for each system message there.
+
+        The first three are the default system message or, where it leads, that of the turns.
+        """
+        bos = self.opening(task)
+        if turns and turns[0]["role"] == "system":
+            return [bos, *self.piece(turns[0], task)]
+        if self.meta_instruction is None or not task.sequence_start or not turns:
+            return [bos]
+        if not self.meta_instruction:
+            return [f"{bos}{self.system}{self.eosys}"]
+        return [bos, self.system, self.meta_instruction, self.eosys]
+
+    def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
+        """Return a message in three: what stands before its text, the text, and what stands behind.
+
+        They depend on nothing else than this message. What stands around it is one of the `markers`.
+
+        Args:
+            turn: The message.
+            task: What is asked for beside the messages.
+            recent: Whether no message of the user follows.
+        """
+        begin, end = task.markers[turn["role"]]
+        return begin, turn["content"], end
 
     def write(self, turns: list[Turn], task: Task) -> str:
         """Return the text of the turns."""
-        pieces = [self.opening(turns, task), *self.pieces(turns, task)]
+        pieces = self.head(turns, task)
+        rest = turns[1:] if turns and turns[0]["role"] == "system" else turns
+        first = len(pieces)
+        if task.is_plain and self._is_plain(rest):
+            markers = task.markers
+            for turn in rest:
+                begin, end = markers[turn["role"]]
+                pieces += (begin, turn["content"], end)
+        else:
+            asked = max((at for at, turn in enumerate(rest) if turn["role"] == "user"), default=len(rest))
+            for at, turn in enumerate(rest):
+                pieces += self.piece(turn, task, at > asked)
         if task.strict:
-            _set_apart(pieces, said_first=self.meta_instruction or "", end=self.eosys)
-        if turns and turns[-1]["role"] == "assistant":
+            _set_apart(pieces)
+        opening, closing = self.results()
+        if (opening or closing) and not task.is_plain:
+            for start, last in runs_of_results([turn["role"] for turn in rest]):
+                pieces[first + 3 * start] = opening + pieces[first + 3 * start]
+                pieces[first + 3 * last + 2] += closing
+        if self.leaves_open and turns and turns[-1]["role"] == "assistant":
             if not task.add_generation_prompt:
                 pieces[-1] = pieces[-1].removesuffix(self.separator)
             elif pieces[-1] or task.strict:
@@ -233,8 +307,19 @@ class RoleMarkerTemplate(BaseTemplate):
                     pieces.append(self._reply_start(task))
                 return "".join(pieces)
         if task.add_generation_prompt:
-            pieces += (self.assistant.rstrip() if self.trim_opening else self.assistant, self._reply_start(task))
+            pieces.append(self.ending(task))
         return "".join(pieces)
+
+    def _is_plain(self, turns: Sequence[Turn]) -> bool:
+        signs = self.signs
+        if not signs:
+            return signs is not None
+        text = "\0".join([turn["content"] for turn in turns])
+        return not any(sign in text for sign in signs)
+
+    def ending(self, task: Task) -> str:
+        """Return what opens the reply."""
+        return (self.assistant.rstrip() if self.trim_opening else self.assistant) + self._reply_start(task)
 
     def _reply_start(self, task: Task) -> str:
         when = self.reply_start_when
@@ -244,21 +329,23 @@ class RoleMarkerTemplate(BaseTemplate):
         return self.reply_start if when == ("thinking" if thinks else "not thinking") else ""
 
 
-def _set_apart(pieces: list[str], said_first: str, end: str) -> None:
+def runs_of_results(roles: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the first and the last index of each run of tool messages."""
+    runs: list[tuple[int, int]] = []
+    for at, role in enumerate(roles):
+        if role == "tool":
+            start = runs.pop()[0] if runs and runs[-1][1] == at - 1 else at
+            runs.append((start, at))
+    return runs
+
+
+def _set_apart(pieces: list[str]) -> None:
     """Put a line break between two messages that have no marker between them.
 
-    `pieces` is the opening, then three for each message. `said_first` is the default system message, `end` its end.
+    `pieces` is one that stands before all messages, then three for each message.
     """
-    if said_first and not end and not pieces[1] and pieces[0].endswith(said_first):
-        pieces[0] += "\n"
     if all(pieces[1::3]) or all(pieces[3::3]):
         return
     for index in range(3, len(pieces) - 1, 3):
         if not pieces[index] and not pieces[index + 1]:
             pieces[index] = "\n"
-
-
-def _sayers() -> str:
-    from agentkit_prompts.chat_templates.models.builtin import builtin_templates
-
-    return ", ".join(name for name, template in builtin_templates().items() if template.says_tools)

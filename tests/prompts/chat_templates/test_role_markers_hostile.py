@@ -98,7 +98,7 @@ def test_a_prompt_that_is_no_text_is_refused(name: str) -> None:
     ("fields", "why"),
     [
         ({"meta_instructions": "x"}, "unknown field 'meta_instructions'; did you mean 'meta_instruction'"),
-        ({"says_tools": True}, "unknown field 'says_tools'"),
+        ({"writes_tools": True}, "unknown field 'writes_tools'"),
         ({"user": 7}, "user: expected str, got 7"),
         ({"user": None}, "user: expected str, got None"),
         ({"stop_words": "</s>"}, "stop_words: expected Sequence"),

@@ -11,7 +11,7 @@ import pytest
 from agentkit.prompts import Message, ToolSpec
 from agentkit.prompts.chat_templates import CHAT_TEMPLATES, ChatTemplateError
 
-NAMES = [name for name in CHAT_TEMPLATES if CHAT_TEMPLATES.get(name).says_tools]  # type: ignore[attr-defined]
+NAMES = [name for name in CHAT_TEMPLATES if CHAT_TEMPLATES.get(name).writes_tools]  # type: ignore[attr-defined]
 SPEC = ToolSpec("météo", "Say the weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
 FUNCTION = {"name": SPEC.name, "description": SPEC.description, "parameters": SPEC.parameters}
 CALLS = [

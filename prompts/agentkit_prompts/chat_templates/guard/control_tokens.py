@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-__all__ = ["BREAK", "ControlTokens", "Found", "control_tokens", "control_tokens_of", "insert_breaks"]
+__all__ = ["BREAK", "ControlTokens", "Found", "control_tokens_of", "insert_breaks", "tokens_and_markers"]
 
 BREAK = "\u200b"
 """Zero-width space: what stands inside a token that must not be one."""
@@ -114,7 +114,7 @@ def _telling(token: str) -> str:
     return token if token[0].isalnum() or token[-1].isalnum() else marks
 
 
-def control_tokens(tokens: Iterable[str], markers: Iterable[str]) -> tuple[str, ...]:
+def tokens_and_markers(tokens: Iterable[str], markers: Iterable[str]) -> tuple[str, ...]:
     """Return each token once, in order: `tokens` whole; of a marker its bracketed tokens, or its words if it has none.
 
     Markers of words, such as `USER:`, come without the white space around them. They mean something at the start of

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from agentkit_prompts.chat_templates.chat_turns import Turn, read_prompt
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task
 
@@ -15,10 +17,7 @@ class ChatGLM2Template(RoleMarkerTemplate):
     system message. LMDeploy leaves it out, and so does `messages2prompt`; `render` puts it in front of the round.
     """
 
-    @property
-    def control_tokens(self) -> tuple[str, ...]:
-        """The words before question and answer, and the head of a round."""
-        return (*super().control_tokens, "[Round ")
+    code_tokens: ClassVar[tuple[str, ...]] = ("[Round ",)
 
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """Return the prompt as the first round, whatever the capability."""

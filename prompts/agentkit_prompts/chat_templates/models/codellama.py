@@ -24,7 +24,7 @@ class CodeLlamaTemplate(RoleMarkerTemplate):
     suffix_first: bool = False
     """Whether an infilling prompt names what follows the gap before what precedes it."""
 
-    infilling_tokens: ClassVar[tuple[str, ...]] = ("<PRE>", "<SUF>", "<MID>", "<EOT>")
+    code_tokens: ClassVar[tuple[str, ...]] = ("<PRE>", "<SUF>", "<MID>", "<EOT>")
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields)
@@ -38,11 +38,6 @@ class CodeLlamaTemplate(RoleMarkerTemplate):
         self.temperature = fields.get("temperature", temperature)
         if capability == "infilling" and self.stop_words is None:
             self.stop_words = ("<EOT>",)
-
-    @property
-    def control_tokens(self) -> tuple[str, ...]:
-        """The markers of the chat, and the tokens of an infilling prompt."""
-        return tuple(dict.fromkeys((*super().control_tokens, *self.infilling_tokens)))
 
     def decorate_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """Return the prompt in the form of the capability."""

@@ -5,7 +5,8 @@ Intern-S1 merges tools into the system message, and thinks.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from agentkit_prompts.chat_templates.chat_turns import Turn, calls_of, json_text
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task
@@ -26,47 +27,37 @@ class InternLM2Template(RoleMarkerTemplate):
         *("environment", "eoenv", "plugin", "interpreter"),
     )
     roles: ClassVar[tuple[str, ...]] = ("system", "user", "assistant", "tool", "environment")
-    says_tools: ClassVar[bool] = True
+    writes_tools: ClassVar[bool] = True
+    signs: ClassVar[tuple[str, ...] | None] = ()
     call_start: ClassVar[str] = "<|action_start|>"
     call_end: ClassVar[str] = "<|action_end|>"
-
-    @property
-    def control_tokens(self) -> tuple[str, ...]:
-        """The markers, and what stands around a tool call."""
-        return tuple(dict.fromkeys((*super().control_tokens, self.call_start, self.call_end)))
+    code_tokens: ClassVar[tuple[str, ...]] = (call_start, call_end)
 
     def markers(self) -> dict[str, tuple[str, str]]:
-        """Return what stands before and behind a message of each role."""
+        """Return what stands before and behind a message, by role, and by role and speaker where it has one."""
         environment = (self.environment, self.eoenv)
-        return {**super().markers(), "tool": environment, "environment": environment}
+        made = {**super().markers(), "tool": environment, "environment": environment}
+        for role, (begin, end) in tuple(made.items()):
+            made[f"{role} plugin"] = f"{begin.strip()} name={self.plugin}\n", end
+            made[f"{role} interpreter"] = f"{begin.strip()} name={self.interpreter}\n", end
+        return made
 
-    def pieces(self, turns: list[Turn], task: Task) -> list[str]:
-        """Return three pieces of text for each message."""
-        if task.is_plain and not task.tools:
-            return super().pieces(turns, task)
-        names = {"plugin": self.plugin, "interpreter": self.interpreter}
-        markers = self.markers()
-        asked: int | None = None
-        pieces: list[str] = []
-        for index, turn in enumerate(turns):
-            begin, end = markers[turn["role"]]
-            if len(turn) == 2:
-                pieces += (begin, turn["content"], end)
-                continue
-            speaker = names.get(turn.get("name", "")) or self.speaker_of(turn)
-            if speaker:
-                begin = f"{begin.strip()} name={speaker}\n"
-            if asked is None:
-                asked = max((at for at, other in enumerate(turns) if other["role"] == "user"), default=len(turns))
-            pieces += (begin, self.text_of(turn, recent=index > asked), end)
-        return self.with_tools(turns, pieces, task) if task.tools else pieces
+    def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
+        """Return a message in three: what stands before its text, the text with its calls, and what stands behind."""
+        role, text = turn["role"], turn["content"]
+        if len(turn) == 2:
+            begin, end = task.markers[role]
+            return begin, text, end
+        begin, end = task.markers[f"{role} {speaker}" if (speaker := self.speaker_of(turn)) else role]
+        return begin, self.text_of(turn, recent=recent), end
 
     def speaker_of(self, turn: Turn) -> str:
-        """Return what the marker calls the speaker of a message with another name, or nothing."""
-        return ""
+        """Return plugin or interpreter where that is who a message is from, else nothing."""
+        name = turn.get("name", "")
+        return name if name in ("plugin", "interpreter") else ""
 
     def text_of(self, turn: Turn, *, recent: bool) -> str:
-        """Return what a message says: its text, then its tool calls. `recent`: the user has not spoken since."""
+        """Return the text of a message, then its tool calls. `recent`: no message of the user follows."""
         return f"{turn['content']}{self._calls(turn, '')}"
 
     def _calls(self, turn: Turn, end: str) -> str:
@@ -75,11 +66,13 @@ class InternLM2Template(RoleMarkerTemplate):
             for name, arguments in calls_of(turn)
         )
 
-    def with_tools(self, turns: list[Turn], pieces: list[str], task: Task) -> list[str]:
-        """Return the pieces with the tools among them: a system message behind a leading one, else the first."""
-        begin, end = f"{self.system.strip()} name={self.plugin}\n", self.eosys
-        place = 3 if turns and turns[0]["role"] == "system" else 0
-        return [*pieces[:place], begin, json_text(task.tools), end, *pieces[place:]]
+    def head(self, turns: Sequence[Turn], task: Task) -> list[str]:
+        """Return what stands before all other messages; tools are a system message behind the first."""
+        head = super().head(turns, task)
+        if task.tools:
+            begin, end = task.markers["system plugin"]
+            head += (begin, json_text(task.tools), end)
+        return head
 
 
 class InternS1Template(InternLM2Template):
@@ -91,34 +84,28 @@ class InternS1Template(InternLM2Template):
     `enable_thinking=False` the default system message, which asks for reasoning, is left out.
     """
 
-    def opening(self, turns: list[Turn], task: Task) -> str:
-        """Return what stands before the messages; with tools their system message takes its place."""
-        if task.tools or task.enable_thinking is False:
-            return self.bos if task.sequence_start or self.bos_always else ""
-        return super().opening(turns, task)
+    code_tokens: ClassVar[tuple[str, ...]] = (*InternLM2Template.code_tokens, "<think>", "</think>")
+
+    def head(self, turns: Sequence[Turn], task: Task) -> list[str]:
+        """Return what stands before all other messages: the system message, with the tools behind its text."""
+        bos = self.opening(task)
+        leads = bool(turns) and turns[0]["role"] == "system"
+        has_default = self.meta_instruction is not None and task.sequence_start and task.enable_thinking is not False
+        if not task.tools:
+            return RoleMarkerTemplate.head(self, turns, task) if leads or has_default else [bos]
+        begin, end = task.markers["system plugin"]
+        tools = f"{self.tool}{json_text(task.tools, indent=2)}{self.eotool}"
+        if not leads and not has_default:
+            return [bos, begin, tools.lstrip(), end]
+        text = self.piece(turns[0], task)[1] if leads else self.meta_instruction or ""
+        return [bos, begin, text, f"{tools}{end}"]
 
     def speaker_of(self, turn: Turn) -> str:
-        """Return what the marker calls the speaker of a message that has a name."""
-        return self.plugin if turn["role"] == "tool" and "name" in turn else ""
+        """Return plugin for a tool message that names its tool, or for one that is from it by name."""
+        return "plugin" if turn["role"] == "tool" and "name" in turn else super().speaker_of(turn)
 
     def text_of(self, turn: Turn, *, recent: bool) -> str:
-        """Return what a message says: its reasoning while it matters, its text, then its tool calls."""
+        """Return the reasoning of a message while it matters, its text, then its tool calls."""
         text = f"{turn['content']}{self._calls(turn, chr(10))}"
         reasoning = turn.get("reasoning_content")
         return text if reasoning is None or not recent else f"<think>\n{reasoning}\n</think>\n{text}"
-
-    def with_tools(self, turns: list[Turn], pieces: list[str], task: Task) -> list[str]:
-        """Return the pieces with the tools in the first system message."""
-        said: Any = json_text(task.tools, indent=2)
-        tools = f"{self.tool}{said}{self.eotool}"
-        begin = f"{self.system.strip()} name={self.plugin}\n"
-        if turns and turns[0]["role"] == "system":
-            return [begin, f"{pieces[1]}{tools}", *pieces[2:]]
-        if self.meta_instruction is None or not task.sequence_start or task.enable_thinking is False:
-            return [begin, tools.lstrip(), self.eosys, *pieces]
-        return [begin, f"{self.meta_instruction}{tools}", self.eosys, *pieces]
-
-    @property
-    def control_tokens(self) -> tuple[str, ...]:
-        """The markers, what stands around a tool call, and what stands around reasoning."""
-        return tuple(dict.fromkeys((*super().control_tokens, "<think>", "</think>")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from agentkit_prompts.chat_templates.chat_turns import Turn, calls_of, json_text
@@ -27,55 +28,47 @@ class Llama31Template(RoleMarkerTemplate):
         *("system", "eosys", "user", "eoh", "assistant", "eoa", "separator", "ipython", "eoi", "eom"),
     )
     roles: ClassVar[tuple[str, ...]] = ("system", "user", "assistant", "tool", "ipython")
-    says_tools: ClassVar[bool] = True
-    call_signs: ClassVar[tuple[str, ...]] = ("<|python_tag|>", "</function>")
+    writes_tools: ClassVar[bool] = True
+    signs: ClassVar[tuple[str, ...] | None] = ("<|python_tag|>", "</function>")
     """What an assistant message holds that calls a tool."""
-
-    @property
-    def control_tokens(self) -> tuple[str, ...]:
-        """The markers, and what opens and ends a tool call."""
-        return tuple(dict.fromkeys((*super().control_tokens, *self.call_signs, "<function=")))
+    code_tokens: ClassVar[tuple[str, ...]] = ("<|python_tag|>", "</function>", "<function=")
 
     def markers(self) -> dict[str, tuple[str, str]]:
-        """Return what stands before and behind a message of each role."""
+        """Return what stands before and behind a message, by role."""
         ipython = (self.ipython, self.eoi)
-        return {**super().markers(), "tool": ipython, "ipython": ipython}
+        call = (self.assistant, self.eom)
+        return {**super().markers(), "tool": ipython, "ipython": ipython, "assistant call": call}
 
-    def opening(self, turns: list[Turn], task: Task) -> str:
-        """Return what stands before the messages."""
-        plain = super().opening(turns, task)
-        if self.meta_instruction is None or not task.sequence_start or not turns or turns[0]["role"] == "system":
-            if task.strict and task.tools and turns[0]["role"] != "system":  # tools, and nothing to put them into
-                return f"{plain}{self.system}{self.knowledge}{self._tools(task)}{self.eosys}"
-            return plain
-        return f"{self.bos}{self.system}{self.knowledge}{self._tools(task)}{self.meta_instruction}{self.eosys}"
+    def head(self, turns: Sequence[Turn], task: Task) -> list[str]:
+        """Return what stands before all other messages: the system message, with the tools before its text."""
+        bos, tools = self.opening(task), self._tools(task)
+        if turns and turns[0]["role"] == "system":
+            return [bos, f"{self.system}{tools}", turns[0]["content"], self.eosys]
+        if self.meta_instruction is not None and task.sequence_start and turns:
+            return [self.bos, f"{self.system}{self.knowledge}{tools}", self.meta_instruction, self.eosys]
+        if task.strict and task.tools:  # and nothing to put them into
+            return [f"{bos}{self.system}{self.knowledge}{tools}{self.eosys}"]
+        return [bos]
 
-    def pieces(self, turns: list[Turn], task: Task) -> list[str]:
-        """Return three pieces of text for each message."""
-        markers = self.markers()
-        tag, end_of_call = self.call_signs
-        tools = self._tools(task)
-        pieces: list[str] = []
-        for turn in turns:
-            role, text = turn["role"], turn["content"]
-            begin, end = markers[role]
-            if role == "assistant":
-                if task.strict and "tool_calls" in turn:
-                    calls = [f"<function={name}>{json_text(said)}{end_of_call}" for name, said in calls_of(turn)]
-                    text += "".join(calls)
-                if tag in text or end_of_call in text:
-                    end = self.eom
-            elif role == "system" and (not pieces or not task.strict):
-                text = f"{tools}{text}"
-            pieces += (begin, text, end)
-        return pieces
+    def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
+        """Return a message in three: what stands before its text, the text with its calls, and what stands behind."""
+        role, text = turn["role"], turn["content"]
+        begin, end = task.markers[role]
+        if role == "assistant":
+            if task.strict and "tool_calls" in turn:
+                text += "".join(f"<function={name}>{json_text(given)}</function>" for name, given in calls_of(turn))
+            if "<|python_tag|>" in text or "</function>" in text:
+                begin, end = task.markers["assistant call"]
+        elif role == "system" and not task.strict:
+            text = f"{self._tools(task)}{text}"
+        return begin, text, end
 
     def _tools(self, task: Task) -> str:
         """Return the tools as text; an empty list of tools counts as tools."""
         if task.tools is None:
             return ""
-        said = [
+        lines = [
             f"Use the function '{tool['name']}' to: {tool.get('description', '')}\n{json_text(tool)}\n"
             for tool in task.tools
         ]
-        return f"{self.tool}{''.join(said)}{self.eotool}"
+        return f"{self.tool}{''.join(lines)}{self.eotool}"

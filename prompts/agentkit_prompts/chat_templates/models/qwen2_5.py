@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from agentkit_prompts.chat_templates.chat_turns import Turn, calls_of, json_text
@@ -20,56 +21,54 @@ class Qwen25Template(RoleMarkerTemplate):
     tools: str = ""
     eotools: str = ""
 
-    says_tools: ClassVar[bool] = True
-    block_tokens: ClassVar[tuple[str, ...]] = (
+    writes_tools: ClassVar[bool] = True
+    signs: ClassVar[tuple[str, ...] | None] = ()
+    leaves_open: ClassVar[bool] = False
+    code_tokens: ClassVar[tuple[str, ...]] = (
         *("<tools>", "</tools>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"),
     )
 
-    @property
-    def control_tokens(self) -> tuple[str, ...]:
-        """The markers, and the tags around tools, calls and results."""
-        return tuple(dict.fromkeys((*super().control_tokens, *self.block_tokens)))
+    def markers(self) -> dict[str, tuple[str, str]]:
+        """Return what stands before and behind a message, by role."""
+        end = self.eosys
+        return {
+            "system": (self.system, end),
+            "user": (self.user, end),
+            "assistant": (self.assistant, end),
+            "tool": (self.separator, ""),
+        }
 
-    def write(self, turns: list[Turn], task: Task) -> str:
-        """Return the text of the turns."""
+    def results(self) -> tuple[str, str]:
+        """Return what opens and ends the message of the user that neighbouring results share."""
+        return self.user.strip(), self.eoh
+
+    def head(self, turns: Sequence[Turn], task: Task) -> list[str]:
+        """Return what stands before all other messages: the system message, with the tools behind its text."""
         leads = bool(turns) and turns[0]["role"] == "system"
-        parts = [self.bos] if task.sequence_start or self.bos_always else []
+        bos = self.opening(task)
         system = turns[0]["content"] if leads else self.meta_instruction
         if task.tools:
-            said = [f'{self.separator}{{"type": "function", "function": {json_text(tool)}}}' for tool in task.tools]
-            parts += (self.system, system or "", self.tools, *said, self.eotools, self.eosys)
-        elif system is not None and (task.sequence_start or (leads and task.strict)):
-            parts += (self.system, system, self.eosys)
-        begins = {"system": self.system, "user": self.user, "assistant": self.assistant}
-        end, results = self.eosys, False
-        for turn in turns[1:] if leads else turns:
-            role = turn["role"]
-            if role == "tool":
-                parts += ("" if results else self.user.strip(), self._result(turn))
-                results = True
-                continue
-            if results:
-                parts.append(self.eoh)
-                results = False
-            if len(turn) == 2:
-                parts += (begins[role], turn["content"], end)
-            else:
-                parts += (begins[role], turn["content"], *self._calls(turn, task), end)
-        if results:
-            parts.append(self.eoh)
-        if task.add_generation_prompt:
-            parts += (self.assistant, self._reply_start(task))
-        return "".join(parts)
+            lines = [f'{self.separator}{{"type": "function", "function": {json_text(tool)}}}' for tool in task.tools]
+            return [bos, self.system, system or "", f"{self.tools}{''.join(lines)}{self.eotools}{self.eosys}"]
+        if system is not None and (task.sequence_start or (leads and task.strict)):
+            return [bos, self.system, system, self.eosys]
+        return [bos]
 
-    def _result(self, turn: Turn) -> str:
-        line = self.separator
-        return f"{line}<tool_response>{line}{turn['content']}{line}</tool_response>"
+    def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
+        """Return a message in three: what stands before its text, the text with its calls, and what stands behind."""
+        role, text = turn["role"], turn["content"]
+        begin, end = task.markers[role]
+        if role == "tool":
+            text = f"<tool_response>{self.separator}{text}{self.separator}</tool_response>"
+        elif "tool_calls" in turn:
+            text += "".join(self._calls(turn, task))
+        return begin, text, end
 
     def _calls(self, turn: Turn, task: Task) -> list[str]:
         line = self.separator
         calls = [json_text({"name": name, "arguments": arguments}) for name, arguments in calls_of(turn)]
-        said = [f"{line}<tool_call>{line}{call}{line}</tool_call>" for call in calls]
+        written = [f"{line}<tool_call>{line}{call}{line}</tool_call>" for call in calls]
         is_silent = not turn["content"] if task.strict else turn.get("is_silent", False)
-        if said and is_silent:
-            said[0] = said[0].removeprefix(line)  # the marker of the assistant ends in a line break already
-        return said
+        if written and is_silent:
+            written[0] = written[0].removeprefix(line)  # the marker of the assistant ends in a line break already
+        return written

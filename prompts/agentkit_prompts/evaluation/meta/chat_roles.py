@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agentkit_prompts.chat_templates.guard.control_tokens import control_tokens as tokens_of
+from agentkit_prompts.chat_templates.guard.control_tokens import tokens_and_markers
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, InContextError, nearest
 from agentkit_prompts.evaluation.meta.meta_base import media_text
@@ -79,12 +79,12 @@ def control_tokens(
     around = [written(marker) for role in meta.roles.values() for marker in (role.begin, role.end)]
     loose = [entry for entry in meta.round if isinstance(entry, str)]
     edges = [*bracketed(written(meta.begin)), *bracketed(written(meta.end))]
-    return tokens_of([*stop_words, *edges], [*around, *loose])
+    return tokens_and_markers([*stop_words, *edges], [*around, *loose])
 
 
 def bracketed(marker: str) -> list[str]:
     """Return the tokens in brackets that a marker holds."""
-    return [token for token in tokens_of((), [marker]) if token[0] in "<[" and token[-1] in ">]"]
+    return [token for token in tokens_and_markers((), [marker]) if token[0] in "<[" and token[-1] in ">]"]
 
 
 def _roles(meta: MetaFormat | None) -> dict[str, str]:
