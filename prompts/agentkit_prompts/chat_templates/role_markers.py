@@ -14,6 +14,7 @@ from agentkit_prompts.chat_templates.chat_turns import (
     Messages,
     Tools,
     Turn,
+    json_text,
     plain_turns,
     read_functions,
     read_prompt,
@@ -36,6 +37,8 @@ class Task:
     markers: Mapping[str, tuple[str, str]]
     """Those of the template."""
     tools: list[dict[str, Any]] | None = None
+    tool_texts: Sequence[str] = ()
+    """Each tool as JSON."""
     sequence_start: bool = True
     add_generation_prompt: bool = True
     enable_thinking: bool | None = None
@@ -143,13 +146,7 @@ class RoleMarkerTemplate(BaseTemplate):
         turns = plain_turns(messages, self.roles)
         if turns is None:
             turns = read_turns(messages, name, self.roles, first_text=True)
-        task = Task(
-            markers=self.markers(),
-            tools=None if tools is None else read_functions(tools, name),
-            sequence_start=sequence_start,
-            enable_thinking=enable_thinking,
-            strict=False,
-        )
+        task = self.task(tools, sequence_start=sequence_start, enable_thinking=enable_thinking, strict=False)
         return self.write(turns, task)
 
     def render(
@@ -175,7 +172,7 @@ class RoleMarkerTemplate(BaseTemplate):
         name = type(self).__name__
         turns = plain_turns(messages, _PLAIN_ROLES)
         task = self.task(
-            read_functions(tools, name) if tools else None,
+            tools or None,
             add_generation_prompt=add_generation_prompt,
             sequence_start=sequence_start,
             enable_thinking=enable_thinking,
@@ -191,21 +188,24 @@ class RoleMarkerTemplate(BaseTemplate):
 
     def task(
         self,
-        tools: list[dict[str, Any]] | None = None,
+        tools: Tools | None = None,
         *,
         add_generation_prompt: bool = True,
         sequence_start: bool = True,
         enable_thinking: bool | None = None,
+        strict: bool = True,
         is_plain: bool = False,
-        **kwargs: Any,
     ) -> Task:
-        """Return what is asked of the template beside the messages; keywords of other templates are left out."""
+        """Return what is asked of the template beside the messages."""
+        functions = None if tools is None else read_functions(tools, type(self).__name__)
         return Task(
             markers=self.markers(),
-            tools=tools,
+            tools=functions,
+            tool_texts=[json_text(function) for function in functions or ()],
             sequence_start=sequence_start,
             add_generation_prompt=add_generation_prompt,
             enable_thinking=enable_thinking,
+            strict=strict,
             is_plain=is_plain,
         )
 
@@ -229,9 +229,9 @@ class RoleMarkerTemplate(BaseTemplate):
 
     @property
     def is_message_by_message(self) -> bool:
-        """Whether `render` writes each message on its own, by `piece`, and nothing of it is overridden by other means."""
+        """Whether `render` writes each message on its own, by `piece`: no method above that is overridden."""
         own, kind = RoleMarkerTemplate, type(self)
-        return (kind.render, kind.messages2prompt, kind.write) == (own.render, own.messages2prompt, own.write)
+        return kind.render is own.render and kind.messages2prompt is own.messages2prompt and kind.write is own.write
 
     def markers(self) -> dict[str, tuple[str, str]]:
         """Return what stands before and behind a message, by role; other forms of a role are called `ROLE FORM`."""
@@ -267,7 +267,7 @@ class RoleMarkerTemplate(BaseTemplate):
     def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
         """Return a message in three: what stands before its text, the text, and what stands behind.
 
-        They depend on nothing else than this message. What stands around it is one of the `markers`.
+        Of the task it may read what is no tool. What stands around the text is one pair of the `markers`.
 
         Args:
             turn: The message.

@@ -11,17 +11,26 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-__all__ = ["BREAK", "ControlTokens", "Found", "control_tokens_of", "insert_breaks", "tokens_and_markers"]
+__all__ = [
+    "BREAK",
+    "ControlTokens",
+    "Found",
+    "control_tokens_of",
+    "insert_breaks",
+    "is_at_line_start",
+    "tokens_and_markers",
+]
 
 BREAK = "\u200b"
 """Zero-width space: what stands inside a token that must not be one."""
 
 _LINE_BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+_BREAK = re.compile(f"[{_LINE_BREAKS}]")
 _INDENT = rf"[^\S{_LINE_BREAKS}]*"
 _BRACKETS = frozenset("<>[]{}()|\uff5c\u3008\u3009\u300a\u300b\u300c\u300d\u3010\u3011\u27e8\u27e9\uff1c\uff1e")
 _JSON_SYNTAX = frozenset('"\\')
 _BRACKETED = re.compile(r"<{1,2}[^<>\n]+>{1,2}|\[[^\[\]\n]+\]")
-_LEAST = 2
+_MIN_LENGTH = 2
 """Characters of a token: a shorter one has no inside in which it could be broken."""
 
 
@@ -43,14 +52,19 @@ class ControlTokens:
         words: Markers of plain words, which count at the start of a line only, longest first.
         alphabet: Every character of a token but white space, quotes and backslashes.
         telling: Those of `alphabet` without which no token begins and ends.
+        longest: Characters of the longest token.
     """
 
     def __init__(self, tokens: Iterable[str]) -> None:
         known = sorted({token.strip() for token in tokens}, key=lambda token: (-len(token), token))
-        known = [token for token in known if len(token) >= _LEAST]
+        known = [token for token in known if len(token) >= _MIN_LENGTH]
         self.bracketed = tuple(token for token in known if not _BRACKETS.isdisjoint(token))
         self.words = tuple(token for token in known if _BRACKETS.isdisjoint(token))
-        self._longest = max(map(len, known), default=0)
+        self.longest = max(map(len, known), default=0)
+        groups: dict[str, list[str]] = {}
+        for token in self.bracketed:
+            groups.setdefault(next(character for character in token if character in _BRACKETS), []).append(token)
+        self._groups = tuple((bracket, tuple(tokens)) for bracket, tokens in groups.items())
         self.alphabet = frozenset(_characters("".join(known)))
         self.telling = frozenset(character for token in known for character in _characters(_telling(token)))
         self._anywhere = re.compile("|".join(map(re.escape, self.bracketed))) if self.bracketed else None
@@ -68,20 +82,43 @@ class ControlTokens:
             for found in self._at_line_start.finditer(text):
                 yield Found(found.start(1), found.end(1), found[1])
 
+    def may_be_in(self, text: str) -> bool:
+        """Whether a token stands in `text`, be it one that counts at the start of a line only."""
+        for bracket, tokens in self._groups:
+            if bracket in text:
+                for token in tokens:
+                    if token in text:
+                        return True
+        return bool(self.words) and any(word in text for word in self.words)
+
+    @lru_cache(maxsize=1024)  # noqa: B019 (these live as long as `control_tokens_of` keeps them)
+    def is_reached_from_left(self, text: str) -> bool:
+        """Whether a token could begin in what stands before `text` and end in it or behind it."""
+        cut = ((token, at) for token in self for at in range(1, len(token)))
+        return any(text.startswith(token[at:]) or token.startswith(text, at) for token, at in cut)
+
+    @lru_cache(maxsize=1024)  # noqa: B019
+    def is_reached_from_right(self, text: str, *, is_start: bool = False) -> bool:
+        """Whether a token could begin in `text`, or before it unless it `is_start`, and end in what stands behind."""
+        cut = ((token, at) for token in self for at in range(1, len(token)))
+        return any(text.endswith(token[:at]) or (not is_start and token.endswith(text, 0, at)) for token, at in cut)
+
     @cached_property
     def in_json(self) -> ControlTokens:
         """The same tokens, also as they are spelled inside a JSON string."""
-        known = (*self.bracketed, *self.words)
-        return ControlTokens((*known, *(json.dumps(token, ensure_ascii=False)[1:-1] for token in known)))
+        return ControlTokens((*self, *(json.dumps(token, ensure_ascii=False)[1:-1] for token in self)))
 
     def fits_inside(self, text: str) -> bool:
         """Whether a token holds `text`, so that it could be completed around it."""
         text = text.strip()
-        return 0 < len(text) <= self._longest and any(text in token for token in (*self.bracketed, *self.words))
+        return 0 < len(text) <= self.longest and any(text in token for token in self)
 
     def is_harmless(self, text: str) -> bool:
         """Whether no token can hold a character of `text`, however a template places it: decided at a glance."""
-        return self.telling.isdisjoint(text) and not self.fits_inside(text)
+        return not (any(map(text.__contains__, self.telling)) or self.fits_inside(text))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self.bracketed, *self.words))
 
     def __bool__(self) -> bool:
         return bool(self.alphabet)
@@ -91,6 +128,11 @@ class ControlTokens:
 def control_tokens_of(tokens: tuple[str, ...]) -> ControlTokens:
     """Return what is known about these tokens, worked out once."""
     return ControlTokens(tokens)
+
+
+def is_at_line_start(text: str) -> bool:
+    """Whether what stands behind `text` starts a line; so does what stands behind nothing."""
+    return not _BREAK.split(text)[-1].strip()
 
 
 def insert_breaks(text: str, offsets: Iterable[int]) -> str:

@@ -11,13 +11,38 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, Found, insert_breaks
+from agentkit_prompts.chat_templates.guard.control_tokens import BREAK, ControlTokens, Found, insert_breaks
 from agentkit_prompts.errors import ControlTokenError
 
-__all__ = ["Policy", "Render", "Run", "Said", "Tree", "attempt", "guarded", "is_harmless", "plain", "rewrite", "unused"]
+__all__ = [
+    "Policy",
+    "Render",
+    "Run",
+    "Runs",
+    "Tree",
+    "attempt",
+    "broken",
+    "broken_runs",
+    "guarded",
+    "is_harmless",
+    "rewrite",
+    "untagged",
+    "with_reasoning",
+]
 
 Policy: TypeAlias = Literal["escape", "reject", "allow"]
 """What happens to untrusted text that forms a control token."""
+
+
+_REASONING_TAGS = (
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<thought>", "</thought>"),
+    ("<reasoning>", "</reasoning>"),
+    ("<seed:think>", "</seed:think>"),
+    ("[THINK]", "[/THINK]"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+)
 
 
 class Run(NamedTuple):
@@ -29,7 +54,7 @@ class Run(NamedTuple):
     is_tainted: bool = True
 
 
-class Said(tuple[Run, ...]):
+class Runs(tuple[Run, ...]):
     """A text as its runs: a leaf of a tree."""
 
     __slots__ = ()
@@ -41,14 +66,14 @@ class Said(tuple[Run, ...]):
 
 
 Tree: TypeAlias = Any
-"""JSON-like data whose texts are either `Said` or, where they are the developer's, plain `str`."""
+"""JSON-like data whose texts are either `Runs` or, where they are the developer's, plain `str`."""
 Render: TypeAlias = Callable[[Tree], str]
-"""Renders a tree in which every `Said` has become a str."""
+"""Renders a tree in which every `Runs` has become a str."""
 
 
-def rewrite(tree: Tree, change: Callable[[Said], object]) -> Tree:
-    """Return the tree with `change` of every `Said` in its place; everything else is copied, never changed."""
-    if type(tree) is Said:
+def rewrite(tree: Tree, change: Callable[[Runs], object]) -> Tree:
+    """Return the tree with `change` of every `Runs` in its place; everything else is copied, never changed."""
+    if type(tree) is Runs:
         return change(tree)
     if type(tree) is dict:
         return {key: rewrite(value, change) for key, value in tree.items()}
@@ -57,9 +82,9 @@ def rewrite(tree: Tree, change: Callable[[Said], object]) -> Tree:
     return tree
 
 
-def plain(tree: Tree) -> Tree:
-    """Return the tree with every `Said` as a str."""
-    return rewrite(tree, lambda said: said.text)
+def untagged(tree: Tree) -> Tree:
+    """Return the tree with every `Runs` as a str."""
+    return rewrite(tree, lambda runs: runs.text)
 
 
 def guarded(
@@ -83,16 +108,31 @@ def guarded(
         return safe
     # The template acts on what the text says: take the tokens out of each text before it sees them.
     tree = guard.escaped(tree)
-    text = render(plain(tree))
+    text = render(untagged(tree))
     if (safe := guard.tracked(tree, text)) is not None:
         return safe
     if guard.has_only_its_own(tree, text):
         return text
     raise ControlTokenError(
         "this chat template acts on what untrusted text says (or draws differently every time), so its control "
-        "tokens cannot be told from those of the text; mend the template, take the text out, or pass "
+        "tokens cannot be told from those of the text; correct the template, take the text out, or pass "
         'control_tokens="allow" where all of it can be trusted'
     )
+
+
+def broken(render: Render, tree: Tree, text: str, tokens: ControlTokens) -> str | None:
+    """Return `text`, which `render` made of the tree, with tainted tokens broken; None when it acts on what it says."""
+    return _Guard(render, tokens, "escape").broken(tree, text, tokens.alphabet)
+
+
+def broken_runs(runs: Iterable[Run], tokens: ControlTokens, *, starts_line: bool) -> str:
+    """Return the text of runs that is printed as it is, with tainted tokens broken."""
+    runs = list(runs)
+    zeros = dict.fromkeys(map(ord, tokens.alphabet), 0)
+    before = "" if starts_line else BREAK  # no white space
+    text = before + "".join([run.text for run in runs])
+    swapped = before + "".join([run.text.translate(zeros) if run.is_tainted else run.text for run in runs])
+    return insert_breaks(text, [cut.at for cut in _cuts(tokens, text, swapped)])[len(before) :]
 
 
 def is_harmless(tree: Tree, tokens: ControlTokens) -> bool:
@@ -108,11 +148,28 @@ def attempt(render: Render, tree: Tree) -> str | None:
         return None
 
 
-def unused(text: str) -> Iterator[str]:
+def _unused(text: str) -> Iterator[str]:
     """Yield private-use characters that are not in `text`, in ascending order."""
     codes = chain(range(0xE000, 0xF900), range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
-    used = set(text)
-    return (character for character in map(chr, codes) if character not in used)
+    return (character for character in map(chr, codes) if character not in text)
+
+
+def with_reasoning(render: Render, tree: Tree, tokens: ControlTokens) -> Tree:
+    """Return the tree (`{"messages": [...]}`) with the tags of the reasoning that a reply begins with trusted.
+
+    They are the model's own. Only tags that are control tokens matter, and only where `render` acts on them, as a
+    template does that parses reasoning out of replies; otherwise the tree comes back.
+    """
+    tags = [pair for pair in _REASONING_TAGS if pair[1] in tokens.bracketed]
+    messages = tree["messages"]
+    for opening, closing in tags:
+        found = [_block(message, opening, closing) for message in messages]
+        if any(found) and _acts(render, tree, [block is not None for block in found], opening, closing):
+            messages = [
+                {**message, "content": Runs(_trusted_tags(message["content"], block))} if block else message
+                for message, block in zip(messages, found, strict=True)
+            ]
+    return tree if messages is tree["messages"] else {**tree, "messages": messages}
 
 
 class _Cut(NamedTuple):
@@ -139,22 +196,31 @@ class _Guard:
     def tracked(self, tree: Tree, text: str) -> str | None:
         """Return `text`, the rendering of `tree`, with tainted tokens broken; None when taint cannot be followed."""
         for alphabet in self._alphabets(tree):
-            swapped = self._swapped(tree, text, alphabet)
-            if swapped is not None:
-                return self._broken(tree, text, swapped)
+            if (safe := self.broken(tree, text, alphabet)) is not None:
+                return safe
         return None
+
+    def broken(self, tree: Tree, text: str, alphabet: frozenset[str]) -> str | None:
+        """Do as `tracked`, with one alphabet."""
+        swapped = self._swapped(tree, text, alphabet)
+        if swapped is None:
+            return None
+        cuts = _cuts(self._tokens, text, swapped)
+        if cuts and self._policy == "reject":
+            self._refuse(self._places(tree, text, cuts))
+        return insert_breaks(text, [cut.at for cut in cuts])
 
     def escaped(self, tree: Tree) -> Tree:
         """Return the tree with the tokens broken that stand in one text."""
         places: list[tuple[str, str]] = []
 
-        def change(said: Said) -> Said:
-            text = said.text
-            swapped = "".join(["\0" * len(run.text) if run.is_tainted else run.text for run in said])
+        def change(runs: Runs) -> Runs:
+            text = runs.text
+            swapped = "".join(["\0" * len(run.text) if run.is_tainted else run.text for run in runs])
             cuts = _cuts(self._tokens.in_json, text, swapped)
-            owners = [run.pointer for run in said for _ in run.text]
+            owners = [run.pointer for run in runs for _ in run.text]
             places.extend((cut.found.token, owners[at]) for cut in cuts for at in cut.tainted)
-            return _cut(said, [cut.at for cut in cuts])
+            return _cut(runs, [cut.at for cut in cuts])
 
         escaped = rewrite(tree, change)
         self._refuse(places)
@@ -184,14 +250,7 @@ class _Guard:
         """Return what the template makes of the swapped tree if it is `text`, swapped."""
         table = _table(tree, text, alphabet)
         swapped = attempt(self._render, _swap(tree, _for_all(table)))
-        back = {swap: character for character, swap in table.items()}
-        return swapped if swapped is not None and swapped.translate(back) == text else None
-
-    def _broken(self, tree: Tree, text: str, swapped: str) -> str:
-        cuts = _cuts(self._tokens, text, swapped)
-        if cuts and self._policy == "reject":
-            self._refuse(self._places(tree, text, cuts))
-        return insert_breaks(text, [cut.at for cut in cuts])
+        return swapped if swapped is not None and _unswapped(swapped, table) == text else None
 
     def _places(self, tree: Tree, text: str, cuts: Iterable[_Cut]) -> Iterator[tuple[str, str]]:
         """Yield each token with the places that its tainted characters are from.
@@ -199,22 +258,22 @@ class _Guard:
         Every place gets swaps of its own, which tell it; where the template does not go along, places are candidates.
         """
         needed = frozenset(text[at] for cut in cuts for at in cut.tainted)
-        said = dict.fromkeys((run.pointer for run in _tainted(tree)), "")
+        texts = dict.fromkeys((run.pointer for run in _tainted(tree)), "")
         tables: dict[str, dict[int, int]] = {}
         free = _free(tree, text)
         for run in _tainted(tree):
-            said[run.pointer] += run.text
+            texts[run.pointer] += run.text
             if run.pointer not in tables:
                 tables[run.pointer] = dict(zip(map(ord, needed), map(ord, free), strict=False))
         owners = {chr(swap): pointer for pointer, table in tables.items() for swap in table.values()}
         swapped = attempt(self._render, _swap(tree, lambda run: tables[run.pointer]))
         back = {swap: character for table in tables.values() for character, swap in table.items()}
-        is_told = swapped is not None and swapped.translate(back) == text
+        is_followed = swapped is not None and swapped.translate(back) == text
         for cut in cuts:
             for at in cut.tainted:
-                owner = owners.get(swapped[at]) if is_told and swapped is not None else None
-                places = said if owner is None else (owner,)
-                yield from ((cut.found.token, place) for place in places if text[at] in said[place])
+                owner = owners.get(swapped[at]) if is_followed and swapped is not None else None
+                places = texts if owner is None else (owner,)
+                yield from ((cut.found.token, place) for place in places if text[at] in texts[place])
 
     def _refuse(self, places: Iterable[tuple[str, str]]) -> None:
         """Raise an error that names every token and where it is from, if that is the policy."""
@@ -240,7 +299,7 @@ def _cuts(tokens: ControlTokens, text: str, swapped: str) -> list[_Cut]:
 
 def _runs(tree: Tree) -> Iterator[Run]:
     """Yield the runs of a tree, in order."""
-    if type(tree) is Said:
+    if type(tree) is Runs:
         yield from tree
     elif type(tree) is dict or type(tree) is list:
         for value in tree.values() if type(tree) is dict else tree:
@@ -253,17 +312,24 @@ def _tainted(tree: Tree) -> Iterator[Run]:
 
 def _free(tree: Tree, text: str) -> Iterator[str]:
     """Return private-use characters that are nowhere in the input."""
-    return unused("".join([text, *(run.text for run in _tainted(tree))]))
+    return _unused("".join([text, *(run.text for run in _tainted(tree))]))
 
 
 def _table(tree: Tree, text: str, alphabet: frozenset[str]) -> dict[int, int]:
     """Return a private-use character for each of `alphabet`, in the same order."""
-    table = dict(zip(map(ord, sorted(alphabet)), map(ord, _free(tree, text)), strict=False))
+    table = dict(zip(map(ord, sorted(alphabet)), map(ord, _free(tree, text + "".join(alphabet))), strict=False))
     if len(table) < len(alphabet):
         raise ControlTokenError(
             "the text holds nearly every private-use character there is, and none is left to mark with"
         )
     return table
+
+
+def _unswapped(text: str, table: dict[int, int]) -> str:
+    for character, swap in table.items():
+        if chr(swap) in text:
+            text = text.replace(chr(swap), chr(character))
+    return text
 
 
 def _for_all(table: dict[int, int]) -> Callable[[Run], dict[int, int]]:
@@ -273,22 +339,73 @@ def _for_all(table: dict[int, int]) -> Callable[[Run], dict[int, int]]:
 def _swap(tree: Tree, table_of: Callable[[Run], dict[int, int]]) -> Tree:
     """Return the tree as plain data, the characters of tainted runs swapped."""
     return rewrite(
-        tree, lambda said: "".join([run.text.translate(table_of(run)) if run.is_tainted else run.text for run in said])
+        tree,
+        lambda runs: "".join(
+            [run.text.translate(table_of(run)) if run.is_tainted and run.text else run.text for run in runs]
+        ),
     )
 
 
-def _cut(said: Said, offsets: Iterable[int]) -> Said:
-    """Return `said` with a zero-width space at each offset, in the tainted run that ends or begins there."""
+def _cut(runs: Runs, offsets: Iterable[int]) -> Runs:
+    """Return `runs` with a zero-width space at each offset, in the tainted run that ends or begins there."""
     wanted = deque(sorted(set(offsets)))
     if not wanted:
-        return said
-    runs: list[Run] = []
+        return runs
+    made: list[Run] = []
     start = 0
-    for run in said:
+    for run in runs:
         end = start + len(run.text)
         here: list[int] = []
         while run.is_tainted and wanted and wanted[0] <= end:
             here.append(wanted.popleft() - start)
-        runs.append(run._replace(text=insert_breaks(run.text, here)) if here else run)
+        made.append(run._replace(text=insert_breaks(run.text, here)) if here else run)
         start = end
-    return Said(runs)
+    return Runs(made)
+
+
+def _block(message: Tree, opening: str, closing: str) -> list[tuple[int, int]] | None:
+    """Return where the tags of the first block of an assistant message stand; its opening may be in the prompt."""
+    if message["role"] != "assistant":
+        return None
+    text = message["content"].text
+    end = text.find(closing)
+    if end < 0:
+        return None
+    start = len(text) - len(text.lstrip())
+    found = [(end, end + len(closing))]
+    if text.startswith(opening, start):
+        found.insert(0, (start, start + len(opening)))
+    return None if text.find(opening, found[0][1] if len(found) == 2 else 0, end) >= 0 else found
+
+
+def _trusted_tags(content: Runs, tags: list[tuple[int, int]]) -> Iterator[Run]:
+    """Cut the runs at the tags; what is inside one is not tainted."""
+    borders = [border for tag in tags for border in tag]
+    offset = 0
+    for run in content:
+        end = offset + len(run.text)
+        inside = [border for border in borders if offset < border < end]
+        for begin, stop in zip([offset, *inside], [*inside, end], strict=True):
+            is_tag = any(start <= begin and stop <= last for start, last in tags)
+            yield Run(run.text[begin - offset : stop - offset], run.pointer, run.is_tainted and not is_tag)
+        offset = end
+
+
+def _acts(render: Render, tree: Tree, where: list[bool], opening: str, closing: str) -> bool:
+    """Whether tags make a difference: a probe is drawn with them, and with characters that no template knows."""
+
+    def drawn(first: str, last: str) -> str | None:
+        probe = f"{first}\n\n a \n\n{last}{last}\n\n b"
+        messages = [
+            {**message, "content": probe} if is_here else message
+            for message, is_here in zip(tree["messages"], where, strict=True)
+        ]
+        return attempt(render, untagged({**tree, "messages": messages}))
+
+    text = drawn(opening, closing)
+    if text is None:
+        return False
+    stand_ins = _unused(text)
+    first, last = next(stand_ins, ""), next(stand_ins, "")
+    other = drawn(first * len(opening), last * len(closing))
+    return other is None or other.replace(first * len(opening), opening).replace(last * len(closing), closing) != text

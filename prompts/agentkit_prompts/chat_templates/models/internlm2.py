@@ -71,7 +71,7 @@ class InternLM2Template(RoleMarkerTemplate):
         head = super().head(turns, task)
         if task.tools:
             begin, end = task.markers["system plugin"]
-            head += (begin, json_text(task.tools), end)
+            head += (begin, f"[{', '.join(task.tool_texts)}]", end)
         return head
 
 

@@ -68,7 +68,7 @@ class Llama31Template(RoleMarkerTemplate):
         if task.tools is None:
             return ""
         lines = [
-            f"Use the function '{tool['name']}' to: {tool.get('description', '')}\n{json_text(tool)}\n"
-            for tool in task.tools
+            f"Use the function '{tool['name']}' to: {tool.get('description', '')}\n{text}\n"
+            for tool, text in zip(task.tools, task.tool_texts, strict=True)
         ]
         return f"{self.tool}{''.join(lines)}{self.eotool}"

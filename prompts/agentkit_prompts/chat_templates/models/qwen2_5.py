@@ -48,7 +48,7 @@ class Qwen25Template(RoleMarkerTemplate):
         bos = self.opening(task)
         system = turns[0]["content"] if leads else self.meta_instruction
         if task.tools:
-            lines = [f'{self.separator}{{"type": "function", "function": {json_text(tool)}}}' for tool in task.tools]
+            lines = [f'{self.separator}{{"type": "function", "function": {text}}}' for text in task.tool_texts]
             return [bos, self.system, system or "", f"{self.tools}{''.join(lines)}{self.eotools}{self.eosys}"]
         if system is not None and (task.sequence_start or (leads and task.strict)):
             return [bos, self.system, system, self.eosys]

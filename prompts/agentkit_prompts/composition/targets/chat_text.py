@@ -5,30 +5,42 @@ What untrusted text says cannot become one of the template's control tokens; wha
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, get_args
 
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, control_tokens_of
-from agentkit_prompts.chat_templates.guard.reasoning import with_reasoning
-from agentkit_prompts.chat_templates.guard.taint import Policy, Run, Said, Tree, attempt, guarded, is_harmless, plain
-from agentkit_prompts.context.items import Document
-from agentkit_prompts.context.messages import Message, ToolCall
-from agentkit_prompts.context.parts import Text
+from agentkit_prompts.chat_templates.guard.taint import (
+    Policy,
+    Run,
+    Runs,
+    Tree,
+    attempt,
+    guarded,
+    is_harmless,
+    untagged,
+    with_reasoning,
+)
+from agentkit_prompts.composition.sections import SEPARATOR
+from agentkit_prompts.composition.targets.by_message import text_by_message
+from agentkit_prompts.composition.targets.chat_trees import (
+    Entry,
+    PromptReader,
+    TreeReader,
+    entry_of,
+    runs_of,
+    words_of_tools,
+)
+from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.read_tools import openai_tool
 from agentkit_prompts.errors import ChatTemplateError
-from agentkit_prompts.templates.spans import Segment
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.composition.composition import Composition
+    from agentkit_prompts.composition.sections import Section
 
-__all__ = ["chat_template_of", "chat_text"]
-
-_LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)")
+__all__ = ["chat_template_of", "chat_text", "whole_text"]
 
 
 def chat_text(
@@ -37,7 +49,7 @@ def chat_text(
     *,
     control_tokens: Policy = "escape",
     add_generation_prompt: bool = True,
-    more: Iterable[tuple[Message, Iterable[Segment]]] = (),
+    more: Sequence[Message] = (),
     **kwargs: Any,
 ) -> str:
     """Return the composition, and the messages in `more` behind it, as `chat_template` writes it, media as alt text.
@@ -56,21 +68,77 @@ def chat_text(
             f"control_tokens: expected one of {', '.join(map(repr, get_args(Policy)))}, got {control_tokens!r}"
         )
     template = chat_template_of(chat_template, composition.context.now)
+    kwargs["add_generation_prompt"] = add_generation_prompt
+    if not more:
+        text = text_by_message(composition, template, kwargs, is_guarded=control_tokens != "allow")
+        if control_tokens == "reject" and text != text_by_message(composition, template, kwargs, is_guarded=False):
+            text = None  # there is something to name
+        if text is not None:
+            return text
+    return whole_text(composition, template, control_tokens, more, kwargs)
+
+
+def whole_text(
+    composition: Composition,
+    template: ChatTemplate,
+    policy: Policy,
+    more: Sequence[Message],
+    kwargs: Mapping[str, Any],
+) -> str:
+    """Return the text that the template makes of all messages at once; arguments as for `chat_text`."""
     tokens = control_tokens_of((*template.control_tokens, *(getattr(template, "stop_words", None) or ())))
-    known = frozenset(_words_of_tools(composition)) if control_tokens != "allow" else frozenset[str]()
-    read = _Reader(tokens, known, is_split=control_tokens != "allow")
-    tree: dict[str, Tree] = {"messages": [read.message(*pair) for pair in (*composition.walk(), *more)]}
-    tree["tools"] = [dict(openai_tool(tool)) for tool in composition.tools] or None
-    if "documents" in kwargs:
-        tree["documents"] = read.untrusted(kwargs.pop("documents"), "documents")
+    is_guarded = policy != "allow"
+    known = words_of_tools(composition.tools) if is_guarded else frozenset[str]()
+    read = TreeReader(tokens, known, is_split=is_guarded)
+    entries = list(_located(composition, read) if policy == "reject" else _entries(composition, read))
+    start = len(composition.conversation)
+    entries += [entry_of(read.message(one, f"conversation[{at}]"), tokens) for at, one in enumerate(more, start)]
+    tools = [dict(openai_tool(tool)) for tool in composition.tools] or None
+    documents = {"documents": read.untrusted(kwargs["documents"], "documents")} if "documents" in kwargs else {}
 
     def render(drawn: Tree) -> str:
-        return template.render(add_generation_prompt=add_generation_prompt, **{**kwargs, **drawn})
+        return template.render(**{**kwargs, **drawn})
 
-    if control_tokens == "allow" or is_harmless(tree, tokens):
-        return render(plain(tree))
-    text = attempt(render, plain(tree))
-    return guarded(render, with_reasoning(render, tree, tokens), text, tokens, control_tokens)
+    messages = [entry.plain.copy() if len(entry.plain) == 2 else untagged(entry.tree) for entry in entries]
+    plain = {"messages": messages, "tools": tools, **untagged(documents)}
+    if not is_guarded or (all(entry.is_harmless for entry in entries) and is_harmless(documents, tokens)):
+        return render(plain)
+    tree: dict[str, Tree] = {"messages": [entry.tree for entry in entries], "tools": tools, **documents}
+    text = attempt(render, plain)
+    return guarded(render, with_reasoning(render, tree, tokens), text, tokens, policy)
+
+
+def _entries(composition: Composition, read: TreeReader) -> Iterator[Entry]:
+    system, user, closing = composition.sections
+    if composition.sends_system:
+        yield _section("system", system, read.tokens)
+    yield from composition.conversation.derive(read)
+    if composition.sends_user:
+        yield _section("user", user, read.tokens)
+    yield from composition.intermediate.derive(read)
+    if composition.closing.text:
+        yield _section("user", closing, read.tokens)
+
+
+def _section(role: str, section: Section, tokens: ControlTokens) -> Entry:
+    """Return a message that prompts made."""
+    shown = [(one.path, one.rendered) for one in section.fragments if one.rendered.text]
+    pieces = [rendered.derive(PromptReader(path, tokens)) for path, rendered in shown]
+    runs: list[Run] = []
+    for piece in pieces:
+        runs += (Run(SEPARATOR, section.label, False), *piece.tree) if runs else piece.tree
+    plain = {"role": role, "content": SEPARATOR.join([piece.plain for piece in pieces])}
+    return Entry({"role": role, "content": Runs(runs)}, plain, all(piece.is_harmless for piece in pieces))
+
+
+def _located(composition: Composition, read: TreeReader) -> Iterator[Entry]:
+    """Yield the same as `_entries`; the runs of stored messages say where in the context they are from."""
+    for message, segments in composition.walk():
+        if segments and segments[0].prompt not in ("conversation", "intermediate"):
+            yield entry_of({"role": message.role, "content": Runs(runs_of(segments))}, read.tokens)
+        else:
+            pointer = segments[0].pointer.partition(".")[0] if segments else "conversation"
+            yield entry_of(read.message(message, pointer), read.tokens)
 
 
 def chat_template_of(given: ChatTemplate | str, now: datetime | None = None) -> ChatTemplate:
@@ -92,97 +160,3 @@ def chat_template_of(given: ChatTemplate | str, now: datetime | None = None) -> 
         )
     dated: Callable[[datetime], ChatTemplate] | None = getattr(given, "with_now", None)
     return given if now is None or dated is None else dated(now)
-
-
-class _Reader:
-    """Turns messages into trees whose leaves know what is untrusted in them."""
-
-    def __init__(self, tokens: ControlTokens, known: frozenset[str], *, is_split: bool) -> None:
-        self._tokens = tokens
-        self._known = known
-        self._is_split = is_split
-
-    def message(self, message: Message, segments: Iterable[Segment]) -> Tree:
-        """Return the wire form of one message of a composition."""
-        segments = list(segments)
-        if segments and segments[0].prompt not in ("conversation", "intermediate"):
-            return {"role": message.role, "content": Said(_runs(segments))}
-        pointer = segments[0].pointer.partition(".")[0] if segments else "conversation"
-        texts = [part.text if isinstance(part, Text) else part.alt for part in message.parts]
-        content = Said(Run(text, segment.pointer) for text, segment in zip(texts, segments, strict=False))
-        tree: dict[str, Tree] = {"role": message.role, "content": content}
-        if message.tool_calls:
-            tree["tool_calls"] = [
-                self._call(call, f"{pointer}.tool_calls[{index}]") for index, call in enumerate(message.tool_calls)
-            ]
-        if message.thinking and (reasoning := message.reasoning):
-            tree["reasoning_content"] = self._word(reasoning, f"{pointer}.thinking")
-        if message.tool_call_id is not None:
-            tree["tool_call_id"] = self._word(message.tool_call_id, f"{pointer}.tool_call_id")
-        if message.name:
-            tree["name"] = self._word(message.name, f"{pointer}.name")
-        return tree
-
-    def untrusted(self, value: object, pointer: str) -> Tree:
-        """Return JSON-like data with every text in it untrusted."""
-        if isinstance(value, Document):
-            value = {"title": value.title, "text": value.text}
-        if isinstance(value, str):
-            return Said([Run(str(value), pointer)])
-        if isinstance(value, Mapping):
-            return {key: self.untrusted(item, f"{pointer}.{key}") for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [self.untrusted(item, f"{pointer}[{index}]") for index, item in enumerate(value)]
-        return value
-
-    def _call(self, call: ToolCall, pointer: str) -> Tree:
-        arguments = f"{pointer}.arguments"
-        runs = self._json(call.arguments, arguments) if self._is_split else [Run(call.arguments, arguments)]
-        function = {"name": self._word(call.name, f"{pointer}.name"), "arguments": Said(runs)}
-        return {"id": self._word(call.id, f"{pointer}.id"), "type": "function", "function": function}
-
-    def _word(self, text: str, pointer: str) -> Said:
-        return Said([Run(text, pointer, text not in self._known)])
-
-    def _json(self, text: str, pointer: str) -> list[Run]:
-        """Cut the JSON text of arguments: what its strings say is tainted, its syntax is not."""
-        try:
-            json.loads(text)
-        except (ValueError, RecursionError):
-            return [Run(text, pointer)]
-        runs: list[Run] = []
-        start = 0
-        for found in _LITERAL.finditer(text):
-            runs.append(Run(text[start : found.start(1)], pointer, False))
-            runs += self._literal(found[1], pointer)
-            start = found.end(1)
-        return [*runs, Run(text[start:], pointer, False)]
-
-    def _literal(self, text: str, pointer: str) -> Iterator[Run]:
-        """Cut the inside of a JSON string; an escape that stands for a character of a control token is written out."""
-        if text in self._known:
-            yield Run(text, pointer, False)
-            return
-        start = 0
-        for found in _ESCAPE.finditer(text):
-            yield Run(text[start : found.start()], pointer)
-            character = json.loads(f'"{found[0]}"')
-            is_written_out = character in self._tokens.alphabet
-            yield Run(character if is_written_out else found[0], pointer, is_written_out)
-            start = found.end()
-        yield Run(text[start:], pointer)
-
-
-def _runs(segments: Iterable[Segment]) -> Iterator[Run]:
-    for segment in segments:
-        text = segment.text if segment.media is None else segment.media.alt
-        yield Run(text, segment.pointer or segment.prompt, segment.trust == "untrusted")
-
-
-def _words_of_tools(composition: Composition) -> Iterator[str]:
-    """Yield the names that the developer gave to tools and their parameters: a template may look them up."""
-    for tool in composition.tools:
-        yield tool.name
-        properties = tool.parameters.get("properties")
-        if isinstance(properties, Mapping):
-            yield from properties

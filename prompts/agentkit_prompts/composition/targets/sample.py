@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 from agentkit_prompts.composition.targets.openai import openai_payload
 from agentkit_prompts.composition.targets.text import BLANK, plain_line, said_lines
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.parts import Text
 from agentkit_prompts.context.wire.chat_form import openai_message
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import ChatTemplateError, PromptError
-from agentkit_prompts.templates.spans import Segment
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
@@ -95,12 +93,7 @@ def _spoken(
     from agentkit_prompts.composition.targets.chat_text import chat_template_of, chat_text
 
     recorded = _Recorded(chat_template_of(chat_template, composition.context.now))
-    pointer = f"conversation[{len(composition.conversation)}].content"
-    said = [
-        Segment(part.text if isinstance(part, Text) else part.alt, "conversation", None, pointer, "untrusted")
-        for part in reply.parts
-    ]
-    text = chat_text(composition, recorded, more=[(reply, said)], add_generation_prompt=False, **kwargs)  # type: ignore[arg-type]
+    text = chat_text(composition, recorded, more=[reply], add_generation_prompt=False, **kwargs)  # type: ignore[arg-type]
     assert recorded.first is not None
     raw, spans = spans_of(recorded.template, *recorded.first, **kwargs)
     return {"text": text, "loss_spans": [list(span) for span in shifted(spans, raw, text)]}

@@ -1,0 +1,290 @@
+"""A composition as a template writes it that takes each message on its own: what is written is known per message.
+
+The text of a stored message, its control tokens broken, is kept with its conversation, that of a prompt with its
+rendering. Joined they are what `chat_text` writes as a whole; where that is not certain, nothing is returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Any
+
+from agentkit_prompts.chat_templates.chat_turns import Turn, json_text, read_turns
+from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, control_tokens_of, is_at_line_start
+from agentkit_prompts.chat_templates.guard.taint import Tree, broken, broken_runs, untagged
+from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task, runs_of_results
+from agentkit_prompts.composition.sections import SEPARATOR
+from agentkit_prompts.composition.targets.chat_trees import TreeReader, runs_of, words_of_tools
+from agentkit_prompts.context.items import ToolSpec
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.errors import ChatTemplateError
+
+if TYPE_CHECKING:
+    from agentkit_prompts.composition.composition import Composition
+    from agentkit_prompts.composition.sections import Section
+    from agentkit_prompts.context.conversation import Conversation
+    from agentkit_prompts.templates.rendered import Rendered
+
+__all__ = ["text_by_message"]
+
+
+_TASK = ("add_generation_prompt", "sequence_start", "enable_thinking")
+
+
+class _EntangledError(Exception):
+    """The text of the whole may be another one than that of its messages, one after the other."""
+
+
+def text_by_message(
+    composition: Composition, template: object, kwargs: Mapping[str, Any], *, is_guarded: bool
+) -> str | None:
+    """Return the text of a composition; if it `is_guarded`, with the control tokens broken in what is untrusted.
+
+    None where the template looks at more than one message, or messages could form a control token together.
+
+    Args:
+        composition: What is written.
+        template: The chat template.
+        kwargs: Those of `RoleMarkerTemplate.task`; others are for other templates.
+        is_guarded: Whether untrusted text must not form control tokens.
+    """
+    if not isinstance(template, RoleMarkerTemplate) or not template.is_message_by_message:
+        return None
+    task = tuple((name, kwargs[name]) for name in _TASK if name in kwargs)
+    try:
+        frame = _frame(type(template), tuple(vars(template).items()), task, is_guarded)
+    except TypeError:  # a field is no value: it may be another one at the next turn
+        return None
+    try:
+        return "".join(_pieces(composition, frame))
+    except _EntangledError:
+        return None
+
+
+class _Frame:
+    """What a template writes whatever the messages say, and where that could complete a control token.
+
+    Attributes:
+        edges: What may stand before and behind a message, by role.
+        open_pairs: Neighbouring roles whose messages could form a token together, or be written as one.
+        open_roles: Roles of which it is not known whether their text starts a line.
+    """
+
+    def __init__(self, template: RoleMarkerTemplate, tokens: ControlTokens, task: Task) -> None:
+        self.template = template
+        self.tokens = tokens
+        self.task = task
+        self.ending = template.ending(task) if task.add_generation_prompt else ""
+        self.pairs = frozenset(task.markers.values())
+        self.starts_line = is_at_line_start(task.markers["user"][0])
+        self.is_usable = not any(SEPARATOR in token for token in tokens)
+        opening, closing = template.results()
+        self.edges: dict[str, tuple[set[str], set[str]]] = {}
+        for name, (begin, end) in task.markers.items():
+            begins, ends = self.edges.setdefault(name.partition(" ")[0], (set(), set()))
+            begins.add(begin)
+            ends.add(end)
+            if name == "tool":
+                begins.add(opening + begin)
+                ends.add(end + closing)
+        self.open_roles = {
+            role
+            for role, (begins, _) in self.edges.items()
+            if tokens.words and any(is_at_line_start(begin) and not is_at_line_start(f".{begin}") for begin in begins)
+        }
+        self.open_pairs = frozenset(
+            (before, after)
+            for before, after in product(self.edges, repeat=2)
+            if after in self.open_roles
+            or any(self.is_open(end + begin) for end, begin in product(self.edges[before][1], self.edges[after][0]))
+        )
+
+    def is_open(self, text: str) -> bool:
+        """Whether a token could reach into `text` from one of its sides, or there is no text."""
+        return not text or self.tokens.is_reached_from_left(text) or self.tokens.is_reached_from_right(text)
+
+    def piece(self, turn: Turn, recent: bool) -> tuple[str, str, str]:
+        """Return a message in three as the template writes it."""
+        begin, text, end = self.template.piece(turn, self.task, recent)
+        if (begin, end) not in self.pairs:
+            raise _EntangledError
+        return begin, text, end
+
+
+@lru_cache(maxsize=64)
+def _frame(
+    kind: type[RoleMarkerTemplate],
+    fields: tuple[tuple[str, Any], ...],
+    task: tuple[tuple[str, Any], ...],
+    is_guarded: bool,
+) -> _Frame:
+    """Return the frame of a template with these fields: one of its own, so that it stays what it is."""
+    template = kind.__new__(kind)
+    vars(template).update(fields)
+    tokens = control_tokens_of((*template.control_tokens, *(template.stop_words or ())) if is_guarded else ())
+    return _Frame(template, tokens, template.task(**dict(task)))
+
+
+@dataclass(frozen=True, slots=True)
+class _MessageWriter:
+    """Writes a stored message as the template does."""
+
+    frame: _Frame
+    read: TreeReader
+    recent: bool
+
+    def __call__(self, message: Message) -> str:
+        content, frame = message.content, self.frame
+        if (
+            type(content) is str
+            and not (message.tool_calls or message.tool_call_id or message.name)
+            and not frame.tokens.may_be_in(content)
+        ):
+            return "".join(frame.piece({"role": message.role, "content": content}, self.recent))
+        tree = self.read.message(message)
+        text = self._write(untagged(tree))
+        safe = broken(self._write, tree, text, frame.tokens) if frame.tokens else text
+        if safe is None:
+            raise _EntangledError
+        return safe
+
+    def _write(self, tree: Tree) -> str:
+        template = self.frame.template
+        try:
+            turns = read_turns([tree], type(template).__name__, template.roles)
+        except ChatTemplateError as error:
+            raise _EntangledError from error
+        if template.missing_places(turns, self.frame.task):
+            raise _EntangledError
+        return "".join(self.frame.piece(turns[0], self.recent))
+
+
+@dataclass(frozen=True, slots=True)
+class _PromptWriter:
+    """Writes the rendering of a prompt."""
+
+    tokens: ControlTokens
+    starts_line: bool
+
+    def __call__(self, rendered: Rendered) -> str:
+        text = rendered.plain
+        if rendered.is_vouched_for or not self.tokens.may_be_in(text):
+            return text
+        return broken_runs(list(runs_of(rendered.segments())), self.tokens, starts_line=self.starts_line)
+
+
+def _pieces(composition: Composition, frame: _Frame) -> Iterator[str]:
+    talk, traffic, closing = composition.conversation, composition.intermediate, composition.closing
+    roles = [*talk.derive(_role), "user", *traffic.derive(_role), *(("user",) if closing.text else ())]
+    if not (frame.is_usable and composition.sends_user) or roles[-1] == "assistant":
+        raise _EntangledError
+    if frame.open_pairs and not frame.open_pairs.isdisjoint(pairwise(roles)):
+        raise _EntangledError
+    known = words_of_tools(composition.tools) if talk.total(_names) + traffic.total(_names) else frozenset[str]()
+    read = TreeReader(frame.tokens, known, is_split=bool(frame.tokens))
+    yield from _head(composition, frame, roles[0])
+    yield _written(talk, _MessageWriter(frame, read, recent=False))
+    yield from _section(composition.sections[1], frame)
+    if traffic:
+        yield _written(traffic, _MessageWriter(frame, read, recent=not closing.text))
+        if closing.text:
+            yield from _section(composition.sections[2], frame)
+    if any(frame.tokens.is_reached_from_left(end + frame.ending) for end in frame.edges[roles[-1]][1]):
+        raise _EntangledError
+    yield frame.ending
+
+
+def _head(composition: Composition, frame: _Frame, first: str) -> list[str]:
+    """Return what stands before the conversation, whose first message has the role `first`."""
+    task, template, tokens = frame.task, frame.template, frame.tokens
+    if composition.tools:
+        task = _with_tools(task, composition.tools)
+        if template.missing_places([], task):
+            raise _EntangledError
+    begins = frame.edges[first][0]
+    if composition.sends_system:
+        content = _content(composition.sections[0], tokens, starts_line=True)
+        pieces = template.head([{"role": "system", "content": content}], task)
+        before = "".join(pieces[:2])
+        if tokens.words and not is_at_line_start(before):
+            content = _content(composition.sections[0], tokens, starts_line=False)
+            pieces = template.head([{"role": "system", "content": content}], task)
+        behind = "".join(pieces[3:])
+        if len(pieces) < 4 or pieces[2] is not content or any(frame.is_open(behind + begin) for begin in begins):
+            raise _EntangledError
+        befores = {before}
+    else:
+        pieces = template.head([{"role": first, "content": ""}], task)
+        before = "".join(pieces)
+        befores = {before + begin for begin in begins}
+    has_gap = len(pieces) > 1 and not all(pieces[-1] or begin for begin in begins)
+    leads = first == "system" and not composition.sends_system
+    if has_gap or leads or first in frame.open_roles:
+        raise _EntangledError
+    if any(tokens.is_reached_from_right(before[-tokens.longest :], is_start=True) for before in befores):
+        raise _EntangledError
+    return pieces
+
+
+def _with_tools(task: Task, tools: Sequence[ToolSpec]) -> Task:
+    functions: list[dict[str, Any]] = []
+    texts: list[str] = []
+    for tool in tools:
+        function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+        try:
+            text = json_text({**function, "strict": True}) if tool.strict else tool.json
+        except (TypeError, ValueError, RecursionError) as error:
+            raise _EntangledError from error
+        if not tool.name or "NaN" in text or "Infinity" in text:  # `render` says what is wrong with them
+            raise _EntangledError
+        functions.append({**function, "strict": True} if tool.strict else function)
+        texts.append(text)
+    return replace(task, tools=functions, tool_texts=texts)
+
+
+def _section(section: Section, frame: _Frame) -> tuple[str, str, str]:
+    """Return a message of the user that prompts made, in three."""
+    content = _content(section, frame.tokens, starts_line=frame.starts_line)
+    begin, text, end = frame.piece({"role": "user", "content": content}, recent=False)
+    if text is not content or begin != frame.task.markers["user"][0]:
+        raise _EntangledError
+    return begin, text, end
+
+
+def _content(section: Section, tokens: ControlTokens, *, starts_line: bool) -> str:
+    """Return the text of a section; no token goes over the blank lines between its prompts."""
+    texts: list[str] = []
+    for fragment in section.fragments:
+        rendered = fragment.rendered
+        if rendered.text:
+            texts.append(rendered.derive(_PromptWriter(tokens, starts_line)))
+            starts_line = True
+    return SEPARATOR.join(texts)
+
+
+def _written(messages: Conversation, writer: _MessageWriter) -> str:
+    """Return stored messages as one text."""
+    opening, closing = writer.frame.template.results()
+    if not (opening or closing) or not messages.total(_is_result):
+        return messages.joined(writer, "")
+    texts = list(messages.derive(writer))
+    for first, last in runs_of_results(messages.derive(_role)):
+        texts[first] = opening + texts[first]
+        texts[last] += closing
+    return "".join(texts)
+
+
+def _role(message: Message) -> str:
+    return message.role
+
+
+def _is_result(message: Message) -> int:
+    return message.role == "tool"
+
+
+def _names(message: Message) -> int:
+    """Return 1 where a message holds names, which may be those of tools and parameters."""
+    return bool(message.tool_calls or message.tool_call_id or message.name)

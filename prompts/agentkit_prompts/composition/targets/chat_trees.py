@@ -1,0 +1,156 @@
+"""Messages as a chat template takes them, each text cut into trusted and untrusted runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens
+from agentkit_prompts.chat_templates.guard.taint import Run, Runs, Tree, is_harmless, rewrite, untagged
+from agentkit_prompts.context.items import Document, ToolSpec
+from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.parts import Text
+from agentkit_prompts.templates.rendered import Rendered
+from agentkit_prompts.templates.spans import Segment
+
+__all__ = ["Entry", "PromptReader", "TreeReader", "entry_of", "runs_of", "words_of_tools"]
+
+_LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)")
+
+
+class Entry(NamedTuple):
+    """A message, or a piece of one, and what is known about it."""
+
+    tree: Tree
+    plain: Tree
+    """The same with every text as a str."""
+    is_harmless: bool
+    """Whether nothing untrusted in it can be part of a control token."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeReader:
+    """Turns stored messages into trees, in the form of a chat-completions request."""
+
+    tokens: ControlTokens
+    known: frozenset[str]
+    """Names that the developer gave to tools and parameters: trusted wherever they are a whole text."""
+    is_split: bool
+    """Whether the JSON of arguments is cut into its strings, which are untrusted, and its syntax."""
+
+    def __call__(self, message: Message) -> Entry:
+        """Return a message of the conversation or of the tool traffic without saying where it is from."""
+        return entry_of(self.message(message), self.tokens)
+
+    def message(self, message: Message, pointer: str = "") -> dict[str, Tree]:
+        """Return a message of the conversation or of the tool traffic, all of it untrusted."""
+        texts = [part.text if isinstance(part, Text) else part.alt for part in message.parts]
+        is_text = isinstance(message.content, str)
+        places = [f"{pointer}.content{'' if is_text else f'[{index}]'}" for index in range(len(texts))]
+        tree: dict[str, Tree] = {"role": message.role, "content": Runs(map(Run, texts, places))}
+        if message.tool_calls:
+            tree["tool_calls"] = [
+                self._call(call, f"{pointer}.tool_calls[{index}]") for index, call in enumerate(message.tool_calls)
+            ]
+        if message.tool_call_id is not None:
+            tree["tool_call_id"] = self._word(message.tool_call_id, f"{pointer}.tool_call_id")
+        if message.name:
+            tree["name"] = self._word(message.name, f"{pointer}.name")
+        return tree
+
+    def untrusted(self, value: object, pointer: str) -> Tree:
+        """Return JSON-like data with every text in it untrusted."""
+        if isinstance(value, Document):
+            value = {"title": value.title, "text": value.text}
+        if isinstance(value, str):
+            return Runs([Run(str(value), pointer)])
+        if isinstance(value, Mapping):
+            return {key: self.untrusted(item, f"{pointer}.{key}") for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.untrusted(item, f"{pointer}[{index}]") for index, item in enumerate(value)]
+        return value
+
+    def _call(self, call: ToolCall, pointer: str) -> Tree:
+        arguments = f"{pointer}.arguments"
+        runs = self._json(call.arguments, arguments) if self.is_split else [Run(call.arguments, arguments)]
+        function = {"name": self._word(call.name, f"{pointer}.name"), "arguments": Runs(runs)}
+        return {"id": self._word(call.id, f"{pointer}.id"), "type": "function", "function": function}
+
+    def _word(self, text: str, pointer: str) -> Runs:
+        return Runs([Run(text, pointer, text not in self.known)])
+
+    def _json(self, text: str, pointer: str) -> list[Run]:
+        """Cut the JSON text of arguments: what its strings hold is tainted, its syntax is not."""
+        try:
+            json.loads(text)
+        except (ValueError, RecursionError):
+            return [Run(text, pointer)]
+        runs: list[Run] = []
+        start = 0
+        for found in _LITERAL.finditer(text):
+            runs.append(Run(text[start : found.start(1)], pointer, False))
+            runs += self._literal(found[1], pointer)
+            start = found.end(1)
+        return [*runs, Run(text[start:], pointer, False)]
+
+    def _literal(self, text: str, pointer: str) -> Iterator[Run]:
+        """Cut the inside of a JSON string; an escape that stands for a character of a control token is written out."""
+        if text in self.known:
+            yield Run(text, pointer, False)
+            return
+        start = 0
+        for found in _ESCAPE.finditer(text):
+            yield Run(text[start : found.start()], pointer)
+            character = json.loads(f'"{found[0]}"')
+            is_written_out = character in self.tokens.alphabet
+            yield Run(character if is_written_out else found[0], pointer, is_written_out)
+            start = found.end()
+        yield Run(text[start:], pointer)
+
+
+def entry_of(tree: Tree, tokens: ControlTokens) -> Entry:
+    """Return what is known about a tree; the taint of texts that cannot do harm is taken off."""
+    return Entry(rewrite(tree, lambda runs: _relevant(runs, tokens)), untagged(tree), is_harmless(tree, tokens))
+
+
+def _relevant(runs: Runs, tokens: ControlTokens) -> Runs:
+    if not any(run.is_tainted and run.text and tokens.is_harmless(run.text) and not run.text.isspace() for run in runs):
+        return runs
+    return Runs(
+        run._replace(is_tainted=False) if tokens.is_harmless(run.text) and not run.text.isspace() else run
+        for run in runs
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PromptReader:
+    """Reads the rendering of the prompt at `path`."""
+
+    path: str
+    tokens: ControlTokens
+
+    def __call__(self, rendered: Rendered) -> Entry:
+        """Return its text as runs."""
+        return entry_of(Runs(runs_of(rendered.segments(self.path))), self.tokens)
+
+
+def runs_of(segments: Iterable[Segment]) -> Iterator[Run]:
+    """Yield the text of a rendering in runs, media as their alt text."""
+    for segment in segments:
+        text = segment.text if segment.media is None else segment.media.alt
+        yield Run(text, segment.pointer or segment.prompt, segment.trust == "untrusted")
+
+
+def words_of_tools(tools: Iterable[ToolSpec]) -> frozenset[str]:
+    """Return the names that the developer gave to tools and their parameters: a template may look them up."""
+    words: set[str] = set()
+    for tool in tools:
+        words.add(tool.name)
+        properties = tool.parameters.get("properties")
+        if isinstance(properties, Mapping):
+            words.update(properties)
+    return frozenset(words)
