@@ -46,8 +46,9 @@ OWN = {
     "blank lines": RoleMarkerTemplate(user="<U>", eoh="</U>", assistant="<A>", eoa="</A>", special_tokens=["<\n\n>"]),
 }
 TEMPLATES = {**{name: CHAT_TEMPLATES.get(name)() for name in CHAT_TEMPLATES}, **OWN}
-BY_MESSAGE = sorted(set(TEMPLATES) - {"base", "llama", "puyu", "chatglm", "nothing around", "indented"})
-"""Templates that write a plain conversation so; the others have no markers, or number their messages."""
+_WHOLE = {"base", "llama", "puyu", "chatglm", "yi-vl", "nothing around", "open ends", "indented", "blank lines"}
+"""Templates without markers, with a token that could go over them, or with numbers for messages."""
+BY_MESSAGE = sorted(set(TEMPLATES) - _WHOLE)
 
 
 def texts(template: Any) -> st.SearchStrategy[str]:
@@ -130,11 +131,9 @@ def talk(*texts: str, asked: str = "And now?", **fields: Any) -> Composition:
 @pytest.mark.parametrize("name", BY_MESSAGE)
 def test_a_conversation_is_written_by_message_also_where_it_is_hostile(name: str) -> None:
     template = TEMPLATES[name]
-    hostile = "x".join(template.control_tokens)
-    if name == "yi-vl":  # its token ### may be begun by the text before a marker
-        pytest.skip("its markers start with a token that a text in front can prolong")
+    hostile = "\n".join(set(template.control_tokens) - set(template.signs or ()))
     for said in ("hello", hostile):
-        composition = talk(said, "I see.", said)
+        composition = talk(said, said)
         text = text_by_message(composition, template, {}, is_guarded=True)
         assert text == whole_text(composition, template, "escape", (), {})
         assert (text != text_by_message(composition, template, {}, is_guarded=False)) == (said == hostile)
