@@ -1,4 +1,4 @@
-"""W1: one turn's whole prompt, warm and cold, as messages and as one string; and trimming a long history.
+"""W1: one turn's whole prompt, warm and cold, as messages, as one string, by a chat template; trimming a long history.
 
 Every turn asks another question, as in a conversation; system text, tools, facts, documents, examples and history stay.
 The timed call builds the context too. Spans, trust and the budget check are on.
@@ -36,12 +36,15 @@ from agentkit.prompts import (
     WrapPrompt,
     compose,
 )
+from agentkit.prompts.chat_templates import CHAT_TEMPLATES
 
 warnings.simplefilter("ignore")
 WORDS = "the quick brown fox jumps over the lazy dog while seven wizards mix potent drinks under bright lamps "
 BUDGET = 1_000_000
 GOALS = {"messages": {"ours warm": 1.6, "ours cold": 14}, "string": {"ours warm": 1, "ours cold": 9}}
 numbers = count()
+QWEN: Any = CHAT_TEMPLATES.get("qwen2d5")()
+BEGINS = {"user": "<|im_start|>user\n", "assistant": "<|im_start|>assistant\n"}
 
 SYSTEM = "You answer questions about the project from the documents. " * 8
 TOOLS = tuple(
@@ -121,11 +124,18 @@ class Turn:
         talk = "\n\n".join([f"{message.role}: {message.content}" for message in self.messages])
         return f"system: {self.system_by_hand()}\n\n{talk}\n\nuser: {self.user_by_hand()}"
 
-    def composed(self, memo: Memo | None) -> Any:
+    def chat_by_hand(self) -> str:
+        """Return the text that Qwen 2.5 was trained on with f-strings."""
+        tools = "".join([f'\n{{"type": "function", "function": {tool.json}}}' for tool in TOOLS])
+        talk = "".join([f"{BEGINS[message.role]}{message.content}<|im_end|>\n" for message in self.messages])
+        system = f"<|im_start|>system\n{self.system_by_hand()}{QWEN.tools}{tools}{QWEN.eotools}<|im_end|>\n"
+        return f"{system}{talk}<|im_start|>user\n{self.user_by_hand()}<|im_end|>\n<|im_start|>assistant\n"
+
+    def composed(self, memo: Memo | None, conversation: Conversation | None = None) -> Any:
         """Return our composition of a context built now."""
         ctx = PromptContext(
             user_input=UserInput(input=self.question(), additional_kwargs=KWARGS),
-            conversation=self.conversation,
+            conversation=conversation or self.conversation,
             documents=DOCUMENTS,
             knowledge=FACTS,
             tools=TOOLS,
@@ -233,6 +243,51 @@ def string(rounds: int) -> Iterable[Figure]:
     return figures("W1 string, N=40", taken, goals=GOALS["string"])
 
 
+def chat(size: int) -> Callable[[int], Iterable[Figure]]:
+    """Measure the text of a chat template, control tokens guarded; cold knows nothing of the conversation either."""
+
+    def measure(rounds: int) -> Iterable[Figure]:
+        turn = Turn(size)
+        candidates = {
+            "limit": turn.chat_by_hand,
+            "ours warm": lambda: turn.composed(turn.memo).to_text(QWEN),
+            "ours cold": lambda: turn.composed(None, Conversation(turn.messages)).to_text(QWEN),
+            "jinja2 by hand": chat_by_jinja(turn),
+        }
+        assert len({len(work()) for work in candidates.values()}) == 1
+        taken = interleave({name: repeat(work) for name, work in candidates.items()}, 4000 // size, rounds)
+        goals = {"ours warm": 3.0, "ours cold": 15.0} if size <= 100 else {"ours warm": 3.0}
+        return figures(f"W1 chat template, N={size}", taken, goals=goals)
+
+    return measure
+
+
+def chat_by_jinja(turn: Turn) -> Callable[[], str]:
+    """Return the text of the chat template by stock jinja2, compiled once; nothing is guarded."""
+    import jinja2
+
+    template = jinja2.Environment(keep_trailing_newline=True).from_string(
+        "<|im_start|>system\n{{ system }}{{ head }}{% for t in tools %}\n"
+        '{"type": "function", "function": {{ t.json }}}{% endfor %}{{ tail }}<|im_end|>\n'
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "<|im_start|>user\n{{ user }}<|im_end|>\n<|im_start|>assistant\n"
+    )
+    payload = jinja_by_hand(turn)
+
+    def text() -> str:
+        system, *_, user = payload()["messages"]
+        return template.render(
+            system=system["content"],
+            user=user["content"],
+            head=QWEN.tools,
+            tail=QWEN.eotools,
+            tools=TOOLS,
+            messages=turn.messages,
+        )
+
+    return text
+
+
 def _sizes(payload: Any) -> list[int]:
     return [len(message["content"]) for message in payload["messages"]]
 
@@ -282,5 +337,12 @@ def trimming(rounds: int) -> Iterable[Figure]:
 if __name__ == "__main__":
     main(
         __doc__,
-        {"messages": messages(40), "long": messages(1000), "string": string, "trimming": trimming},
+        {
+            "messages": messages(40),
+            "long": messages(1000),
+            "string": string,
+            "chat": chat(40),
+            "chat_long": chat(1000),
+            "trimming": trimming,
+        },
     )

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from agentkit_prompts.chat_templates.base_template import BaseTemplate
 from agentkit_prompts.chat_templates.chat_turns import (
@@ -30,8 +29,7 @@ _PLAIN_ROLES = frozenset(("system", "user", "assistant"))
 _HINT = "templates such as 'internlm2', 'llama3_1' and 'qwen2d5' have one"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Task(NamedTuple):
     """What is asked of a template beside the messages."""
 
     markers: Mapping[str, tuple[str, str]]

@@ -64,7 +64,9 @@ class ControlTokens:
         groups: dict[str, list[str]] = {}
         for token in self.bracketed:
             groups.setdefault(next(character for character in token if character in _BRACKETS), []).append(token)
-        self._groups = tuple((bracket, tuple(tokens)) for bracket, tokens in groups.items())
+        if self.words:
+            groups[""] = [*self.words]
+        self._groups = tuple((character, tuple(tokens)) for character, tokens in groups.items())
         self.alphabet = frozenset(_characters("".join(known)))
         self.telling = frozenset(character for token in known for character in _characters(_telling(token)))
         self._anywhere = re.compile("|".join(map(re.escape, self.bracketed))) if self.bracketed else None
@@ -84,12 +86,12 @@ class ControlTokens:
 
     def may_be_in(self, text: str) -> bool:
         """Whether a token stands in `text`, be it one that counts at the start of a line only."""
-        for bracket, tokens in self._groups:
-            if bracket in text:
+        for character, tokens in self._groups:
+            if character in text:
                 for token in tokens:
                     if token in text:
                         return True
-        return bool(self.words) and any(word in text for word in self.words)
+        return False
 
     @lru_cache(maxsize=1024)  # noqa: B019 (these live as long as `control_tokens_of` keeps them)
     def is_reached_from_left(self, text: str) -> bool:

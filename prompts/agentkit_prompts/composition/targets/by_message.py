@@ -7,9 +7,10 @@ rendering. Joined they are what `chat_text` writes as a whole; where that is not
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, product
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.chat_templates.chat_turns import Turn, json_text, read_turns
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from agentkit_prompts.templates.rendered import Rendered
 
 __all__ = ["text_by_message"]
+
+_role = attrgetter("role")
 
 
 _TASK = ("add_generation_prompt", "sequence_start", "enable_thinking")
@@ -143,6 +146,9 @@ class _MessageWriter:
             and not (message.tool_calls or message.tool_call_id or message.name)
             and not frame.tokens.may_be_in(content)
         ):
+            if frame.template.signs == ():
+                begin, end = frame.task.markers[message.role]
+                return f"{begin}{content}{end}"
             return "".join(frame.piece({"role": message.role, "content": content}, self.recent))
         tree = self.read.message(message)
         text = self._write(untagged(tree))
@@ -183,9 +189,9 @@ def _pieces(composition: Composition, frame: _Frame) -> Iterator[str]:
         raise _EntangledError
     if frame.open_pairs and not frame.open_pairs.isdisjoint(pairwise(roles)):
         raise _EntangledError
-    known = words_of_tools(composition.tools) if talk.total(_names) + traffic.total(_names) else frozenset[str]()
-    read = TreeReader(frame.tokens, known, is_split=bool(frame.tokens))
-    yield from _head(composition, frame, roles[0])
+    read = TreeReader(frame.tokens, words_of_tools(composition.tools), is_split=bool(frame.tokens))
+    write_system = _SystemWriter(frame, composition.tools, roles[0])
+    yield composition.sections[0].derive(write_system) if composition.sends_system else write_system(None)
     yield _written(talk, _MessageWriter(frame, read, recent=False))
     yield from _section(composition.sections[1], frame)
     if traffic:
@@ -197,52 +203,76 @@ def _pieces(composition: Composition, frame: _Frame) -> Iterator[str]:
     yield frame.ending
 
 
-def _head(composition: Composition, frame: _Frame, first: str) -> list[str]:
-    """Return what stands before the conversation, whose first message has the role `first`."""
-    task, template, tokens = frame.task, frame.template, frame.tokens
-    if composition.tools:
-        task = _with_tools(task, composition.tools)
-        if template.missing_places([], task):
+class _SystemWriter:
+    """Writes what stands before the conversation, whose first message has the role `first`: the system message."""
+
+    __slots__ = ("first", "frame", "tools")
+
+    def __init__(self, frame: _Frame, tools: tuple[ToolSpec, ...], first: str) -> None:
+        self.frame = frame
+        self.tools = tools
+        self.first = first
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _SystemWriter) and (
+            self.frame is other.frame and self.tools is other.tools and self.first == other.first
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self.frame), id(self.tools), self.first))
+
+    def __call__(self, section: Section | None) -> str:
+        """Return the text; without a section that of the template's own system message, if it has one."""
+        frame, first = self.frame, self.first
+        template, tokens = frame.template, frame.tokens
+        task = _with_tools(frame.task, self.tools) if self.tools else frame.task
+        begins = frame.edges[first][0]
+        if first in frame.open_roles or (self.tools and template.missing_places([], task)):
             raise _EntangledError
-    begins = frame.edges[first][0]
-    if composition.sends_system:
-        content = _content(composition.sections[0], tokens, starts_line=True)
-        pieces = template.head([{"role": "system", "content": content}], task)
-        before = "".join(pieces[:2])
-        if tokens.words and not is_at_line_start(before):
-            content = _content(composition.sections[0], tokens, starts_line=False)
+        if section is None:
+            if first == "system":
+                raise _EntangledError
+            pieces = template.head([{"role": first, "content": ""}], task)
+            text = "".join(pieces)
+            self._check_before(*(text + begin for begin in begins))
+        else:
+            content = _content(section, tokens, starts_line=True)
             pieces = template.head([{"role": "system", "content": content}], task)
-        behind = "".join(pieces[3:])
-        if len(pieces) < 4 or pieces[2] is not content or any(frame.is_open(behind + begin) for begin in begins):
+            before = "".join(pieces[:2])
+            if tokens.words and not is_at_line_start(before):
+                content = _content(section, tokens, starts_line=False)
+                pieces = template.head([{"role": "system", "content": content}], task)
+            behind = "".join(pieces[3:])
+            if len(pieces) < 4 or pieces[2] is not content or any(frame.is_open(behind + begin) for begin in begins):
+                raise _EntangledError
+            self._check_before(before)
+            text = f"{before}{content}{behind}"
+        if len(pieces) > 1 and not all(pieces[-1] or begin for begin in begins):  # a line break goes there
             raise _EntangledError
-        befores = {before}
-    else:
-        pieces = template.head([{"role": first, "content": ""}], task)
-        before = "".join(pieces)
-        befores = {before + begin for begin in begins}
-    has_gap = len(pieces) > 1 and not all(pieces[-1] or begin for begin in begins)
-    leads = first == "system" and not composition.sends_system
-    if has_gap or leads or first in frame.open_roles:
-        raise _EntangledError
-    if any(tokens.is_reached_from_right(before[-tokens.longest :], is_start=True) for before in befores):
-        raise _EntangledError
-    return pieces
+        return text
+
+    def _check_before(self, *texts: str) -> None:
+        tokens = self.frame.tokens
+        if any(tokens.is_reached_from_right(text[-tokens.longest :], is_start=True) for text in texts):
+            raise _EntangledError
 
 
 def _with_tools(task: Task, tools: Sequence[ToolSpec]) -> Task:
-    functions: list[dict[str, Any]] = []
-    texts: list[str] = []
-    for tool in tools:
-        function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-        try:
-            text = json_text({**function, "strict": True}) if tool.strict else tool.json
-        except (TypeError, ValueError, RecursionError) as error:
-            raise _EntangledError from error
-        if not tool.name or "NaN" in text or "Infinity" in text:  # `render` says what is wrong with them
-            raise _EntangledError
-        functions.append({**function, "strict": True} if tool.strict else function)
-        texts.append(text)
-    return replace(task, tools=functions, tool_texts=texts)
+    functions: list[dict[str, Any]] = [
+        {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools
+    ]
+    for function, tool in zip(functions, tools, strict=True):
+        if tool.strict:
+            function["strict"] = True
+    try:
+        texts = [
+            json_text(function) if tool.strict else tool.json for function, tool in zip(functions, tools, strict=True)
+        ]
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _EntangledError from error
+    if not all(tool.name for tool in tools) or any("NaN" in text or "Infinity" in text for text in texts):
+        raise _EntangledError  # `render` says what is wrong with them
+    return task._replace(tools=functions, tool_texts=texts)
 
 
 def _section(section: Section, frame: _Frame) -> tuple[str, str, str]:
@@ -268,23 +298,11 @@ def _content(section: Section, tokens: ControlTokens, *, starts_line: bool) -> s
 def _written(messages: Conversation, writer: _MessageWriter) -> str:
     """Return stored messages as one text."""
     opening, closing = writer.frame.template.results()
-    if not (opening or closing) or not messages.total(_is_result):
+    roles = messages.derive(_role)
+    if not (opening or closing) or "tool" not in roles:
         return messages.joined(writer, "")
     texts = list(messages.derive(writer))
-    for first, last in runs_of_results(messages.derive(_role)):
+    for first, last in runs_of_results(roles):
         texts[first] = opening + texts[first]
         texts[last] += closing
     return "".join(texts)
-
-
-def _role(message: Message) -> str:
-    return message.role
-
-
-def _is_result(message: Message) -> int:
-    return message.role == "tool"
-
-
-def _names(message: Message) -> int:
-    """Return 1 where a message holds names, which may be those of tools and parameters."""
-    return bool(message.tool_calls or message.tool_call_id or message.name)

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["chat_template_of", "chat_text", "whole_text"]
 
+_POLICIES = get_args(Policy)
+
 
 def chat_text(
     composition: Composition,
@@ -63,9 +65,9 @@ def chat_text(
         ControlTokenError: Untrusted text forms control tokens, and `control_tokens` is `reject`; or they cannot be
             told from the template's own.
     """
-    if control_tokens not in get_args(Policy):
+    if control_tokens not in _POLICIES:
         raise ChatTemplateError(
-            f"control_tokens: expected one of {', '.join(map(repr, get_args(Policy)))}, got {control_tokens!r}"
+            f"control_tokens: expected one of {', '.join(map(repr, _POLICIES))}, got {control_tokens!r}"
         )
     template = chat_template_of(chat_template, composition.context.now)
     kwargs["add_generation_prompt"] = add_generation_prompt
@@ -153,7 +155,8 @@ def chat_template_of(given: ChatTemplate | str, now: datetime | None = None) -> 
         from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 
         return CHAT_TEMPLATES.get(given)()
-    if isinstance(given, type) or not (hasattr(given, "render") and hasattr(given, "control_tokens")):
+    has_tokens = hasattr(type(given), "control_tokens") or hasattr(given, "control_tokens")  # a property takes time
+    if isinstance(given, type) or not (has_tokens and hasattr(given, "render")):
         what = f"the class {given.__name__}, which has to be called" if isinstance(given, type) else repr(given)[:80]
         raise ChatTemplateError(
             f"expected a chat template (with `render` and `control_tokens`) or the name of a registered one, got {what}"
