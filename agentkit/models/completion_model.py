@@ -82,7 +82,7 @@ class CompletionModel(EndpointModel):
         }
         settings = {
             "max_tokens": max_tokens,
-            **{name: getattr(chat_template, name) if given[name] is None else given[name] for name in _SAMPLING},
+            **{name: getattr(chat_template, name, None) if given[name] is None else given[name] for name in _SAMPLING},
             "seed": seed,
             "stop": list(chat_template.stop_words or ()) or None if stop is None else stop,
         }

@@ -114,7 +114,7 @@ class BaseTemplate:
         `add_generation_prompt` the `assistant` marker at the end is taken off again.
 
         Raises:
-            ChatTemplateError: The template cannot say this conversation; says why.
+            ChatTemplateError: The template has no place for a part of this conversation; says why.
         """
         name = type(self).__name__
         takes = inspect.signature(self.messages2prompt).parameters
@@ -125,7 +125,7 @@ class BaseTemplate:
         if "tools" in takes:
             given["tools"] = read_functions(tools, name) if tools else None
         elif tools or any("tool_calls" in turn or turn["role"] == "tool" for turn in turns):
-            raise ChatTemplateError(f"{name}: its messages2prompt has no parameter `tools`: it cannot say them")
+            raise ChatTemplateError(f"{name}: its messages2prompt has no parameter `tools`: there is no place for them")
         if "add_generation_prompt" in takes:
             given["add_generation_prompt"] = add_generation_prompt
         try:
@@ -148,7 +148,7 @@ class BaseTemplate:
         opening = getattr(self, "assistant", "")
         if not opening or not text.endswith(opening) or last["content"].endswith(opening):
             raise ChatTemplateError(
-                f"{type(self).__name__}: cannot tell where the conversation ends and the reply starts; "
+                f"{type(self).__name__}: does not know where the conversation ends and the reply starts; "
                 f"give messages2prompt a parameter `add_generation_prompt`"
             )
         return text.removesuffix(opening)

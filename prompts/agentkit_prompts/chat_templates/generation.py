@@ -1,7 +1,8 @@
-"""What an assistant said in a rendered conversation: the spans of `{% generation %}`, or of its messages."""
+"""What the assistant wrote in a rendered conversation: the spans of `{% generation %}`, or of its messages."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Spans", "has_generation", "marked_spans", "reply_spans", "shifted", "spans_of"]
 
 Spans: TypeAlias = list[tuple[int, int]]
-"""Start and end, in characters of the text, of what the assistant said."""
+"""Start and end, in characters of the text, of what the assistant wrote."""
 
 _PRIVATE = range(0xE000, 0xF8FF)
 
@@ -39,7 +40,7 @@ def marked_spans(text: str, render: Callable[[tuple[str, str]], str]) -> Spans:
     at = 0
     begun = 0
     kept: list[str] = []
-    for piece in _split(marked, start, end):
+    for piece in re.split(f"([{start}{end}])", marked):
         if piece == start:
             begun = at if depth == 0 else begun
             depth += 1
@@ -56,21 +57,9 @@ def marked_spans(text: str, render: Callable[[tuple[str, str]], str]) -> Spans:
     if depth or "".join(kept) != text:
         raise ChatTemplateError(
             "the template changes the text of its {% generation %} blocks after writing them (by a filter around "
-            "them, or by testing it), so nobody can say where the model's words are; put the blocks outermost"
+            "them, or by testing it), so it is unknown where the model's words are; put the blocks outermost"
         )
     return spans
-
-
-def _split(text: str, start: str, end: str) -> list[str]:
-    pieces: list[str] = []
-    for index, part in enumerate(text.split(start)):
-        if index:
-            pieces.append(start)
-        for number, rest in enumerate(part.split(end)):
-            if number:
-                pieces.append(end)
-            pieces.append(rest)
-    return pieces
 
 
 def spans_of(
@@ -81,11 +70,11 @@ def spans_of(
 ) -> tuple[str, Spans]:
     """Return the text of a finished conversation by any chat template, and where in it the assistant speaks.
 
-    A template may have a method `spans(messages, tools, **kwargs)` of its own that tells; others are asked what they
+    A template may have a method `spans(messages, tools, **kwargs)` of its own; others are asked what they
     write before and after each reply.
 
     Raises:
-        ChatTemplateError: The template refuses the conversation, or writes it so that nobody can say.
+        ChatTemplateError: The template refuses the conversation, or writes it so that this is unknown.
     """
     own = getattr(template, "spans", None)
     if callable(own):
@@ -110,7 +99,7 @@ def shifted(spans: Spans, text: str, escaped: str) -> Spans:
         if at < 0:
             raise ChatTemplateError(
                 "the template writes the conversation differently once control tokens in it are escaped, so its loss "
-                "spans cannot be told; take them out of the messages"
+                "spans are unknown; take them out of the messages"
             )
         places.append(at)
         at += 1
@@ -122,7 +111,7 @@ def reply_spans(
     render: Callable[[Sequence[Mapping[str, Any]], bool], str],
     control_tokens: Sequence[str],
 ) -> tuple[str, Spans]:
-    """Return the text of a conversation whose template has no `{% generation %}`, and what the assistant said in it.
+    """Return the text of a conversation whose template has no `{% generation %}`, and what the assistant wrote in it.
 
     A model that is asked after the messages before a reply sees those with the generation prompt; what it must write
     to get to the conversation with the reply is the rest. Both are rendered, and where both are beginnings of the
@@ -131,7 +120,7 @@ def reply_spans(
     is what stands between them, and the closing token. White space behind a closing token is the template's.
 
     Raises:
-        ChatTemplateError: Neither tells where a reply is.
+        ChatTemplateError: Neither shows where a reply is.
     """
     text = render(messages, False)
     spans: Spans = []
@@ -143,7 +132,7 @@ def reply_spans(
         if span is None:
             raise ChatTemplateError(
                 f"messages[{index}]: the template has no {{% generation %}} blocks, and writes this reply differently "
-                "once the conversation goes on or after a generation prompt, so its loss span cannot be told; use the "
+                "once the conversation goes on or after a generation prompt, so its loss span is unknown; use the "
                 "training version of the template, with {% generation %} around what the assistant says"
             )
         if span[1] > span[0]:
@@ -164,8 +153,8 @@ def _prompted(
         return None
     if not (text.startswith(before) and text.startswith(after) and len(before) <= len(after)):
         return None
-    said = after[len(before) :]
-    return len(before), len(before) + len(_closed(said, control_tokens) or said)
+    reply = after[len(before) :]
+    return len(before), len(before) + len(_closed(reply, control_tokens) or reply)
 
 
 def _marked(
@@ -186,17 +175,17 @@ def _marked(
     except ChatTemplateError:
         return None
     before, _, rest = marked.partition(start)
-    said, _, behind = rest.partition(end)
-    if before + said + behind != text:
+    reply, _, behind = rest.partition(end)
+    if before + reply + behind != text:
         return None
     closing = _closed(alone.partition(end)[2], control_tokens)
     size = len(closing) if closing and behind.startswith(closing) else 0
-    return len(before), len(before) + len(said) + size
+    return len(before), len(before) + len(reply) + size
 
 
-def _closed(said: str, control_tokens: Sequence[str]) -> str:
+def _closed(reply: str, control_tokens: Sequence[str]) -> str:
     """Return a text up to the control token that ends it, white space aside; nothing when there is none."""
-    bare = said.rstrip()
+    bare = reply.rstrip()
     return bare if bare.endswith(tuple(control_tokens)) else ""
 
 

@@ -15,41 +15,15 @@ Capability = Literal["chat", "completion", "infilling", "python"]
 
 
 class ChatTemplate(Protocol):
-    """How one model wants to hear a conversation, and the sampling defaults that belong to it (LMDeploy document)."""
+    """How one model wants to hear a conversation.
 
-    @property
-    def session_len(self) -> int | None:
-        """Tokens of context that the model has."""
-        ...
-
-    @property
-    def top_p(self) -> float | None:
-        """Default of nucleus sampling."""
-        ...
-
-    @property
-    def top_k(self) -> int | None:
-        """Default of how many tokens are sampled from."""
-        ...
-
-    @property
-    def temperature(self) -> float | None:
-        """Default of the sampling temperature."""
-        ...
-
-    @property
-    def repetition_penalty(self) -> float | None:
-        """Default of how much repeating costs; 1 is nothing."""
-        ...
+    A template may have `capability`, `session_len` and sampling defaults (`temperature`, `top_p`, `top_k`,
+    `repetition_penalty`) beside this, as `BaseTemplate` does.
+    """
 
     @property
     def stop_words(self) -> Sequence[str] | None:
         """What ends a reply."""
-        ...
-
-    @property
-    def capability(self) -> Capability | str | None:
-        """What the model can be asked to do."""
         ...
 
     @property
@@ -67,6 +41,6 @@ class ChatTemplate(Protocol):
         """Return the text of the conversation; with `add_generation_prompt` it ends where the model's reply begins.
 
         Raises:
-            ChatTemplateError: The template cannot say this conversation; says which message, and why.
+            ChatTemplateError: The template has no place for a part of the conversation; says which message, and why.
         """
         ...

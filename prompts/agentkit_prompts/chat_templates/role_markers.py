@@ -162,7 +162,7 @@ class RoleMarkerTemplate(BaseTemplate):
         sequence. Keywords it does not know are for other templates.
 
         Raises:
-            ChatTemplateError: The template has no way to say this; names every message or tool at fault.
+            ChatTemplateError: The template has no place for something; names every message or tool at fault.
         """
         if type(self).messages2prompt is not RoleMarkerTemplate.messages2prompt:  # a subclass has its own
             known = {"sequence_start": sequence_start, "enable_thinking": enable_thinking}

@@ -36,12 +36,6 @@ class Small:
         self._template = _ENVIRONMENT.from_string(source)
         self.control_tokens = tuple(control_tokens)
         self.stop_words: Sequence[str] | None = model.get("stop_words")
-        self.session_len: int | None = None
-        self.top_p: float | None = model.get("top_p")
-        self.top_k: int | None = model.get("top_k")
-        self.temperature: float | None = model.get("temperature")
-        self.repetition_penalty: float | None = model.get("repetition_penalty")
-        self.capability: str | None = "chat"
         self.drawn = 0
 
     def render(

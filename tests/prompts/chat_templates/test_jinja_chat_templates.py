@@ -270,26 +270,6 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         JinjaChatTemplate(3)  # type: ignore[arg-type]
 
 
-def test_a_prompt_is_decorated_as_the_first_turn_or_a_later_one() -> None:
-    template = JinjaChatTemplate(CHATML, eos_token="<|im_end|>")
-    first = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
-    assert template.get_prompt("Hi") == template.messages2prompt("Hi") == template.messages2prompt(HI) == first
-    assert template.get_prompt("Hi", sequence_start=False) == "\n" + first
-    assert (
-        JinjaChatTemplate(CHATML)
-        .get_prompt("7305128946", False)
-        .startswith("<|im_end|>\n<|im_start|>user\n7305128946<")
-    )
-    assert JinjaChatTemplate(CHATML, capability="completion").get_prompt("Hi") == "Hi"
-    assert template.messages2prompt(HI, add_generation_prompt=False) == "<|im_start|>user\nHi<|im_end|>\n"
-
-
-def test_sampling_defaults_are_the_callers_to_give() -> None:
-    template = JinjaChatTemplate(CHATML, temperature=0.7, session_len=8192)
-    assert (template.temperature, template.session_len, template.top_p) == (0.7, 8192, None)
-    assert template.stop_words is None
-
-
 @pytest.mark.parametrize(
     ("source", "expected"),
     [

@@ -92,7 +92,7 @@ def test_a_reply_that_nobody_can_find_is_refused() -> None:
         "{{ messages | length }}{% for m in messages %}{{ m.content | upper | replace('O', '0') | trim }}{% endfor %}"
     )
     hidden = [TALK[0], {"role": "assistant", "content": ""}, TALK[2]]
-    with pytest.raises(ChatTemplateError, match=r"messages\[1\]: .*loss span cannot be told"):
+    with pytest.raises(ChatTemplateError, match=r"messages\[1\]: .*loss span is unknown"):
         said(source, hidden)
     with pytest.raises(ChatTemplateError, match=r"messages\[1\]"):
         said(

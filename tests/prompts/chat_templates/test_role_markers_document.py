@@ -111,9 +111,9 @@ def test_an_end_that_cannot_be_told_from_the_reply_is_not_cut_off() -> None:
             return "".join(message["content"] for message in messages)
 
     assert Endless().render(TALK) == "hihello"
-    with pytest.raises(ChatTemplateError, match="cannot tell where the conversation ends"):
+    with pytest.raises(ChatTemplateError, match="does not know where the conversation ends"):
         Endless().render(TALK, add_generation_prompt=False)
-    with pytest.raises(ChatTemplateError, match="cannot tell where the conversation ends"):
+    with pytest.raises(ChatTemplateError, match="does not know where the conversation ends"):
         Derived().render([{"role": "user", "content": "<A>"}], add_generation_prompt=False)
 
 

@@ -93,17 +93,13 @@ class ControlTokens:
                         return True
         return False
 
-    @lru_cache(maxsize=1024)  # noqa: B019 (these live as long as `control_tokens_of` keeps them)
     def is_reached_from_left(self, text: str) -> bool:
         """Whether a token could begin in what stands before `text` and end in it or behind it."""
-        cut = ((token, at) for token in self for at in range(1, len(token)))
-        return any(text.startswith(token[at:]) or token.startswith(text, at) for token, at in cut)
+        return _is_reached_from_left(self, text[: self.longest])
 
-    @lru_cache(maxsize=1024)  # noqa: B019
     def is_reached_from_right(self, text: str, *, is_start: bool = False) -> bool:
         """Whether a token could begin in `text`, or before it unless it `is_start`, and end in what stands behind."""
-        cut = ((token, at) for token in self for at in range(1, len(token)))
-        return any(text.endswith(token[:at]) or (not is_start and token.endswith(text, 0, at)) for token, at in cut)
+        return _is_reached_from_right(self, text[max(0, len(text) - self.longest) :], is_start)
 
     @cached_property
     def in_json(self) -> ControlTokens:
@@ -132,6 +128,18 @@ def control_tokens_of(tokens: tuple[str, ...]) -> ControlTokens:
     return ControlTokens(tokens)
 
 
+@lru_cache(maxsize=1024)
+def _is_reached_from_left(tokens: ControlTokens, text: str) -> bool:
+    cut = ((token, at) for token in tokens for at in range(1, len(token)))
+    return any(text.startswith(token[at:]) or token.startswith(text, at) for token, at in cut)
+
+
+@lru_cache(maxsize=1024)
+def _is_reached_from_right(tokens: ControlTokens, text: str, is_start: bool) -> bool:
+    cut = ((token, at) for token in tokens for at in range(1, len(token)))
+    return any(text.endswith(token[:at]) or (not is_start and token.endswith(text, 0, at)) for token, at in cut)
+
+
 def is_at_line_start(text: str) -> bool:
     """Whether what stands behind `text` starts a line; so does what stands behind nothing."""
     return not _BREAK.split(text)[-1].strip()
@@ -148,7 +156,7 @@ def insert_breaks(text: str, offsets: Iterable[int]) -> str:
 
 
 def _characters(text: str) -> Iterator[str]:
-    """Yield what may be told apart: white space is a template's to strip, quotes are JSON's to escape."""
+    """Yield what counts as part of a token: white space is a template's to strip, quotes are JSON's to escape."""
     return (character for character in text if not character.isspace() and character not in _JSON_SYNTAX)
 
 

@@ -9,26 +9,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from agentkit_prompts.chat_templates.guard.control_tokens import BREAK, ControlTokens, Found, insert_breaks
+from agentkit_prompts.chat_templates.guard.runs import Render, Run, Runs, Tree, rewrite, untagged
 from agentkit_prompts.errors import ControlTokenError
 
-__all__ = [
-    "Policy",
-    "Render",
-    "Run",
-    "Runs",
-    "Tree",
-    "attempt",
-    "broken",
-    "broken_runs",
-    "guarded",
-    "is_harmless",
-    "rewrite",
-    "untagged",
-    "with_reasoning",
-]
+__all__ = ["Policy", "attempt", "broken", "broken_runs", "guarded", "is_harmless", "with_reasoning"]
 
 Policy: TypeAlias = Literal["escape", "reject", "allow"]
 """What happens to untrusted text that forms a control token."""
@@ -43,48 +30,6 @@ _REASONING_TAGS = (
     ("[THINK]", "[/THINK]"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
 )
-
-
-class Run(NamedTuple):
-    """A run of characters of one origin."""
-
-    text: str
-    pointer: str = ""
-    """Where in the context it is from, such as `documents[3].text`."""
-    is_tainted: bool = True
-
-
-class Runs(tuple[Run, ...]):
-    """A text as its runs: a leaf of a tree."""
-
-    __slots__ = ()
-
-    @property
-    def text(self) -> str:
-        """All of it."""
-        return "".join([run.text for run in self])
-
-
-Tree: TypeAlias = Any
-"""JSON-like data whose texts are either `Runs` or, where they are the developer's, plain `str`."""
-Render: TypeAlias = Callable[[Tree], str]
-"""Renders a tree in which every `Runs` has become a str."""
-
-
-def rewrite(tree: Tree, change: Callable[[Runs], object]) -> Tree:
-    """Return the tree with `change` of every `Runs` in its place; everything else is copied, never changed."""
-    if type(tree) is Runs:
-        return change(tree)
-    if type(tree) is dict:
-        return {key: rewrite(value, change) for key, value in tree.items()}
-    if type(tree) is list:
-        return [rewrite(value, change) for value in tree]
-    return tree
-
-
-def untagged(tree: Tree) -> Tree:
-    """Return the tree with every `Runs` as a str."""
-    return rewrite(tree, lambda runs: runs.text)
 
 
 def guarded(
@@ -115,7 +60,7 @@ def guarded(
         return text
     raise ControlTokenError(
         "this chat template acts on what untrusted text says (or draws differently every time), so its control "
-        "tokens cannot be told from those of the text; correct the template, take the text out, or pass "
+        "tokens cannot be kept apart from those of the text; correct the template, take the text out, or pass "
         'control_tokens="allow" where all of it can be trusted'
     )
 

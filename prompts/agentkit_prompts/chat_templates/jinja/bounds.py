@@ -20,8 +20,8 @@ __all__ = ["CHAT_LIMITS", "Bounds"]
 CHAT_LIMITS = Limits(output_chars=8_000_000, steps=4_000_000, seconds=3.0)
 """Limits of an untrusted chat template: a context of some million tokens passes."""
 
-_LONGEST_INT_BITS = 8192
-_WIDEST_FIELD = 10_000
+_MAX_INT_BITS = 8192
+_MAX_FIELD = 10_000
 _CONTAINERS = (list, tuple, dict, set, frozenset)
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _PERCENT = re.compile(r"%(?:\((?P<name>[^()]*)\))?[#0\- +]*(?P<width>\*|\d*)(?:\.(?P<precision>\*|\d*))?")
@@ -83,14 +83,14 @@ class Bounds(Meter):
             self.charge(len(value))
         elif isinstance(value, str | bytes):
             self.made(len(value))
-        elif kind is int and value.bit_length() > _LONGEST_INT_BITS:
+        elif kind is int and value.bit_length() > _MAX_INT_BITS:
             raise Fault("a number grows too large")
         return value
 
     def multiplied(self, left: Any, right: Any) -> Any:
         """Return `left * right`."""
         if isinstance(left, int) and isinstance(right, int):
-            if left.bit_length() + right.bit_length() > _LONGEST_INT_BITS:
+            if left.bit_length() + right.bit_length() > _MAX_INT_BITS:
                 raise Fault("a number grows too large")
         else:
             count, value = (left, right) if isinstance(left, int) else (right, left)
@@ -102,7 +102,7 @@ class Bounds(Meter):
 
     def raised(self, left: Any, right: Any) -> Any:
         """Return `left ** right`."""
-        if isinstance(left, int) and isinstance(right, int) and left.bit_length() * abs(right) > _LONGEST_INT_BITS:
+        if isinstance(left, int) and isinstance(right, int) and left.bit_length() * abs(right) > _MAX_INT_BITS:
             raise Fault("a number grows too large")
         return left**right
 
@@ -119,8 +119,8 @@ class Bounds(Meter):
         room = 0
         for field in _PERCENT.finditer(template):
             for size in (field["width"], field["precision"]):
-                if size and (size == "*" or len(size) > 5 or int(size) > _WIDEST_FIELD):
-                    raise Fault(f"the format field {field[0][:40]!r} is wider than {_WIDEST_FIELD:,} characters")
+                if size and (size == "*" or len(size) > 5 or int(size) > _MAX_FIELD):
+                    raise Fault(f"the format field {field[0][:40]!r} is wider than {_MAX_FIELD:,} characters")
                 room += int(size or 0)
         self.made(room + template.count("%") * self.longest(values))
 
@@ -130,7 +130,7 @@ class Bounds(Meter):
         if _DIGITS.search(template) or _NESTED.search(template.replace("{{", "")):
             raise Fault("the text to format has fields of a computed width, or wider than 9,999 characters")
         fields = template.count("{")
-        self.made(fields * (self.longest((args, kwargs)) + (_WIDEST_FIELD if ":" in template else 0)) if fields else 0)
+        self.made(fields * (self.longest((args, kwargs)) + (_MAX_FIELD if ":" in template else 0)) if fields else 0)
 
     def longest(self, values: Any) -> int:
         """Return how many characters the longest of the values can take when it is written out."""

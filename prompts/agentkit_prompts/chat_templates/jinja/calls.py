@@ -32,7 +32,7 @@ _OWN: dict[type, frozenset[str]] = {
     LoopContext: frozenset(("changed", "cycle")),
     Cycler: frozenset(("next", "reset")),
 }
-_LONGEST_PATTERN = 1_000
+_MAX_PATTERN = 1_000
 
 
 def nests(target: Any) -> bool:
@@ -56,8 +56,8 @@ def guard(bounds: Bounds, target: Any, args: tuple[Any, ...], kwargs: dict[str, 
             bounds.filled(str(inner.__self__), args, kwargs)
         else:
             bounds.weigh(args, kwargs)
-            if target.__name__ == "strftime_now" and len(str(args[:1])) > _LONGEST_PATTERN:
-                raise Fault(f"the strftime format is longer than {_LONGEST_PATTERN:,} characters")
+            if target.__name__ == "strftime_now" and len(str(args[:1])) > _MAX_PATTERN:
+                raise Fault(f"the strftime format is longer than {_MAX_PATTERN:,} characters")
         return args
     if nests(target):
         bounds.charge(30)
@@ -259,28 +259,8 @@ def _bounded_test(run: Callable[..., Any]) -> Callable[..., Any]:
     return tested
 
 
-_WALKING = frozenset(
-    [
-        "!=",
-        "<",
-        "<=",
-        "==",
-        ">",
-        ">=",
-        "eq",
-        "equalto",
-        "ge",
-        "greaterthan",
-        "gt",
-        "in",
-        "le",
-        "lessthan",
-        "lower",
-        "lt",
-        "ne",
-        "upper",
-    ]
-)
 _PLAIN: dict[str, Callable[..., Any]] = dict(JINJA_TESTS)  # type: ignore[arg-type]
+_WALKING = {name for name, run in _PLAIN.items() if run.__module__ == "_operator"} | {"in", "lower", "upper"}
+"""Tests that compare, or read a text through."""
 TESTS = {name: _bounded_test(run) if name in _WALKING else run for name, run in _PLAIN.items()}
 """The tests of templates, those charged that walk through what they get."""

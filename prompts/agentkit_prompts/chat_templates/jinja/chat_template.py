@@ -17,12 +17,11 @@ from agentkit_prompts.chat_templates.jinja.bounds import CHAT_LIMITS, Bounds
 from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose
 from agentkit_prompts.chat_templates.jinja.environment import Refusal, RunContext, compiled, covered
 from agentkit_prompts.chat_templates.jinja.losses import holds_all, losses
-from agentkit_prompts.chat_templates.jinja.markers import control_tokens, turn_after
+from agentkit_prompts.chat_templates.jinja.markers import tokens_of_sources
 from agentkit_prompts.chat_templates.jinja.model_files import read_files
 from agentkit_prompts.chat_templates.jinja.open_reply import render_open
 from agentkit_prompts.chat_templates.jinja.probe import Probe
 from agentkit_prompts.chat_templates.normalise import as_mappings, as_tools, flat, normalised, plain, simple
-from agentkit_prompts.chat_templates.protocol import Capability
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, nearest
@@ -64,14 +63,8 @@ class JinjaChatTemplate:
     """Accept that the template leaves out messages, tool calls or tools; otherwise that is an error."""
     limits: Limits | None = CHAT_LIMITS
     """What one rendering may do; None for a template that is trusted."""
-    session_len: int | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    temperature: float | None = None
-    repetition_penalty: float | None = None
     stop_words: Sequence[str] | None = None
     """What ends a reply; the eos token when nothing is given."""
-    capability: Capability | str | None = "chat"
     file: str | None = None
     """Where the template was read from, for error messages."""
 
@@ -146,11 +139,9 @@ class JinjaChatTemplate:
             name = continue_final_message if isinstance(continue_final_message, str) else "content"
             return render_open(data, name, lambda opened: self._run(source, opened, given, False, variables))
         text = self._run(source, data, given, bool(add_generation_prompt), variables)
-        if (
-            self.lossy
-            or not self.normalise
-            or (contents is not None and not given and self._holds(source, text, contents))
-        ):
+        if self.lossy or not self.normalise:
+            return text
+        if contents is not None and not given and self._holds(source, text, contents):
             return text
         lost = losses(
             data, given, text, lambda changed: self._run(source, changed, given, bool(add_generation_prompt), variables)
@@ -168,13 +159,13 @@ class JinjaChatTemplate:
         tools: Sequence[ToolSpec | Mapping[str, Any]] | None = None,
         **kwargs: Any,
     ) -> tuple[str, Spans]:
-        """Return the text of a finished conversation, and where in it stands what the assistant said.
+        """Return the text of a finished conversation, and where in it stands what the assistant wrote.
 
         Those are the `{% generation %}` blocks of the template. One that has none is asked what it writes before and
         after each reply: the span is what a model must write after the generation prompt, its closing token included.
 
         Raises:
-            ChatTemplateError: The template refuses the conversation, or writes it so that nobody can say.
+            ChatTemplateError: The template refuses the conversation, or writes it so that this is unknown.
         """
         given = as_tools(tools)
         source = self._source(given)
@@ -201,28 +192,6 @@ class JinjaChatTemplate:
         vars(made)["_probes"] = self._dated_probes  # what was found out holds at any time
         return made
 
-    def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
-        """Return one prompt as the model wants it: as it is for completion, as a user's message for chat."""
-        return self.decorate_prompt(prompt, sequence_start) if self.capability == "chat" else prompt
-
-    def decorate_prompt(self, prompt: str, sequence_start: bool = True) -> str:
-        """Return a user's message and the generation prompt; without `sequence_start`, what follows a reply.
-
-        Raises:
-            ChatTemplateError: The template refuses it.
-        """
-        if sequence_start:
-            return self.render([{"role": "user", "content": prompt}])
-        return turn_after(self.render, prompt, tuple(self.stop_words or ()))
-
-    def messages2prompt(
-        self, messages: str | Sequence[Message | Mapping[str, Any]], sequence_start: bool = True, **kwargs: Any
-    ) -> str:
-        """Return a prompt or a conversation as text; `tools` and further variables go to the template."""
-        if isinstance(messages, str):
-            return self.get_prompt(messages, sequence_start)
-        return self.render(messages, **kwargs)
-
     @property
     def control_tokens(self) -> tuple[str, ...]:
         """What only the template may write: stop words, bos and eos, and the markers around messages."""
@@ -231,7 +200,7 @@ class JinjaChatTemplate:
     @cached_property
     def _control_tokens(self) -> tuple[str, ...]:
         tokens = (self.bos_token, self.eos_token, *self.special_tokens.values(), *(self.stop_words or ()))
-        return control_tokens([self.source, *self.named.values()], tokens, self._probe(self.source))
+        return tokens_of_sources([self.source, *self.named.values()], tokens, self._probe(self.source))
 
     def diagnose(self) -> list[Finding]:
         """Return what the template cannot do or does in its own way, found by rendering small conversations."""

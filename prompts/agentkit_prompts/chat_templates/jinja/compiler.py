@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from jinja2 import nodes
-from jinja2.compiler import CodeGenerator, Frame
+from jinja2.compiler import CodeGenerator, Frame, operators
 
 __all__ = ["DICT_NAMES", "INTERCEPTED", "MARK", "BoundedCodeGenerator", "QuickCodeGenerator", "check_depth"]
 
@@ -26,8 +26,8 @@ MARK = "mark_generation"
 _LOOP = frozenset(
     ("depth", "depth0", "first", "index", "index0", "last", "length", "nextitem", "previtem", "revindex", "revindex0")
 )
-_LONGEST_SUM = 6
-_DEEPEST = 120
+_MAX_SUM = 6
+_MAX_DEPTH = 120
 _NAMES = [
     "text",
     "printed",
@@ -47,7 +47,7 @@ _LITERALS = (nodes.List, nodes.Tuple)
 def check_depth(tree: nodes.Template) -> int | None:
     """Return the line at which a template nests too deeply to be compiled, or None."""
     level: list[nodes.Node] = [tree]
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         if not level:
             return None
         level = [child for node in level for child in node.iter_child_nodes()]
@@ -261,7 +261,7 @@ class BoundedCodeGenerator(QuickCodeGenerator):
         self._compared("weighed(", node.expr, frame)
         for one in node.ops:
             guard = "searched(" if one.op in ("in", "notin") else "weighed("
-            self.write(f" {_OPERATORS[one.op]} ")
+            self.write(f" {operators[one.op]} ")
             self._compared(guard, one.expr, frame)
         self.write(")")
 
@@ -290,23 +290,11 @@ class BoundedCodeGenerator(QuickCodeGenerator):
             self.visit(argument, frame)
 
 
-_OPERATORS = {
-    "eq": "==",
-    "ne": "!=",
-    "gt": ">",
-    "gteq": ">=",
-    "lt": "<",
-    "lteq": "<=",
-    "in": "in",
-    "notin": "not in",
-}
-
-
 def _operands(node: nodes.BinExpr) -> list[nodes.Expr]:
     """Return what a sum adds up, from left to right; the first may be a sum itself when there are many."""
     operands: list[nodes.Expr] = [node.right]
     left = node.left
-    while isinstance(left, nodes.Add) and sum(not _is_string(one) for one in operands) < _LONGEST_SUM:
+    while isinstance(left, nodes.Add) and sum(not _is_string(one) for one in operands) < _MAX_SUM:
         operands.append(left.right)
         left = left.left
     return [left, *reversed(operands)]

@@ -1,61 +1,20 @@
-"""What a chat template cannot say, refuses, or does in its own way: told by rendering small conversations."""
+"""What a chat template has no place for, refuses, or does in its own way, found by rendering small conversations."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from jinja2 import meta, nodes
 
 from agentkit_prompts.chat_templates.generation import has_generation
 from agentkit_prompts.chat_templates.jinja.environment import compiled
-from agentkit_prompts.chat_templates.jinja.probe import CALL, NAME, TOOL, WORD, Probe, said_by
+from agentkit_prompts.chat_templates.jinja.probe import CALL, NAME, TOOL, WORD, Probe, conversation_of
 from agentkit_prompts.errors import ChatTemplateError
 
 __all__ = ["Finding", "diagnose"]
 
-Code = Literal[
-    "refuses_everything",
-    "ignores_tools",
-    "refuses_tools",
-    "drops_tool_calls",
-    "refuses_tool_calls",
-    "ignores_tool_results",
-    "refuses_tool_results",
-    "ignores_system",
-    "refuses_system",
-    "ignores_late_system",
-    "refuses_late_system",
-    "needs_alternation",
-    "needs_user_first",
-    "drops_reasoning",
-    "wants_text_content",
-    "wants_parts_content",
-    "wants_object_arguments",
-    "wants_text_arguments",
-    "no_generation_prompt",
-    "no_generation_blocks",
-    "reads_clock",
-    "reads_variables",
-]
-
-_GIVEN = frozenset(
-    [
-        "messages",
-        "tools",
-        "documents",
-        "add_generation_prompt",
-        "bos_token",
-        "eos_token",
-        "strftime_now",
-        "raise_exception",
-        "range",
-        "dict",
-        "namespace",
-        "cycler",
-        "joiner",
-    ]
-)
+_GIVEN = {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "strftime_now"}
 _ANSWERED = "000000000"
 
 
@@ -63,7 +22,8 @@ _ANSWERED = "000000000"
 class Finding:
     """One thing to know about a chat template before it is used."""
 
-    code: Code
+    code: str
+    """What it is in one word, such as `ignores_tools`."""
     message: str
 
     def __str__(self) -> str:
@@ -99,17 +59,17 @@ def diagnose(source: str, probe: Probe, with_tools: Probe | None = None) -> list
         ("ignores_tools", "refuses_tools", "tools", NAME, [_user()], [TOOL], tooled),
         ("drops_tool_calls", "refuses_tool_calls", "tool calls", NAME, [_user(), call, _RESULT], None, tooled),
         ("ignores_tool_results", "refuses_tool_results", "tool results", WORD, [_user(), call, _RESULT], None, tooled),
-        ("ignores_system", "refuses_system", "system messages", WORD, said_by("system", WORD), None, probe),
+        ("ignores_system", "refuses_system", "system messages", WORD, conversation_of("system", WORD), None, probe),
         ("ignores_late_system", "refuses_late_system", "later system messages", WORD, _late_system(), None, probe),
     ):
-        found += _told(ignored, refused, what, asked.outcome(messages, tools), word)
+        found += _lost(ignored, refused, what, asked.outcome(messages, tools), word)
     found += _turns(probe)
     found += _forms(probe, tooled)
     found += _rest(source, probe)
     return found
 
 
-def _told(ignored: Any, refused: Any, what: str, outcome: str | ChatTemplateError, word: str) -> list[Finding]:
+def _lost(ignored: str, refused: str, what: str, outcome: str | ChatTemplateError, word: str) -> list[Finding]:
     if isinstance(outcome, ChatTemplateError):
         return [Finding(refused, f"{what} make it fail: {outcome}")]
     return [] if word in outcome else [Finding(ignored, f"{what} leave no trace in the text")]
@@ -171,11 +131,12 @@ def _rest(source: str, probe: Probe) -> list[Finding]:
 
 def _read_names(source: str) -> set[str]:
     """Return the names a template reads from outside; one that it also sets counts when it asks whether it is there."""
-    tree = compiled(source, True).environment.parse(source)
+    environment = compiled(source, True).environment
+    tree = environment.parse(source)
     stored = {node.name for node in tree.find_all(nodes.Name) if node.ctx != "load"}
     asked = {
         test.node.name
         for test in tree.find_all(nodes.Test)
         if test.name in ("defined", "undefined") and isinstance(test.node, nodes.Name)
     }
-    return meta.find_undeclared_variables(tree) - (stored - asked)
+    return meta.find_undeclared_variables(tree) - environment.globals.keys() - (stored - asked)

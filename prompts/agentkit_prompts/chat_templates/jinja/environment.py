@@ -35,8 +35,8 @@ from agentkit_prompts.chat_templates.jinja.coverage import Roles, covered_roles
 
 __all__ = ["Refusal", "RunContext", "compiled", "covered"]
 
-_MOST_TOKENS = 30_000
-_LONGEST_SOURCE = 500_000
+_MAX_TOKENS = 30_000
+_MAX_SOURCE = 500_000
 _SAFE: dict[type, frozenset[str]] = {
     str: frozenset(name for name in dir(str) if name[:1] != "_" and not name.startswith("format")),
     dict: frozenset(("copy", "get", "items", "keys", "values")),
@@ -46,7 +46,7 @@ _NOT_DETERMINISTIC = ("random",)
 
 
 class Refusal(jinja2.TemplateError):
-    """What `raise_exception` raises: the template itself says that it cannot say this conversation."""
+    """What `raise_exception` raises: the template itself has no place for this conversation."""
 
 
 class RunContext(Context):
@@ -94,8 +94,8 @@ class _CountTokens(Extension):
 
     def filter_stream(self, stream: TokenStream) -> Iterable[Token]:
         for count, token in enumerate(stream):
-            if count > _MOST_TOKENS:
-                raise jinja2.TemplateSyntaxError(f"the template has more than {_MOST_TOKENS:,} tokens", token.lineno)
+            if count > _MAX_TOKENS:
+                raise jinja2.TemplateSyntaxError(f"the template has more than {_MAX_TOKENS:,} tokens", token.lineno)
             yield token
 
 
@@ -205,8 +205,8 @@ class _Bounded(_Trusted):
         self.tests = dict(TESTS)
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        if len(source) > _LONGEST_SOURCE:
-            raise jinja2.TemplateSyntaxError(f"the template is longer than {_LONGEST_SOURCE:,} characters", 1)
+        if len(source) > _MAX_SOURCE:
+            raise jinja2.TemplateSyntaxError(f"the template is longer than {_MAX_SOURCE:,} characters", 1)
         tree = super()._parse(source, name, filename)
         line = check_depth(tree)
         if line is not None:

@@ -12,7 +12,7 @@ from agentkit_prompts.errors import ChatTemplateError
 __all__ = ["holds_all", "losses"]
 
 _THOUGHT = "</think>"
-_NEAR = 200
+_MAX_GAP = 200
 """Characters that mostly stand between two messages, at the most."""
 
 
@@ -53,7 +53,7 @@ def losses(
         content = message["content"]
         if type(content) is str:
             end = at + len(content)
-            place = text.find(content, at, end + _NEAR)
+            place = text.find(content, at, end + _MAX_GAP)
             if place >= 0:
                 at = place + len(content)
                 if len(message) == 2:
@@ -61,12 +61,12 @@ def losses(
                 content = ""
         else:
             media = media or any(part.get("type", "text") != "text" for part in content)
-        for said in _texts(message, content):
-            place = text.find(said, at)
+        for written in _texts(message, content):
+            place = text.find(written, at)
             if place >= 0:
-                at = place + len(said)
-            elif said not in text and json.dumps(said, ensure_ascii=False)[1:-1] not in text:
-                absent.append((index, said))
+                at = place + len(written)
+            elif written not in text and json.dumps(written, ensure_ascii=False)[1:-1] not in text:
+                absent.append((index, written))
         for call in message.get("tool_calls") or ():
             name = str(call["function"]["name"])
             if name not in text:
@@ -84,9 +84,9 @@ def losses(
 
 def _texts(message: dict[str, Any], content: Any) -> list[str]:
     if type(content) is str:
-        said = content.rpartition(_THOUGHT)[2] if message["role"] == "assistant" else content
-        said = said.strip()
-        return [said] if said else []
+        written = content.rpartition(_THOUGHT)[2] if message["role"] == "assistant" else content
+        written = written.strip()
+        return [written] if written else []
     return [part["text"].strip() for part in content if part.get("text")]
 
 
@@ -97,11 +97,11 @@ def _dropped(
 ) -> list[str]:
     replaced = list(messages)
     words = [f"{WORD}{number:04}" for number in range(len(absent))]
-    for word, (index, said) in zip(words, absent, strict=True):
+    for word, (index, written) in zip(words, absent, strict=True):
         content = replaced[index]["content"]
         changed: Any = word
         if type(content) is list:
-            changed = [{**part, "text": word} if str(part.get("text")).strip() == said else part for part in content]
+            changed = [{**part, "text": word} if str(part.get("text")).strip() == written else part for part in content]
         replaced[index] = {**replaced[index], "content": changed}
     try:
         text = again(replaced)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from jinja2 import nodes
 
 from agentkit_prompts.chat_templates.jinja.environment import compiled
 from agentkit_prompts.chat_templates.jinja.probe import WORD, Probe
 
-__all__ = ["control_tokens", "turn_after"]
+__all__ = ["tokens_of_sources"]
 
 _MARKER = re.compile(
     r"<[|\uff5c][^\s<>|\uff5c]{1,60}[|\uff5c]?>"  # <|im_start|>, <|turn>, and the same with a wide bar
@@ -29,7 +29,7 @@ _PLAIN = re.compile(
 )
 
 
-def control_tokens(sources: Iterable[str], tokens: Iterable[str | None], probe: Probe) -> tuple[str, ...]:
+def tokens_of_sources(sources: Iterable[str], tokens: Iterable[str | None], probe: Probe) -> tuple[str, ...]:
     """Return special tokens, then bracketed markers, then role markers that are plain words, each once, in order.
 
     Args:
@@ -63,23 +63,3 @@ def _glue(probe: Probe) -> Iterator[str]:
         text = probe.outcome(messages, None, True)
         if isinstance(text, str):
             yield from text.split(WORD)
-
-
-def turn_after(render: Callable[[Sequence[dict[str, str]]], str], prompt: str, stop_words: tuple[str, ...]) -> str:
-    """Return what stands between a reply and the next one: the end of the reply's turn unless the model wrote it
-    itself as a stop word, the user's message, and the generation prompt.
-    """
-    reply = WORD
-    while reply in prompt:
-        reply += WORD
-    text = render(
-        [
-            {"role": "user", "content": "a"},
-            {"role": "assistant", "content": reply},
-            {"role": "user", "content": prompt},
-        ]
-    )
-    rest = text.partition(reply)[2]
-    bare = rest.lstrip()
-    stop = next((word for word in stop_words if bare.startswith(word)), "")
-    return bare[len(stop) :] if stop else rest

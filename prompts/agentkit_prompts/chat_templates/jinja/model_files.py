@@ -15,7 +15,7 @@ __all__ = ["TemplateFiles", "read_files"]
 _CONFIG = "tokenizer_config.json"
 _TEMPLATE = "chat_template.jinja"
 _MORE = "additional_chat_templates"
-_LARGEST = 64_000_000
+_MAX_BYTES = 64_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ def read_files(path: Path) -> TemplateFiles:
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > _LARGEST:
-            raise ChatTemplateError(f"{path}: larger than {_LARGEST:,} bytes, which no chat template is")
+        if path.stat().st_size > _MAX_BYTES:
+            raise ChatTemplateError(f"{path}: larger than {_MAX_BYTES:,} bytes, which no chat template is")
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ChatTemplateError(f"{path}: the chat template cannot be read: {error}") from error

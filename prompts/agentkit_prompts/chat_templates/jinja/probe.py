@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 from agentkit_prompts.chat_templates.normalise import Form
 from agentkit_prompts.errors import ChatTemplateError
 
-__all__ = ["CALL", "NAME", "TOOL", "WORD", "Probe", "Say", "said_by"]
+__all__ = ["CALL", "NAME", "TOOL", "WORD", "Probe", "Renderer", "conversation_of"]
 
-Say: TypeAlias = Callable[[Sequence[dict[str, Any]], Sequence[dict[str, Any]] | None, bool], str]
+Renderer: TypeAlias = Callable[[Sequence[dict[str, Any]], Sequence[dict[str, Any]] | None, bool], str]
 """Renders messages and tools as they are; the flag is `add_generation_prompt`."""
 
 WORD = "7305128946"
@@ -37,8 +37,8 @@ def CALL(arguments: Any) -> dict[str, Any]:  # noqa: N802 (a constant with a hol
     return {"role": "assistant", "content": "", "tool_calls": [call]}
 
 
-def said_by(role: str, content: Any) -> list[dict[str, Any]]:
-    """Return a short conversation in which `role` says `content`."""
+def conversation_of(role: str, content: Any) -> list[dict[str, Any]]:
+    """Return a short conversation with a message of `role` that holds `content`."""
     user = {"role": "user", "content": "a"}
     match role:
         case "user":
@@ -54,8 +54,8 @@ def said_by(role: str, content: Any) -> list[dict[str, Any]]:
 class Probe:
     """What a template does with small conversations; each is rendered once."""
 
-    def __init__(self, say: Say, source: str) -> None:
-        self._say = say
+    def __init__(self, render: Renderer, source: str) -> None:
+        self._render = render
         self._source = source
         self._known: dict[str, str | ChatTemplateError] = {}
         self._forms: dict[tuple[str, str], Form] = {}
@@ -70,7 +70,7 @@ class Probe:
         key = json.dumps([messages, tools, prompt])
         if key not in self._known:
             try:
-                self._known[key] = self._say(messages, tools, prompt)
+                self._known[key] = self._render(messages, tools, prompt)
             except ChatTemplateError as error:
                 self._known[key] = error
         return self._known[key]
@@ -101,12 +101,12 @@ class Probe:
         return at_hand == "parts" and _TEXT_OF_PART.search(self._source) is None
 
     def _takes_text(self, role: str) -> bool:
-        return self.holds(WORD, said_by(role, WORD)) or (
-            role == "tool" and self.holds(WORD, [_with_text(one) for one in said_by(role, WORD)])
+        return self.holds(WORD, conversation_of(role, WORD)) or (
+            role == "tool" and self.holds(WORD, [_with_text(one) for one in conversation_of(role, WORD)])
         )
 
     def _takes_parts(self, role: str) -> bool:
-        found = self.outcome(said_by(role, [{"type": "text", "text": WORD}]))
+        found = self.outcome(conversation_of(role, [{"type": "text", "text": WORD}]))
         if isinstance(found, ChatTemplateError) or WORD not in found:
             return False
         found = found.lower()  # the template may

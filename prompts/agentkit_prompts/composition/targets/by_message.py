@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.chat_templates.chat_turns import Turn, json_text, read_turns
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, control_tokens_of, is_at_line_start
-from agentkit_prompts.chat_templates.guard.taint import Tree, broken, broken_runs, untagged
+from agentkit_prompts.chat_templates.guard.runs import Tree, untagged
+from agentkit_prompts.chat_templates.guard.taint import broken, broken_runs
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task, runs_of_results
 from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.composition.targets.chat_trees import TreeReader, runs_of, words_of_tools
@@ -58,7 +59,7 @@ def text_by_message(
         return None
     task = tuple((name, kwargs[name]) for name in _TASK if name in kwargs)
     try:
-        frame = _frame(type(template), tuple(vars(template).items()), task, is_guarded)
+        frame = _frame(type(template), tuple(vars(template).items()), task, is_guarded)  # type: ignore[arg-type]
     except TypeError:  # a field is no value: it may be another one at the next turn
         return None
     try:
@@ -221,7 +222,7 @@ class _SystemWriter:
     def __hash__(self) -> int:
         return hash((id(self.frame), id(self.tools), self.first))
 
-    def __call__(self, section: Section | None) -> str:
+    def __call__(self, section: Rendered | None) -> str:
         """Return the text; without a section that of the template's own system message, if it has one."""
         frame, first = self.frame, self.first
         template, tokens = frame.template, frame.tokens
@@ -253,21 +254,18 @@ class _SystemWriter:
 
     def _check_before(self, *texts: str) -> None:
         tokens = self.frame.tokens
-        if any(tokens.is_reached_from_right(text[-tokens.longest :], is_start=True) for text in texts):
+        if any(tokens.is_reached_from_right(text, is_start=True) for text in texts):
             raise _EntangledError
 
 
 def _with_tools(task: Task, tools: Sequence[ToolSpec]) -> Task:
-    functions: list[dict[str, Any]] = [
-        {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools
-    ]
-    for function, tool in zip(functions, tools, strict=True):
-        if tool.strict:
-            function["strict"] = True
+    functions: list[dict[str, Any]] = []
+    texts: list[str] = []
     try:
-        texts = [
-            json_text(function) if tool.strict else tool.json for function, tool in zip(functions, tools, strict=True)
-        ]
+        for tool in tools:
+            function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+            functions.append({**function, "strict": True} if tool.strict else function)
+            texts.append(json_text(functions[-1]) if tool.strict else tool.json)
     except (TypeError, ValueError, RecursionError) as error:
         raise _EntangledError from error
     if not all(tool.name for tool in tools) or any("NaN" in text or "Infinity" in text for text in texts):

@@ -10,17 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, get_args
 
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, control_tokens_of
-from agentkit_prompts.chat_templates.guard.taint import (
-    Policy,
-    Run,
-    Runs,
-    Tree,
-    attempt,
-    guarded,
-    is_harmless,
-    untagged,
-    with_reasoning,
-)
+from agentkit_prompts.chat_templates.guard.runs import Run, Runs, Tree, untagged
+from agentkit_prompts.chat_templates.guard.taint import Policy, attempt, guarded, is_harmless, with_reasoning
 from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.composition.targets.by_message import text_by_message
 from agentkit_prompts.composition.targets.chat_trees import (
@@ -61,9 +52,9 @@ def chat_text(
     everything else is the developer's.
 
     Raises:
-        ChatTemplateError: No template has this name, or the template cannot say this conversation.
-        ControlTokenError: Untrusted text forms control tokens, and `control_tokens` is `reject`; or they cannot be
-            told from the template's own.
+        ChatTemplateError: No template has this name, or the template has no place for a part of the conversation.
+        ControlTokenError: Untrusted text forms control tokens, and `control_tokens` is `reject`; or they cannot
+            be kept apart from the template's own.
     """
     if control_tokens not in _POLICIES:
         raise ChatTemplateError(
@@ -103,7 +94,7 @@ def whole_text(
 
     messages = [entry.plain.copy() if len(entry.plain) == 2 else untagged(entry.tree) for entry in entries]
     plain = {"messages": messages, "tools": tools, **untagged(documents)}
-    if not is_guarded or (all(entry.is_harmless for entry in entries) and is_harmless(documents, tokens)):
+    if policy == "allow" or (all(entry.is_harmless for entry in entries) and is_harmless(documents, tokens)):
         return render(plain)
     tree: dict[str, Tree] = {"messages": [entry.tree for entry in entries], "tools": tools, **documents}
     text = attempt(render, plain)

@@ -31,7 +31,7 @@ def sample(
     there are none.
 
     `messages` are in the form of a chat-completions request, the reply last. `text` is the same as plain text, and
-    the spans, in characters of it, are what the assistant said: content and tool calls, in the history, in this turn
+    the spans, in characters of it, are what the assistant wrote: content and tool calls, in the history, in this turn
     and in the reply, without the role in front.
 
     With a chat template the text is what that model hears, and the spans are what it has to write itself: the
@@ -39,7 +39,7 @@ def sample(
 
     Raises:
         PromptError: The reply is not one of an assistant.
-        ChatTemplateError: The template refuses the conversation, or writes it so that nobody can say who said what.
+        ChatTemplateError: The template refuses the conversation, or writes it so that the loss spans are unknown.
     """
     if isinstance(reply, str):
         reply = Message("assistant", reply)
