@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, product
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agentkit_prompts.chat_templates.chat_turns import Turn, json_text, read_turns
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, control_tokens_of, is_at_line_start
@@ -144,7 +144,7 @@ class _MessageWriter:
         content, frame = message.content, self.frame
         if (
             type(content) is str
-            and not (message.tool_calls or message.tool_call_id or message.name)
+            and not (message.tool_calls or message.tool_call_id or message.name or message.thinking)
             and not frame.tokens.may_be_in(content)
         ):
             if frame.template.signs == ():
@@ -222,7 +222,7 @@ class _SystemWriter:
     def __hash__(self) -> int:
         return hash((id(self.frame), id(self.tools), self.first))
 
-    def __call__(self, section: Section | None) -> str:
+    def __call__(self, rendered: Rendered | None) -> str:
         """Return the text; without a section that of the template's own system message, if it has one."""
         frame, first = self.frame, self.first
         template, tokens = frame.template, frame.tokens
@@ -230,6 +230,7 @@ class _SystemWriter:
         begins = frame.edges[first][0]
         if first in frame.open_roles or (self.tools and template.missing_places([], task)):
             raise _EntangledError
+        section = cast("Section | None", rendered)
         if section is None:
             if first == "system":
                 raise _EntangledError

@@ -57,6 +57,8 @@ class TreeReader:
             tree["tool_calls"] = [
                 self._call(call, f"{pointer}.tool_calls[{index}]") for index, call in enumerate(message.tool_calls)
             ]
+        if message.thinking and (reasoning := message.reasoning):
+            tree["reasoning_content"] = self._word(reasoning, f"{pointer}.thinking")
         if message.tool_call_id is not None:
             tree["tool_call_id"] = self._word(message.tool_call_id, f"{pointer}.tool_call_id")
         if message.name:
