@@ -115,7 +115,7 @@ def _entries(composition: Composition, read: TreeReader) -> Iterator[Entry]:
 
 def _section(role: str, section: Section, tokens: ControlTokens) -> Entry:
     """Return a message that prompts made."""
-    shown = [(one.path, one.rendered) for one in section.fragments if one.rendered.text]
+    shown = [(path, rendered) for path, _, rendered, _ in section.fragments if rendered.text]
     pieces = [rendered.derive(PromptReader(path, tokens)) for path, rendered in shown]
     runs: list[Run] = []
     for piece in pieces:
