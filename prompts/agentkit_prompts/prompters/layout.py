@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentkit_prompts.chat_templates.protocol import Capability
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.context.wire.read_messages import read_messages
@@ -77,13 +76,6 @@ class PrompterLayout:
         system: The system text that the prompter puts in front of its instruction.
         tokens: The model's tokens by name; those it does not have are empty.
     """
-
-    session_len: int | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    temperature: float | None = None
-    repetition_penalty: float | None = None
-    capability: Capability | str | None = "chat"
 
     def __init__(self, layout: str, split: str, system: str, tokens: Mapping[str, str]) -> None:
         self.layout = layout

@@ -6,14 +6,15 @@ rendering. Joined they are what `chat_text` writes as a whole; where that is not
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, product
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from agentkit_prompts.chat_templates.chat_turns import Turn, json_text, read_turns
+from agentkit_prompts.chat_templates.chat_turns import Turn, read_turns
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, control_tokens_of, is_at_line_start
 from agentkit_prompts.chat_templates.guard.runs import Tree, untagged
 from agentkit_prompts.chat_templates.guard.taint import broken, broken_runs
@@ -84,6 +85,7 @@ class _Frame:
         self.ending = template.ending(task) if task.add_generation_prompt else ""
         self.pairs = frozenset(task.markers.values())
         self.starts_line = is_at_line_start(task.markers["user"][0])
+        self.write_prompt = {starts: _PromptWriter(tokens, starts) for starts in (False, True)}
         self.is_usable = not any(SEPARATOR in token for token in tokens)
         opening, closing = template.results()
         self.edges: dict[str, tuple[set[str], set[str]]] = {}
@@ -169,9 +171,9 @@ class _MessageWriter:
         return "".join(self.frame.piece(turns[0], self.recent))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _PromptWriter:
-    """Writes the rendering of a prompt."""
+    """Writes the rendering of a prompt; there is one for each frame and place, known again by identity."""
 
     tokens: ControlTokens
     starts_line: bool
@@ -191,8 +193,8 @@ def _pieces(composition: Composition, frame: _Frame) -> Iterator[str]:
     if frame.open_pairs and not frame.open_pairs.isdisjoint(pairwise(roles)):
         raise _EntangledError
     read = TreeReader(frame.tokens, words_of_tools(composition.tools), is_split=bool(frame.tokens))
-    write_system = _SystemWriter(frame, composition.tools, roles[0])
-    yield composition.sections[0].derive(write_system) if composition.sends_system else write_system(None)
+    write_system, tools = _SystemWriter(frame, roles[0]), composition.tools
+    yield composition.sections[0].derive(write_system, tools) if composition.sends_system else write_system(None, tools)
     yield _written(talk, _MessageWriter(frame, read, recent=False))
     yield from _section(composition.sections[1], frame)
     if traffic:
@@ -204,33 +206,21 @@ def _pieces(composition: Composition, frame: _Frame) -> Iterator[str]:
     yield frame.ending
 
 
+@dataclass(frozen=True, slots=True)
 class _SystemWriter:
     """Writes what stands before the conversation, whose first message has the role `first`: the system message."""
 
-    __slots__ = ("first", "frame", "tools")
+    frame: _Frame
+    first: str
 
-    def __init__(self, frame: _Frame, tools: tuple[ToolSpec, ...], first: str) -> None:
-        self.frame = frame
-        self.tools = tools
-        self.first = first
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _SystemWriter) and (
-            self.frame is other.frame and self.tools is other.tools and self.first == other.first
-        )
-
-    def __hash__(self) -> int:
-        return hash((id(self.frame), id(self.tools), self.first))
-
-    def __call__(self, rendered: Rendered | None) -> str:
+    def __call__(self, section: Section | None, tools: tuple[ToolSpec, ...]) -> str:
         """Return the text; without a section that of the template's own system message, if it has one."""
         frame, first = self.frame, self.first
         template, tokens = frame.template, frame.tokens
-        task = _with_tools(frame.task, self.tools) if self.tools else frame.task
+        task = _with_tools(frame.task, tools) if tools else frame.task
         begins = frame.edges[first][0]
-        if first in frame.open_roles or (self.tools and template.missing_places([], task)):
+        if first in frame.open_roles or (tools and template.missing_places([], task)):
             raise _EntangledError
-        section = cast("Section | None", rendered)
         if section is None:
             if first == "system":
                 raise _EntangledError
@@ -238,11 +228,11 @@ class _SystemWriter:
             text = "".join(pieces)
             self._check_before(*(text + begin for begin in begins))
         else:
-            content = _content(section, tokens, starts_line=True)
+            content = _content(section, frame, starts_line=True)
             pieces = template.head([{"role": "system", "content": content}], task)
             before = "".join(pieces[:2])
             if tokens.words and not is_at_line_start(before):
-                content = _content(section, tokens, starts_line=False)
+                content = _content(section, frame, starts_line=False)
                 pieces = template.head([{"role": "system", "content": content}], task)
             behind = "".join(pieces[3:])
             if len(pieces) < 4 or pieces[2] is not content or any(frame.is_open(behind + begin) for begin in begins):
@@ -260,35 +250,38 @@ class _SystemWriter:
 
 
 def _with_tools(task: Task, tools: Sequence[ToolSpec]) -> Task:
-    functions: list[dict[str, Any]] = []
-    texts: list[str] = []
+    functions = [tool.derive(_function) for tool in tools]
     try:
-        for tool in tools:
-            function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-            functions.append({**function, "strict": True} if tool.strict else function)
-            texts.append(json_text(functions[-1]) if tool.strict else tool.json)
-    except (TypeError, ValueError, RecursionError) as error:
+        texts = [tool.derive(_function_text) for tool in tools]
+    except (TypeError, ValueError, RecursionError) as error:  # `render` says what is wrong with them
         raise _EntangledError from error
-    if not all(tool.name for tool in tools) or any("NaN" in text or "Infinity" in text for text in texts):
-        raise _EntangledError  # `render` says what is wrong with them
     return task._replace(tools=functions, tool_texts=texts)
+
+
+def _function(tool: ToolSpec) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {**function, "strict": True} if tool.strict else function
+
+
+def _function_text(tool: ToolSpec) -> str:
+    return json.dumps(_function(tool), ensure_ascii=False, allow_nan=False)
 
 
 def _section(section: Section, frame: _Frame) -> tuple[str, str, str]:
     """Return a message of the user that prompts made, in three."""
-    content = _content(section, frame.tokens, starts_line=frame.starts_line)
+    content = _content(section, frame, starts_line=frame.starts_line)
     begin, text, end = frame.piece({"role": "user", "content": content}, recent=False)
     if text is not content or begin != frame.task.markers["user"][0]:
         raise _EntangledError
     return begin, text, end
 
 
-def _content(section: Section, tokens: ControlTokens, *, starts_line: bool) -> str:
+def _content(section: Section, frame: _Frame, *, starts_line: bool) -> str:
     """Return the text of a section; no token goes over the blank lines between its prompts."""
     texts: list[str] = []
     for _, _, rendered, _ in section.fragments:
         if rendered.text:
-            texts.append(rendered.derive(_PromptWriter(tokens, starts_line)))
+            texts.append(rendered.derive(frame.write_prompt[starts_line]))
             starts_line = True
     return SEPARATOR.join(texts)
 

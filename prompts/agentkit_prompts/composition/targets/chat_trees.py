@@ -150,10 +150,9 @@ def runs_of(segments: Iterable[Segment]) -> Iterator[Run]:
 
 def words_of_tools(tools: Iterable[ToolSpec]) -> frozenset[str]:
     """Return the names that the developer gave to tools and their parameters: a template may look them up."""
-    words: set[str] = set()
-    for tool in tools:
-        words.add(tool.name)
-        properties = tool.parameters.get("properties")
-        if isinstance(properties, Mapping):
-            words.update(properties)
-    return frozenset(words)
+    return frozenset[str]().union(*[tool.derive(_words) for tool in tools])
+
+
+def _words(tool: ToolSpec) -> frozenset[str]:
+    properties = tool.parameters.get("properties")
+    return frozenset((tool.name, *(properties if isinstance(properties, Mapping) else ())))

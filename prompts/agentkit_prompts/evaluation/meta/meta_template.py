@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agentkit_prompts.chat_templates.protocol import Capability
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, InContextError
@@ -36,7 +35,7 @@ class MetaTemplate:
     Ids become text through `decode`; without it, `pieces` returns them as they are, for servers that take token ids.
 
     `stop_words` are the eos token where it is known as text, and what is in brackets at the end of the roles that the
-    model has. The sampling defaults are attributes to set.
+    model has.
 
     Raises:
         InContextError: The configuration is wrong; names everything that is.
@@ -52,12 +51,6 @@ class MetaTemplate:
             )
         self._meta: MetaFormat | None = read_meta(config, api=False) if config else None
         self._decode = decode
-        self.session_len: int | None = None
-        self.top_p: float | None = None
-        self.top_k: int | None = None
-        self.temperature: float | None = None
-        self.repetition_penalty: float | None = None
-        self.capability: Capability | str | None = "chat"
         self.stop_words: Sequence[str] | None = self._stop_words()
 
     @property
