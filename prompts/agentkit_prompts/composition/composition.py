@@ -16,7 +16,7 @@ from agentkit_prompts.context.parts import Media, Text, neutralise_markers
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_prompts.errors import BudgetError, ChatTemplateError
 from agentkit_prompts.schemas.params import JsonSchema
-from agentkit_prompts.templates.rendered import Rendered
+from agentkit_prompts.templates.rendered import Rendered, count_tokens
 from agentkit_prompts.templates.spans import Segment, Span, tile
 from agentkit_prompts.templates.template import MediaTable, media_table
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter
@@ -119,14 +119,15 @@ class Composition:
 
     @property
     def sends_system(self) -> bool:
-        """Whether there is a system message: its prompts say something, or it may be empty."""
-        section = self.sections[0]
-        return bool(section.text) or (self.layers.empty_messages and bool(section.fragments))
+        """Whether there is a system message: its prompts have text, or it may be empty."""
+        return self._sends(self.sections[0])
 
     @property
     def sends_user(self) -> bool:
-        """Whether there is a user message: its prompts say something, or it may be empty."""
-        section = self.sections[1]
+        """Whether there is a user message: its prompts have text, or it may be empty."""
+        return self._sends(self.sections[1])
+
+    def _sends(self, section: Section) -> bool:
         return bool(section.text) or (self.layers.empty_messages and bool(section.fragments))
 
     @property
@@ -201,7 +202,7 @@ class Composition:
             if system.text or self.sends_system:
                 total += MESSAGE_OVERHEAD + system.tokens(counter)
             if user.text or self.sends_user:
-                total += MESSAGE_OVERHEAD + user.tokens(counter)
+                total += MESSAGE_OVERHEAD + count_tokens(user, counter)  # the input differs every turn
             if len(self.intermediate):
                 total += self.intermediate.total(per_message)
                 if self.closing.text:

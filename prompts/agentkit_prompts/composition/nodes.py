@@ -24,39 +24,19 @@ _SPACE = re.compile(r"\s+")
 _ELLIPSIS = "\u2026"
 
 
-class _Leaf:
-    """A prompt without children, cut the way its size says."""
+class _Part:
+    """A prompt that can be kept in part, each part rendered once. A fence goes around what is kept."""
 
-    lost: int = 0
-    __slots__ = ("_cache", "_counter", "_ctx", "_points", "_prompt", "_whole", "size", "units")
+    lost = 0
+    units: int
+    required: int
 
-    def __init__(self, prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> None:
+    def __init__(self, prompt: BasePrompt, ctx: PromptContext, counter: TokenCounter) -> None:
         self.size = prompt.size
         self._prompt = prompt
         self._ctx = ctx
-        self._whole = whole
         self._counter = counter
         self._cache: dict[int, Rendered] = {}
-        self._points: list[int] = []
-        cut = self.size.cut
-        if not whole.text:
-            self.units = 0
-        elif cut == "none" or cut == "drop":
-            self.units = 1
-        elif cut == "items":
-            self.units = prompt.item_count(ctx)
-        elif callable(cut):
-            self.units = _MAX_PIECES
-        else:
-            self._points = cut_points(whole, _MAX_PIECES)
-            self.units = len(self._points)
-        self._cache[self.units] = _in_fence(prompt, ctx, whole)
-        self._cache.setdefault(0, Plain(""))
-
-    @property
-    def required(self) -> int:
-        """Everything, when it cannot be cut."""
-        return self.units if self.size.cut == "none" or (self.size.cut == "drop" and self.size.min > 0) else 0
 
     def tokens(self, kept: int) -> int:
         """Count the rendering of the first units."""
@@ -66,11 +46,41 @@ class _Leaf:
         """Render the first units."""
         known = self._cache.get(kept)
         if known is None:
-            known = self._cache[kept] = _in_fence(self._prompt, self._ctx, self._cut(kept))
+            known = self._cut(kept)
+            if self._prompt.fence and known.text:
+                known = fenced(known, self._ctx)
+            self._cache[kept] = known
         return known
 
     def _cut(self, kept: int) -> Rendered:
+        raise NotImplementedError
+
+
+class _Leaf(_Part):
+    """A prompt without children, cut the way its size says."""
+
+    def __init__(self, prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> None:
+        super().__init__(prompt, ctx, counter)
+        self._whole = whole
+        cut = self.size.cut
+        self._points = cut_points(whole, _MAX_PIECES) if cut in ("head", "tail", "middle") and whole.text else []
+        if not whole.text:
+            self.units = 0
+        elif cut == "none" or cut == "drop":
+            self.units = 1
+        elif cut == "items":
+            self.units = prompt.item_count(ctx)
+        else:
+            self.units = len(self._points) or _MAX_PIECES
+        # Everything, when it cannot be cut.
+        self.required = self.units if cut == "none" or (cut == "drop" and self.size.min > 0) else 0
+
+    def _cut(self, kept: int) -> Rendered:
         cut, whole = self.size.cut, self._whole
+        if kept == self.units:
+            return whole
+        if kept == 0:
+            return Plain("")
         if cut == "items":
             return self._prompt.render_items(self._ctx, kept)
         if callable(cut):
@@ -95,10 +105,8 @@ class _Leaf:
         return cut_text(whole, points[head - 1], points[-tail - 1] if tail else size)
 
 
-class _Tree:
+class _Tree(_Part):
     """A prompt around others: what is cut are its children, by the order among them."""
-
-    __slots__ = ("_cache", "_children", "_counter", "_ctx", "_prompt", "_siblings", "lost", "required", "size", "units")
 
     def __init__(
         self,
@@ -107,34 +115,16 @@ class _Tree:
         children: Sequence[tuple[str, _Leaf | _Tree]],
         counter: TokenCounter,
     ) -> None:
-        self.size = prompt.size
-        self._prompt = prompt
-        self._ctx = ctx
-        self._counter = counter
+        super().__init__(prompt, ctx, counter)
         self._children = children
         self._siblings = Siblings(children)
         self.units = len(self._siblings.order)
         self.required = self._siblings.required
-        self.lost: int = self._siblings.lost
-        self._cache: dict[int, Rendered] = {}
+        self.lost = self._siblings.lost
 
-    def tokens(self, kept: int) -> int:
-        """Count the rendering of the first units."""
-        return self.render(kept).tokens(self._counter)
-
-    def render(self, kept: int) -> Rendered:
-        """Render with the children that the first units leave."""
-        known = self._cache.get(kept)
-        if known is None:
-            given = zip(self._children, self._siblings.given(kept), strict=True)
-            around = self._prompt.render_around(self._ctx, [node.render(count) for (_, node), count in given])
-            known = self._cache[kept] = _in_fence(self._prompt, self._ctx, around)
-        return known
-
-
-def _in_fence(prompt: BasePrompt, ctx: PromptContext, kept: Rendered) -> Rendered:
-    """Put the fence around what is kept: a cut must never take one of its lines."""
-    return fenced(kept, ctx) if prompt.fence and kept.text else kept
+    def _cut(self, kept: int) -> Rendered:
+        given = zip(self._children, self._siblings.given(kept), strict=True)
+        return self._prompt.render_around(self._ctx, [node.render(count) for (_, node), count in given])
 
 
 def node_of(prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> _Leaf | _Tree:

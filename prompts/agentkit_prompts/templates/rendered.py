@@ -16,7 +16,7 @@ from agentkit_prompts.templates.engine import Program, RenderedText, Trusted
 from agentkit_prompts.templates.spans import MEDIA_OPENING, Segment, Span, defused, tile
 from agentkit_prompts.tokens.counter import TokenCounter, media_tokens
 
-__all__ = ["Around", "FromSegments", "FromTemplate", "Join", "Plain", "Rendered"]
+__all__ = ["Around", "FromSegments", "FromTemplate", "Join", "Plain", "Rendered", "count_tokens"]
 
 T = TypeVar("T")
 
@@ -111,7 +111,7 @@ class Rendered:
 
     def tokens(self, counter: TokenCounter) -> int:
         """Return what it costs, media included; counted once per counter."""
-        return self.derive(_tokens, counter)
+        return self.derive(count_tokens, counter)
 
     def replace(self, old: str, new: str) -> Rendered:
         """Return the rendering with `old` replaced in its text, also where two values form it together."""
@@ -146,7 +146,8 @@ class Rendered:
         return f"{type(self).__name__}({len(self.text)} characters, {len(self.media)} media)"
 
 
-def _tokens(rendered: Rendered, counter: TokenCounter) -> int:
+def count_tokens(rendered: Rendered, counter: TokenCounter) -> int:
+    """Return what a rendering costs, media included, for one that is counted once."""
     if not rendered.media:
         return counter.count(rendered.text)
     return counter.count(MARKER.sub("", rendered.text)) + media_tokens(rendered.media)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import ClassVar
 
 from pydantic import Field
@@ -20,9 +19,8 @@ from agentkit_prompts.tree.prompt import BasePrompt
 __all__ = ["WrapPrompt"]
 
 
-@lru_cache(maxsize=64)
-def _paths(count: int) -> tuple[str, ...]:
-    return tuple(f"wrapped_prompts[{index}]" for index in range(count))
+def _paths(count: int) -> list[str]:
+    return [f"wrapped_prompts[{index}]" for index in range(count)]
 
 
 class WrapPrompt(BasePrompt):
@@ -82,11 +80,10 @@ class WrapPrompt(BasePrompt):
 
     def render_around(self, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
         """Join the children and render the template around them."""
-        paths = _paths(len(children))
         around = self.template.around("wrapped_str", ctx.locale) if self._shows_context else None
         if around is not None and len(children) == 1:
-            return Around(around[0], children[0], around[1], paths[0])
-        inner = Join("\n", [*zip(paths, children, strict=True)])
+            return Around(around[0], children[0], around[1], "wrapped_prompts[0]")
+        inner = Join("\n", [*zip(_paths(len(children)), children, strict=True)])
         if around is not None:
             return Around(around[0], inner, around[1])
         return self.template.run({**self.values(ctx), "wrapped_str": inner.as_wrapped}, locale=ctx.locale)
