@@ -158,11 +158,9 @@ class Tool(Generic[P, R]):
         Raises:
             ToolDefinitionError: It is not a schema, describes something else than an object, or is nested too deeply.
         """
-        from agentkit_tools.schemas.json_schema import LateValidator  # cost of importing this package
-        from agentkit_tools.schemas.lenient_schema import (  # imported by those who need it: it is half the
-            SchemaError,
-            normalise,
-        )
+        # Half the cost of importing this package: only who needs it pays.
+        from agentkit_tools.schemas.json_schema import late_validator
+        from agentkit_tools.schemas.lenient_schema import SchemaError, normalise
 
         try:
             schema = normalise({"type": "object", "properties": {}} if parameters is None else parameters)
@@ -178,7 +176,7 @@ class Tool(Generic[P, R]):
         return cls(
             spec,
             function,
-            LateValidator(spec.parameters),
+            late_validator(spec.parameters),
             _PLAIN.but(**policy),
             bind=partial(add_contexts, contexts) if contexts else None,
             mode=mode_of(inner),

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaError, SchemaValidator, core_schema
 
-__all__ = ["LateValidator", "validator_for"]
+__all__ = ["late_validator", "validator_for"]
 
 _ANY = core_schema.any_schema()
 _STRING = core_schema.str_schema(strict=True)
@@ -39,24 +39,21 @@ def validator_for(schema: Mapping[str, Any]) -> SchemaValidator:
     return SchemaValidator(built)
 
 
-class LateValidator:
-    """Reads the arguments of one tool; made when the tool is called first.
+def late_validator(schema: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
+    """Return what reads the arguments of one tool; its validator is made when the tool is called first.
 
     Of ten thousand tools a server offers, a run calls a few, and a validator takes more time and memory than all the
     rest of a tool.
     """
+    ready: Callable[[str], dict[str, Any]] | None = None
 
-    __slots__ = ("_read", "_schema")
+    def validate(text: str) -> dict[str, Any]:
+        nonlocal ready
+        if ready is None:
+            ready = validator_for(schema).validate_json
+        return ready(text)
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        self._schema = schema
-        self._read: Callable[[str], dict[str, Any]] | None = None
-
-    def __call__(self, text: str) -> dict[str, Any]:
-        read = self._read
-        if read is None:
-            read = self._read = validator_for(self._schema).validate_json
-        return read(text)
+    return validate
 
 
 class _Builder:

@@ -16,12 +16,7 @@ __all__ = ["functions_of", "methods_of"]
 
 
 def methods_of(thing: object, only: Iterable[str] | None, without: Iterable[str]) -> list[Tool]:
-    """Return a tool for each public method of an object, base classes first, in the order of the class bodies.
-
-    Raises:
-        ToolDefinitionError: It is a class or a module, a name is not one of a public method, or methods cannot be
-            offered to a model; all are named.
-    """
+    """Return a tool for each public method of an object, base classes first; see `Toolset.from_object`."""
     if isinstance(thing, type | ModuleType):
         advice = "a class: give an object of it" if isinstance(thing, type) else "a module: use Toolset.from_module"
         raise ToolDefinitionError(f"Toolset.from_object: {thing.__name__} is {advice}")
@@ -38,12 +33,7 @@ def methods_of(thing: object, only: Iterable[str] | None, without: Iterable[str]
 
 
 def functions_of(module: ModuleType, only: Iterable[str] | None, without: Iterable[str]) -> list[Tool]:
-    """Return a tool for each public function of a module, in the order they are defined.
-
-    Raises:
-        ToolDefinitionError: It is not a module, a name is not one of a public function, or functions cannot be offered
-            to a model; all are named.
-    """
+    """Return a tool for each public function of a module, in their order; see `Toolset.from_module`."""
     if not isinstance(module, ModuleType):
         raise ToolDefinitionError(f"Toolset.from_module: expected a module, got {type(module).__name__}")
     where = f"Toolset.from_module({module.__name__})"
