@@ -1,7 +1,9 @@
 from agentkit_memory.conversations.stored_session import StoredSession as StoredSession
-from agentkit_memory.embedders.fastembed import FastembedEmbedder as FastembedEmbedder
+from agentkit_memory.embedders.fastembed_embedder import FastembedEmbedder as FastembedEmbedder
 from agentkit_memory.embedders.openai_embedder import OpenAIEmbedder as OpenAIEmbedder
-from agentkit_memory.embedders.sentence_transformers import SentenceTransformersEmbedder as SentenceTransformersEmbedder
+from agentkit_memory.embedders.sentence_transformers_embedder import (
+    SentenceTransformersEmbedder as SentenceTransformersEmbedder,
+)
 from agentkit_memory.errors import EmbedderError as EmbedderError
 from agentkit_memory.errors import EmbedderMismatch as EmbedderMismatch
 from agentkit_memory.errors import EmbedderUnavailable as EmbedderUnavailable

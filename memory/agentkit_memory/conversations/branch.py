@@ -187,13 +187,10 @@ class Branch:
                     break
                 bound = {"branch": branch, "after": max(after, begin), "before": min(before, end + 1), "most": left}
                 rows = connection.execute(_NEWEST_FIRST if newest else _OLDEST_FIRST, bound)
-                for seq, version, body, stored, said_at, redacted in rows:
-                    message = load(self.name, seq, version, body)
-                    found.append(
-                        StoredMessage(
-                            seq, message, stored, stored if said_at is None else said_at, redacted is not None
-                        )
-                    )
+                for row in rows:
+                    message = load(self.name, row.seq, row.format, row.body)
+                    said_at = row.created_at if row.said_at is None else row.said_at
+                    found.append(StoredMessage(row.seq, message, row.created_at, said_at, row.redacted_at is not None))
         return found[::-1] if newest else found
 
     def tool_calls(self, after: int) -> list[StoredCall]:

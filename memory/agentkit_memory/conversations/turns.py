@@ -95,14 +95,12 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
             return until - after  # another caller makes them
         now = database.clock()
         expires_at = connection.scalar(_EXPIRES, {"conversation": branch.conversation_id})
-        for seq, version, body, stored, said_at in connection.execute(
-            _MESSAGES, {"branch": branch.id, "after": after, "until": until}
-        ).all():
+        for row in connection.execute(_MESSAGES, {"branch": branch.id, "after": after, "until": until}).all():
             try:
-                fields = turn_fields(load(branch.conversation, seq, version, body))
+                fields = turn_fields(load(branch.conversation, row.seq, row.format, row.body))
             except StoreVersion:  # left for the newer version that wrote it
-                connection.execute(_ADVANCE, {"branch": branch.id, "seen": until, "done": seq - 1})
-                until = seq - 1
+                connection.execute(_ADVANCE, {"branch": branch.id, "seen": until, "done": row.seq - 1})
+                until = row.seq - 1
                 break
             except MessageUnreadable:  # reported when the conversation is opened
                 continue
@@ -110,18 +108,18 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
                 rows.append(
                     {
                         **fields,
-                        "id": turn_id(key, branch.conversation, branch.name, seq),
+                        "id": turn_id(key, branch.conversation, branch.name, row.seq),
                         "scope_id": branch.scope_id,
                         "branch_id": branch.id,
-                        "position": seq,
+                        "position": row.seq,
                         "created_at": now,
-                        "said_at": stored if said_at is None else said_at,
+                        "said_at": row.created_at if row.said_at is None else row.said_at,
                         "valid_to": expires_at,
                     }
                 )
         if rows:
             connection.execute(_ADD, rows)
-            enqueue(connection, [str(row["id"]) for row in rows], turns=True)
+            enqueue(connection, [str(each["id"]) for each in rows], turns=True)
     return until - after
 
 

@@ -125,16 +125,16 @@ class RecallLogs:
         try:
             logs = [
                 RecallLog(
-                    query,
-                    json.loads(policy),
-                    tuple(Candidate(**each) for each in json.loads(candidates)),
-                    took_us,
-                    conversation,
-                    tuple(json.loads(degraded)),
-                    number,
-                    at,
+                    row.query,
+                    json.loads(row.policy),
+                    tuple(Candidate(**each) for each in json.loads(row.candidates)),
+                    row.took_us,
+                    row.conversation,
+                    tuple(json.loads(row.degraded)),
+                    row.id,
+                    row.at,
                 )
-                for query, policy, candidates, took_us, conversation, degraded, number, at in rows
+                for row in rows
             ]
         except (TypeError, ValueError) as error:
             raise StoreCorrupt(
