@@ -88,7 +88,13 @@ class Layers(Declared):
         try:
             plan: Plan = self._plan  # type: ignore[attr-defined]
         except AttributeError:
-            plan = Plan(self)
+            placed = {place: [*self._placed(place)] for place in PLACES}
+            messages = {
+                "system": placed["system"],
+                "input": [*placed["before_input"], *placed["input"], *placed["after_input"]],
+                "after_intermediate": placed["after_intermediate"],
+            }
+            plan = Plan(messages, [*self.walk()], (self.history, self.traffic))
             object.__setattr__(self, "_plan", plan)
         return plan
 
@@ -113,8 +119,11 @@ class Layers(Declared):
     def prompts(self) -> Iterator[tuple[str, BasePrompt]]:
         """Yield the outermost prompts in the order they are sent, each with its path, such as `system[0]`."""
         for place in PLACES:
-            for index, prompt in enumerate(getattr(self, place)):
-                yield f"{place}[{index}]", prompt
+            yield from self._placed(place)
+
+    def _placed(self, place: Place) -> Iterator[tuple[str, BasePrompt]]:
+        for index, prompt in enumerate(getattr(self, place)):
+            yield f"{place}[{index}]", prompt
 
     def walk(self) -> Iterator[tuple[str, BasePrompt]]:
         """Yield every prompt of the tree with its path."""

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+from agentkit_prompts.tokens.size import Size
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
 from agentkit_prompts.tree.prompt import BasePrompt
-
-if TYPE_CHECKING:
-    from agentkit_prompts.tree.layers import Layers
 
 __all__ = ["Block", "Plan", "Reader"]
 
 Reader: TypeAlias = Callable[[Mapping[str, Any]], tuple[Any, ...]]
 """Gets from the view of a context the values that something was rendered from."""
+_Placed: TypeAlias = Sequence[tuple[str, BasePrompt]]
 _Step: TypeAlias = tuple[str, BasePrompt, Reader | None]
 
 
@@ -24,9 +23,8 @@ class Block:
 
     __slots__ = ("name", "reads", "steps")
 
-    def __init__(self, layers: Layers, name: str, places: Sequence[str]) -> None:
+    def __init__(self, name: str, prompts: _Placed) -> None:
         self.name = name
-        prompts = [(path, prompt) for path, prompt in layers.prompts() if path.partition("[")[0] in places]
         # What shows the input is rendered every turn: there is nothing to look up first.
         self.steps: tuple[_Step, ...] = tuple(
             (path, prompt, None if "user_input" in (_reads(prompt) or ()) else _reader(_reads(prompt)))
@@ -56,21 +54,22 @@ def _reader(names: Iterable[str] | None) -> Reader | None:
 
 
 class Plan:
-    """What is known about layers before any context."""
+    """What is known about layers before any context.
+
+    Args:
+        places: Per message the prompts it is made of, with their paths.
+        every: Every prompt of the tree, with its path.
+        sizes: How the messages that no prompt makes give way.
+    """
 
     __slots__ = ("blocks", "has_maximum", "selecting")
 
-    def __init__(self, layers: Layers) -> None:
-        sizes = [layers.history, layers.traffic, *(prompt.size for _, prompt in layers.walk())]
-        self.has_maximum = any(size.max is not None for size in sizes)
+    def __init__(self, places: Mapping[str, _Placed], every: _Placed, sizes: Iterable[Size]) -> None:
+        self.has_maximum = any(size.max is not None for size in (*sizes, *(prompt.size for _, prompt in every)))
         selecting: dict[int, tuple[str, ExamplesPrompt]] = {}
-        for path, prompt in layers.walk():
+        for path, prompt in every:
             if isinstance(prompt, ExamplesPrompt) and type(prompt.selector) is not StaticSelector:
                 selecting.setdefault(id(prompt), (path, prompt))
         self.selecting = tuple(selecting.values())
         """The prompts whose selector looks at the query, each once, with its path."""
-        self.blocks = (
-            Block(layers, "system", ("system",)),
-            Block(layers, "input", ("before_input", "input", "after_input")),
-            Block(layers, "after_intermediate", ("after_intermediate",)),
-        )
+        self.blocks = tuple(Block(name, prompts) for name, prompts in places.items())

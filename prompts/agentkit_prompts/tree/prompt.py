@@ -17,16 +17,17 @@ from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext
 from agentkit_prompts.errors import KwargsError, PromptError, TemplateError, similar
 from agentkit_prompts.schemas.check import Problem
 from agentkit_prompts.schemas.params import JsonSchema, check_params_schema, params_checker
-from agentkit_prompts.templates.rendered import Around, Rendered
+from agentkit_prompts.templates.rendered import Around, Plain, Rendered
 from agentkit_prompts.templates.template import MediaTable, Template, media_table
 from agentkit_prompts.tokens.size import Size
 from agentkit_prompts.tree.declared import Declared
-from agentkit_prompts.tree.formats import complete
+from agentkit_prompts.tree.formats import from_multimodal
 
 __all__ = ["BasePrompt", "Volatility"]
 
 Volatility: TypeAlias = Literal["static", "session", "turn"]
 
+_WAYS = frozenset({"render", "format_2_str", "format_2_multimodal"})
 RANKS: dict[Volatility, int] = {"static": 0, "session": 1, "turn": 2}
 """How volatile each class is, to compare them."""
 _SESSION = frozenset({"tools", "examples", "extra"})
@@ -74,7 +75,7 @@ class BasePrompt(Declared, ABC):
 
     def __init_subclass__(cls, **config: Any) -> None:
         super().__init_subclass__(**config)
-        complete(cls, BasePrompt)
+        _complete(cls)
         cls._shows_context = cls.values is BasePrompt.values
 
     @model_validator(mode="after")
@@ -239,3 +240,33 @@ def fenced(rendered: Rendered, ctx: PromptContext) -> Rendered:
 def _hint(name: str, known: frozenset[str]) -> str:
     close = similar(name, known)
     return f", did you mean {close!r}?" if close else ""
+
+
+def _complete(kind: type[BasePrompt]) -> None:
+    """Give a class those of `render` and `format_2_*` that it does not define, made from what it defines.
+
+    So the most derived of the three is used everywhere. `super()` calls reach what the class above does.
+    """
+    definer = next(one for one in kind.__mro__ if not _WAYS.isdisjoint(vars(one)))
+    if definer is not kind and issubclass(definer, BasePrompt):
+        return  # it has all three
+    defined = _WAYS & vars(definer).keys()
+
+    def render(self: BasePrompt, ctx: PromptContext) -> Rendered:
+        if "format_2_multimodal" in defined:
+            return from_multimodal(kind.__name__, kind.format_2_multimodal(self, ctx), self.trust)
+        text = kind.format_2_str(self, ctx)
+        if not isinstance(text, str):
+            raise PromptError(f"{kind.__name__}.format_2_str must return str, got {type(text).__name__}")
+        return Plain(text, trust=self.trust)
+
+    def format_2_str(self: BasePrompt, ctx: PromptContext) -> str:
+        return self.rendered_as(kind, ctx).plain
+
+    def format_2_multimodal(self: BasePrompt, ctx: PromptContext) -> tuple[str, MediaTable]:
+        rendered = self.rendered_as(kind, ctx)
+        return rendered.text, media_table(rendered.media)
+
+    for way in (render, format_2_str, format_2_multimodal):
+        if way.__name__ not in defined:
+            setattr(kind, way.__name__, way)
