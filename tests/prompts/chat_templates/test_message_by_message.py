@@ -27,6 +27,7 @@ from agentkit_prompts.chat_templates.chat_turns import Turn
 from agentkit_prompts.chat_templates.role_markers import Task
 from agentkit_prompts.composition.targets.by_message import text_by_message
 from agentkit_prompts.composition.targets.chat_text import whole_text
+from agentkit_prompts.context.messages import Thinking
 from tests.prompts.laws import law
 
 pytestmark = [
@@ -68,7 +69,8 @@ def compositions(draw: st.DrawFn, template: Any) -> Composition:
     for number in range(draw(st.integers(0, 4))):
         match draw(st.sampled_from(kinds)):
             case "talk":
-                history += [Message("user", draw(said)), Message("assistant", draw(said))]
+                thoughts = (Thinking(draw(said)),) if draw(st.booleans()) else ()
+                history += [Message("user", draw(said)), Message("assistant", draw(said), thinking=thoughts)]
             case "system":
                 history.append(Message("system", draw(said)))
             case "name":
