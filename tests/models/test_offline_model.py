@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentkit import OfflineModel, Reply
@@ -98,11 +98,12 @@ def test_chunks_shown_through_a_filter_are_found_by_their_text() -> None:
 
 
 @given(st.text(max_size=200), st.text(max_size=40))
+@example("ASSISTANT:", "")
 def test_a_quote_is_always_verbatim(text: str, question: str) -> None:
     chunk = Document(f"{text} Zebras like marmalade. {text}", id="z")
     documents = [chunk]
     answer = ask(f"{question} zebras marmalade", documents=documents, tools=[]).message.text
-    shown = composed("", documents=documents).text
+    shown = "\n".join(message.text for message in composed("", documents=documents).messages)
     for piece in answer.split("“")[1:]:
         quote = piece.rsplit("” [#z]", 1)[0].removesuffix("” ...")
         assert quote in shown or "”" in text or "“" in text
