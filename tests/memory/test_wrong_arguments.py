@@ -120,11 +120,18 @@ def test_nothing_is_ingested_with_what_are_no_options(memory: Memory, docs: Path
     assert not memory.recall("zebra")
 
 
-@pytest.mark.parametrize("messages", [("x",), (None,), (Message("user", "zebra"), {"role": "user"})])
-def test_what_is_no_message(memory: Memory, messages: Any) -> None:
+@pytest.mark.parametrize(
+    ("messages", "problem"),
+    [
+        (("x",), r"append\[0\]: expected a message or its mapping, got str"),
+        ((None,), r"append\[0\]: expected a message or its mapping, got NoneType"),
+        ((Message("user", "zebra"), {"role": "user"}), r"append\[1\]\.content: missing"),
+    ],
+)
+def test_what_is_no_message(memory: Memory, messages: Any, problem: str) -> None:
     session = memory.session("s")
     for act in (session.append, session.append_now):
-        with pytest.raises(MessageUnreadable, match=r"expected messages, .*got"):
+        with pytest.raises(MessageUnreadable, match=problem):
             act(*messages)
     assert not session.page() and not session.conversation
 

@@ -71,11 +71,11 @@ class WrapPrompt(BasePrompt):
     def render(self, ctx: PromptContext) -> Rendered:
         """Render the wrapped prompts, then the template around them."""
         children: list[Rendered] = []
-        for prompt in self.wrapped_prompts:
+        for path, prompt in self.children:
             try:
                 children.append(prompt.rendered(ctx))
             except PromptError as error:
-                raise error.at(f"wrapped_prompts[{len(children)}]") from error.__cause__
+                raise error.at(path) from error.__cause__
         return self.render_around(ctx, children)
 
     def render_around(self, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
