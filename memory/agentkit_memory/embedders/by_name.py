@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from agentkit_memory.embedders.contract import ModelEmbedder
 from agentkit_memory.embedders.fastembed_embedder import FastembedEmbedder
 from agentkit_memory.embedders.openai_embedder import OpenAIEmbedder
-from agentkit_memory.embedders.sentence_transformers_embedder import SentenceTransformersEmbedder
+from agentkit_memory.embedders.sentence_embedder import SentenceTransformersEmbedder
 from agentkit_memory.errors import EmbedderError
 from agentkit_prompts.errors import nearest
 
