@@ -10,7 +10,7 @@ from pathlib import Path
 
 __all__ = ["exports_of_stub"]
 
-_ONE = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
+_ONE = re.compile(r"^from (\S+) import (?:\(\s*)?(\w+) as \2\b", re.MULTILINE)
 _ALL = re.compile(r"^from (\S+) import \*$", re.MULTILINE)
 
 

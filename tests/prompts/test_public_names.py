@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 
 import pytest
+
+from tests.paths import ROOT
 
 DOORS = [
     "agentkit",
@@ -38,3 +41,10 @@ def test_no_two_public_things_share_a_name() -> None:
         for name in module.__all__:
             homes.setdefault(name, set()).add(id(getattr(module, name)))
     assert sorted(name for name, things in homes.items() if len(things) > 1) == []
+
+
+def test_what_a_stub_lists_is_public_however_its_lines_are_broken() -> None:
+    for stub in ("agentkit", "prompts/agentkit_prompts", "tools/agentkit_tools", "memory/agentkit_memory"):
+        tree = ast.parse((ROOT / stub / "__init__.pyi").read_text("utf-8"))
+        listed = {name.name for node in tree.body if isinstance(node, ast.ImportFrom) for name in node.names}
+        assert set(importlib.import_module(stub.rpartition("/")[2]).__all__) == listed
