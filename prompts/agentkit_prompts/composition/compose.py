@@ -151,12 +151,13 @@ def _render(block: Block, ctx: PromptContext, view: Mapping[str, Any], before: S
 
 def _same(inputs: tuple[Any, ...], known: tuple[Any, ...]) -> bool:
     """Tell whether inputs are the same objects as before; of kwargs and extras, the same names and values."""
-    for value, before in zip(inputs, known, strict=False):
-        if value is not before:
-            if type(value) is not ReadOnlyDict or type(before) is not ReadOnlyDict or [*value] != [*before]:
-                return False
-            if not all(map(is_, value.values(), before.values())):
-                return False
+    for value, before in zip(inputs, known):  # noqa: B905
+        if value is not before and not (
+            type(value) is ReadOnlyDict is type(before)
+            and [*value] == [*before]
+            and all(map(is_, value.values(), before.values()))
+        ):
+            return False
     return True
 
 

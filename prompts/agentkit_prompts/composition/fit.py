@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentkit_prompts.composition.composition import Composition
-from agentkit_prompts.composition.explain import Trim
+from agentkit_prompts.composition.contents import Trim
 from agentkit_prompts.composition.nodes import History, node_of
 from agentkit_prompts.composition.sections import Section
 from agentkit_prompts.composition.units import Bounds, Node, Siblings, largest

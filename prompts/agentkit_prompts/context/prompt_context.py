@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
-from operator import attrgetter, countOf
+from operator import countOf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypedDict, TypeVar, Unpack, cast, final
 
@@ -41,17 +41,19 @@ if TYPE_CHECKING:
     class _AdditionalInfo(TypedDict, total=False):
         additional_info: Mapping[str, Any]
 
-    class _Given(TypedDict, total=False):
-        """What a context can be made of, or made anew of."""
+    class _Elements(TypedDict, total=False):
+        elements: _Documents
 
-        user_input: UserInput | str | Part | Iterable[str | Part] | Mapping[str, Any]
-        conversation: Iterable[Message | Mapping[str, Any]]
-        documents: Iterable[Document | str | Mapping[str, Any]]
-        elements: Iterable[Document | str | Mapping[str, Any]]
-        knowledge: Iterable[Fact | str | Mapping[str, Any]]
-        tools: Iterable[ToolSpec | Mapping[str, Any]]
-        examples: Iterable[Example | Mapping[str, Any]]
-        intermediate: Iterable[Message | Mapping[str, Any]]
+    class _Given(_Elements, total=False):
+        """What a context can be made anew of."""
+
+        user_input: _Input
+        conversation: _Messages
+        documents: _Documents
+        knowledge: _Facts
+        tools: _Tools
+        examples: _Examples
+        intermediate: _Messages
         locale: str | None
         now: datetime | None
         session_key: str | None
@@ -59,9 +61,18 @@ if TYPE_CHECKING:
         selections: Iterable[Selection]
 
 
+_Input: TypeAlias = "UserInput | str | Part | Iterable[str | Part] | Mapping[str, Any]"
+_Messages: TypeAlias = Iterable[Message | Mapping[str, Any]]
+_Documents: TypeAlias = Iterable[Document | str | Mapping[str, Any]]
+_Facts: TypeAlias = Iterable[Fact | str | Mapping[str, Any]]
+_Tools: TypeAlias = Iterable[ToolSpec | Mapping[str, Any]]
+_Examples: TypeAlias = Iterable[Example | Mapping[str, Any]]
+
 T = TypeVar("T")
 _put = object.__setattr__
+_MISSING: Any = object()
 _NO_DATA = ReadOnlyDict()
+_NOTHING: tuple[Any, ...] = ()
 _NO_MESSAGES = Conversation()
 
 
@@ -128,7 +139,7 @@ def _items(kind: type, from_text: bool = False) -> _Reader:
 
 
 def _conversation(value: Any, place: str, problems: _Problems) -> Conversation:
-    if isinstance(value, Conversation):
+    if type(value) is Conversation:
         return value
     try:
         return Conversation(read_messages(value, where=place))
@@ -168,38 +179,16 @@ def _data(value: Any, place: str, problems: _Problems) -> ReadOnlyDict:
 
 
 def _user_input(value: Any, place: str, problems: _Problems) -> Any:
-    if isinstance(value, UserInput):
-        return value
+    if value is _MISSING:
+        problems.append((place, "missing"))
+        return None
     return _made(UserInput, value if isinstance(value, Mapping) else {"input": value}, place, problems)
 
 
-def _one(kind: type) -> _Reader:
-    def read(value: Any, place: str, problems: _Problems) -> Any:
-        if value is not None and not isinstance(value, kind):
-            problems.append((place, f"expected {kind.__name__} or None, got {type(value).__name__}"))
-        return value
-
-    return read
-
-
-def _checked(given: Mapping[str, Any], made: dict[str, Any]) -> dict[str, Any]:
-    """Return `made` with every field of a context that is given; one error names every problem."""
-    problems: _Problems = []
-    for name, value in given.items():
-        read = _READERS.get(name)
-        if read is not None:
-            made[name] = read(value, name, problems)
-        elif name != "elements":
-            problems.append(("", _unknown(name, _READERS)))
-        elif "documents" in given:
-            problems.append((name, "another name of documents, which are given too: pass one of them"))
-        else:
-            made["documents"] = _READERS["documents"](value, name, problems)
-    if made["user_input"] is MISSING:
-        problems.append(("user_input", "missing"))
-    if problems:
-        raise ContextError("PromptContext", problems)
-    return made
+def _one(kind: type, value: Any, place: str, problems: _Problems) -> Any:
+    if not isinstance(value, kind):
+        problems.append((place, f"expected {kind.__name__} or None, got {type(value).__name__}"))
+    return value
 
 
 @final
@@ -301,57 +290,81 @@ class PromptContext(Derived):
     selections: tuple[Selection, ...] = ()
     """Which examples were chosen for which prompt, see `prepare`; used while input and pool stay the same."""
 
-    def __init__(self, **given: Unpack[_Given]) -> None:
-        self._fill(_checked(given, _DEFAULTS.copy()))
-
-    def _fill(self, made: dict[str, Any]) -> None:
-        for put, value in zip(_SETTERS, made.values(), strict=True):
+    def __init__(
+        self,
+        *,
+        user_input: _Input = _MISSING,
+        conversation: _Messages = _NO_MESSAGES,
+        documents: _Documents = _NOTHING,
+        knowledge: _Facts = (),
+        tools: _Tools = (),
+        examples: _Examples = (),
+        intermediate: _Messages = _NO_MESSAGES,
+        locale: str | None = None,
+        now: datetime | None = None,
+        session_key: str | None = None,
+        extra: Mapping[str, Any] = _NO_DATA,
+        selections: Iterable[Selection] = (),
+        **others: Unpack[_Elements],
+    ) -> None:
+        problems: _Problems = []
+        for name, value in others.items():
+            if name != "elements":
+                problems.append(("", _unknown(name, CONTEXT_FIELDS)))
+            elif documents is not _NOTHING:
+                problems.append((name, "another name of documents, which are given too: pass one of them"))
+            else:
+                documents = _documents(value, name, problems)
+        if type(user_input) is not UserInput:
+            user_input = _user_input(user_input, "user_input", problems)
+        view: dict[str, Any] = {
+            "user_input": user_input,
+            "conversation": _conversation(conversation, "conversation", problems),
+            "documents": _documents(documents, "documents", problems),
+            "knowledge": _facts(knowledge, "knowledge", problems),
+            "tools": _tools(tools, "tools", problems),
+            "examples": _examples(examples, "examples", problems),
+            "intermediate": _conversation(intermediate, "intermediate", problems),
+            "locale": None if locale is None else _one(str, locale, "locale", problems),
+            "now": None if now is None else _one(datetime, now, "now", problems),
+            "extra": extra if extra is _NO_DATA else _data(extra, "extra", problems),
+        }
+        if session_key is not None:
+            _one(str, session_key, "session_key", problems)
+        if selections != ():
+            selections = _selections(selections, "selections", problems)
+        if problems:
+            raise ContextError("PromptContext", problems)
+        for put, value in zip(_SETTERS, (*view.values(), session_key, selections), strict=True):
             put(self, value)
-        made["additional_kwargs"] = made["user_input"].additional_kwargs
-        del made["session_key"], made["selections"]
-        _put(self, "_derived", MappingProxyType(made))
+        view["additional_kwargs"] = view["user_input"].additional_kwargs
+        _put(self, "_derived", MappingProxyType(view))
 
     @property
     def view(self) -> Mapping[str, Any]:
         """Read-only mapping of the names a template can use to their values, built once."""
-        if not hasattr(self, "_derived"):  # copied, or read from JSON
-            self._fill(self._fields())
-        view: Mapping[str, Any] = self._derived
+        try:
+            view: Mapping[str, Any] = self._derived
+        except AttributeError:  # copied, or read from JSON
+            values = {name: getattr(self, name) for name in CONTEXT_FIELDS if name in CONTEXT_NAMES}
+            view = MappingProxyType(values | {"additional_kwargs": self.user_input.additional_kwargs})
+            _put(self, "_derived", view)
         return view
 
     def evolve(self, **changes: Unpack[_Given]) -> Self:
         """Return a copy with some fields replaced. Raises like the class."""
-        other = object.__new__(type(self))
-        other._fill(_checked(changes, self._fields()))
-        return other
-
-    def _fields(self) -> dict[str, Any]:
-        return dict(zip(_READERS, _values(self), strict=True))
+        given = {name: getattr(self, name) for name in CONTEXT_FIELDS if name not in changes}
+        if "elements" in changes:
+            given.pop("documents", None)
+        return type(self)(**given, **changes)
 
 
-_READERS: dict[str, _Reader] = {
-    "user_input": _user_input,
-    "conversation": _conversation,
-    "documents": _items(Document, from_text=True),
-    "knowledge": _items(Fact, from_text=True),
-    "tools": _items(ToolSpec),
-    "examples": _items(Example),
-    "intermediate": _conversation,
-    "locale": _one(str),
-    "now": _one(datetime),
-    "session_key": _one(str),
-    "extra": _data,
-    "selections": _items(Selection),
-}
-"""Per field of the context, in order, how it is read."""
-_DEFAULTS: dict[str, Any] = {
-    **dict.fromkeys(_READERS, ()),
-    **dict.fromkeys(("conversation", "intermediate"), _NO_MESSAGES),
-    **dict.fromkeys(("locale", "now", "session_key")),
-    "user_input": MISSING,
-    "extra": _NO_DATA,
-}
-_SETTERS = [vars(PromptContext)[name].__set__ for name in _READERS]
-_values = attrgetter(*_READERS)
-CONTEXT_NAMES: frozenset[str] = frozenset({*_READERS, "additional_kwargs"} - {"session_key", "selections"})
+_documents = _items(Document, from_text=True)
+_facts = _items(Fact, from_text=True)
+_tools = _items(ToolSpec)
+_examples = _items(Example)
+_selections = _items(Selection)
+CONTEXT_FIELDS = tuple(item.name for item in fields(PromptContext))
+CONTEXT_NAMES: frozenset[str] = frozenset({*CONTEXT_FIELDS, "additional_kwargs"} - {"session_key", "selections"})
 """The names every template can read."""
+_SETTERS = [vars(PromptContext)[name].__set__ for name in CONTEXT_FIELDS]

@@ -19,10 +19,6 @@ from agentkit_prompts.tree.prompt import BasePrompt
 __all__ = ["WrapPrompt"]
 
 
-def _paths(count: int) -> list[str]:
-    return [f"wrapped_prompts[{index}]" for index in range(count)]
-
-
 class WrapPrompt(BasePrompt):
     """Renders the wrapped prompts, joins them with a line break, and hands the result to its own template as
     `wrapped_str`. What was rendered is data: it is never compiled again.
@@ -44,7 +40,7 @@ class WrapPrompt(BasePrompt):
     @property
     def children(self) -> tuple[tuple[str, BasePrompt], ...]:
         """The wrapped prompts."""
-        return tuple(zip(_paths(len(self.wrapped_prompts)), self.wrapped_prompts, strict=True))
+        return tuple([(f"wrapped_prompts[{index}]", prompt) for index, prompt in enumerate(self.wrapped_prompts)])
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
@@ -61,7 +57,7 @@ class WrapPrompt(BasePrompt):
         if type(self).render is not WrapPrompt.render or not self._shows_context:
             return None
         reads = frozenset(self.template.names) - self.supplies | {"locale"}
-        for prompt in self.wrapped_prompts:
+        for _, prompt in self.children:
             inner = prompt.reads
             if inner is None:
                 return None
@@ -83,7 +79,7 @@ class WrapPrompt(BasePrompt):
         around = self.template.around("wrapped_str", ctx.locale) if self._shows_context else None
         if around is not None and len(children) == 1:
             return Around(around[0], children[0], around[1], "wrapped_prompts[0]")
-        inner = Join("\n", [*zip(_paths(len(children)), children, strict=True)])
+        inner = Join("\n", [(f"wrapped_prompts[{index}]", child) for index, child in enumerate(children)])
         if around is not None:
             return Around(around[0], inner, around[1])
         return self.template.run({**self.values(ctx), "wrapped_str": inner.as_wrapped}, locale=ctx.locale)

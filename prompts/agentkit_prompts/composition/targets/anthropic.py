@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from agentkit_prompts.composition.contents import Contents
+from agentkit_prompts.composition.prefix import breakpoints
 from agentkit_prompts.composition.sections import to_parts
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
 from agentkit_prompts.context.items import ToolSpec
@@ -12,7 +14,6 @@ from agentkit_prompts.context.wire.anthropic_form import OPENING, Turn, anthropi
 from agentkit_prompts.errors import MediaError
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition.composition import Composition
     from agentkit_prompts.templates.rendered import Rendered
 
 __all__ = ["anthropic_payload", "anthropic_tool"]
@@ -20,7 +21,7 @@ __all__ = ["anthropic_payload", "anthropic_tool"]
 _CACHE = FrozenDict(type="ephemeral")
 
 
-def anthropic_payload(composition: Composition) -> dict[str, Any]:
+def anthropic_payload(composition: Contents) -> dict[str, Any]:
     """Return `{"system": [...], "messages": [...], "tools": [...]}`, without what is empty. What is inside is
     read-only.
 
@@ -31,7 +32,7 @@ def anthropic_payload(composition: Composition) -> dict[str, Any]:
     Raises:
         MediaError: A media part has a type or a place that the API does not take.
     """
-    points = composition.breakpoints
+    points = breakpoints(composition)
     system = _system(composition.system, [point.offset for point in points if point.after in ("static", "session")])
     turns: list[Turn] = []
     for role, blocks in composition.conversation.derive(anthropic_message):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.targets.openai import openai_payload
-from agentkit_prompts.composition.targets.text import BLANK, plain_line, said_lines
+from agentkit_prompts.composition.targets.text import BLANK, plain_line, lines_by_author
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.chat_form import openai_message
 from agentkit_prompts.context.wire.read_messages import read_messages
@@ -14,7 +15,6 @@ from agentkit_prompts.errors import ChatTemplateError, PromptError
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
-    from agentkit_prompts.composition.composition import Composition
 
 __all__ = ["sample"]
 
@@ -22,7 +22,7 @@ _HEAD = "assistant: "
 
 
 def sample(
-    composition: Composition,
+    composition: Contents,
     reply: Message | Mapping[str, Any] | str,
     chat_template: ChatTemplate | str | None = None,
     **kwargs: Any,
@@ -56,12 +56,12 @@ def sample(
         return {**row, **_spoken(composition, reply, chat_template, kwargs)}
     if kwargs:
         raise ChatTemplateError(f"to_sample: {', '.join(kwargs)}: only a chat template reads these, pass one")
-    lines = [*said_lines(composition), (plain_line(reply), True)]
+    lines = [*lines_by_author(composition), (plain_line(reply), True)]
     spans: list[list[int]] = []
     start = 0
-    for line, said in lines:
+    for line, by_model in lines:
         end = start + len(line)
-        if said and line != _HEAD:
+        if by_model and line != _HEAD:
             spans.append([start + len(_HEAD), end])
         start = end + len(BLANK)
     return {**row, "text": BLANK.join([line for line, _ in lines]), "loss_spans": spans}
@@ -87,7 +87,7 @@ class _Recorded:
 
 
 def _spoken(
-    composition: Composition, reply: Message, chat_template: ChatTemplate | str, kwargs: dict[str, Any]
+    composition: Contents, reply: Message, chat_template: ChatTemplate | str, kwargs: dict[str, Any]
 ) -> dict[str, Any]:
     from agentkit_prompts.chat_templates.generation import shifted, spans_of
     from agentkit_prompts.composition.targets.chat_text import chat_template_of, chat_text

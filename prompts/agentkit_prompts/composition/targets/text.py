@@ -10,14 +10,14 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.templates.rendered import Rendered
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition.composition import Composition
     from agentkit_prompts.composition.sections import Section
 
-__all__ = ["BLANK", "plain_line", "plain_text", "said_lines"]
+__all__ = ["BLANK", "plain_line", "plain_text", "lines_by_author"]
 
 BLANK = "\n\n"
 """What stands between messages, and between the prompts of one."""
@@ -36,7 +36,7 @@ _INITIALS = frozenset("sSuUaAtT\u017f")
 """What a role can start with; the long s is an s when case does not count."""
 
 
-def plain_text(composition: Composition) -> str:
+def plain_text(composition: Contents) -> str:
     """Return the messages headed by their roles, blank lines between, media as alt text."""
     system, user, closing = composition.sections
     pieces = [BLANK, "system: ", system.derive(_section_text)] if composition.sends_system else []
@@ -51,7 +51,7 @@ def plain_text(composition: Composition) -> str:
     return "".join(pieces[1:])
 
 
-def said_lines(composition: Composition) -> list[tuple[str, bool]]:
+def lines_by_author(composition: Contents) -> list[tuple[str, bool]]:
     """Return the lines that `plain_text` joins, each with whether it is a message that the assistant wrote."""
     heads = ("system: ", "user: ", "user: ")
     sent = (composition.sends_system, composition.sends_user, bool(composition.sections[2].text))
