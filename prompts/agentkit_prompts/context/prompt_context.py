@@ -283,10 +283,10 @@ class PromptContext(Derived):
     """Language tag, such as `en` or `zh-CN`, that picks the text of a template."""
     now: datetime | None = None
     """The time of the turn. Injected: templates have no clock."""
-    session_key: str | None = field(default=None, repr=False)
-    """Secret of the session that fences derive their nonce from; templates cannot read it."""
     extra: Data = field(default_factory=lambda: _NO_DATA, hash=False)
     """Anything else the developer wants in reach of templates; trusted."""
+    session_key: str | None = field(default=None, repr=False)
+    """Secret of the session that fences derive their nonce from; templates cannot read it."""
     selections: tuple[Selection, ...] = ()
     """Which examples were chosen for which prompt, see `prepare`; used while input and pool stay the same."""
 
@@ -335,6 +335,7 @@ class PromptContext(Derived):
             selections = _selections(selections, "selections", problems)
         if problems:
             raise ContextError("PromptContext", problems)
+        # In the order of the fields.
         for put, value in zip(_SETTERS, (*view.values(), session_key, selections), strict=True):
             put(self, value)
         view["additional_kwargs"] = view["user_input"].additional_kwargs
