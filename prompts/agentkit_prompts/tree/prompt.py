@@ -185,14 +185,17 @@ class BasePrompt(Declared, ABC):
 
     def item_count(self, ctx: PromptContext) -> int:
         """Return how many items it shows."""
-        if self.items is None:
-            raise PromptError(f'{self.label}: cut="items" needs a prompt that shows items; use head, tail or drop')
-        return len(self.values(ctx)[self.items])
+        return len(self._items(ctx)[1])
 
     def render_items(self, ctx: PromptContext, kept: int) -> Rendered:
         """Render the first `kept` items only."""
-        assert self.items is not None
-        return self.render(ctx.evolve(**{self.items: self.values(ctx)[self.items][:kept]}))
+        name, items = self._items(ctx)
+        return self.render(ctx.evolve(**{name: items[:kept]}))
+
+    def _items(self, ctx: PromptContext) -> tuple[Any, Any]:
+        if self.items is None:
+            raise PromptError(f'{self.label}: cut="items" needs a prompt that shows items; use head, tail or drop')
+        return self.items, self.values(ctx)[self.items]
 
     def format_2_str(self, ctx: PromptContext) -> str:
         """Render to plain text; a media part is its alt text, `[KIND: NAME]`."""
