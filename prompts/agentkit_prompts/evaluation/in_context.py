@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 
 from agentkit_prompts.errors import InContextError, InContextWarning
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
+from agentkit_prompts.evaluation.prompt_list import PromptList, copies
 from agentkit_prompts.evaluation.retrievers import retrieve
 from agentkit_prompts.evaluation.row_template import RowTemplate
-from agentkit_prompts.evaluation.shots import Shots
 from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 
 if TYPE_CHECKING:
@@ -86,8 +86,10 @@ class InContext:
         self.instead = instead
         self.settings = dict(settings or {})
         shows = not (type(retriever) is StaticSelector and (retriever.k == 0 or retriever.ids == ()))
-        after = ("\n" if shows else "") if end is None else end
-        self.shots = Shots(ice_template, train, answer=reader.output_column, separator=separator, end=after)
+        self.separator, self.end = separator, ("\n" if shows else "") if end is None else end
+        if ice_template is not None and ice_template.is_dialogue:  # its turns are apart already
+            self.separator = self.end = ""
+        self._shown: dict[tuple[int, bool], Any] = {}
         asked, name = prompt_template, "prompt_template"
         if asked is None:
             asked, name = ice_template, "ice_template"
@@ -162,6 +164,40 @@ class InContext:
         pool = [self.reader.example(number, row) for number, row in enumerate(self.train)]
         return retrieve(self.retriever, [self.reader.query(row) for row in rows], pool)
 
+    def examples(self, ids: Sequence[int], *, keep_separator: bool = True) -> Any:
+        """Return training rows as worked examples: text, a `PromptList`, or messages, as their template makes them.
+
+        Args:
+            ids: Positions, in the order in which they are shown.
+            keep_separator: Whether the `sep_token` of the template stays in.
+
+        Raises:
+            InContextError: There is no template, an id is no row, or rows lack the answer that chooses their label.
+        """
+        if not ids:
+            return self.end
+        template = self._checked(ids)
+        for number in ids:
+            if (number, keep_separator) not in self._shown:
+                row, answer = self.train[number], self.reader.output_column
+                label = row.get(answer) if answer is not None else None
+                self._shown[number, keep_separator] = template.ice_item(row, label, keep_separator=keep_separator)
+        items = [self._shown[number, keep_separator] for number in ids]
+        if all(isinstance(item, str) for item in items):
+            return self.separator.join(items) + self.end
+        if not any(isinstance(item, str | PromptList) for item in items):
+            return [message for item in items for message in copies(item)]
+        found = PromptList()
+        for item in items:
+            if isinstance(item, str):  # one text with what stands behind it, as OpenCompass joins them
+                found.append(item + self.separator)
+                continue
+            found += item
+            if self.separator:
+                found.append(self.separator)
+        found.append(self.end)
+        return found
+
     def prompt(self, row: Row, ids: Sequence[int] = (), label: Any = None) -> Any:
         """Return the prompt of a row as the template makes it: text, a `PromptList`, or messages.
 
@@ -212,7 +248,7 @@ class InContext:
 
     def _prompt(self, row: Row, ids: Sequence[int], label: Any, *, keep_separator: bool) -> Any:
         template = self.prompt_template
-        ice = self.shots.show(ids, keep_separator=keep_separator)
+        ice = self.examples(ids, keep_separator=keep_separator)
         if self.mode == "ppl":
             prompt = template.label_item(row, label, ice=ice)
         else:
@@ -220,6 +256,26 @@ class InContext:
         if ids and template.ice_token is None:
             raise InContextError(_no_place("the template"))
         return prompt
+
+    def _checked(self, ids: Sequence[int]) -> RowTemplate:
+        """Return the template of examples when these rows can be shown; name all reasons when they cannot."""
+        template, size, answer = self.ice_template, len(self.train), self.reader.output_column
+        if template is None:
+            raise InContextError(
+                f"{len(ids)} rows are chosen as worked examples, and there is no ice_template to show them with; "
+                "give one, or retrieve none (ZeroRetriever)"
+            )
+        odd = [repr(number) for number in ids if type(number) is not int or not 0 <= number < size]
+        if odd:
+            raise InContextError(f"worked examples: no row {', '.join(odd)} to show: there are {size}, counted from 0")
+        if template.labels:
+            without = [str(number) for number in ids if answer is None or answer not in self.train[number]]
+            if without:
+                raise InContextError(
+                    f"worked examples: rows {', '.join(without)} have no column {answer!r}, whose value chooses one of "
+                    f"the labels {', '.join(map(repr, template.labels))}"
+                )
+        return template
 
 
 def _sent(prompt: Any, model: PromptParser | ChatTemplate | None, mode: Literal["gen", "ppl"]) -> Any:
