@@ -11,7 +11,6 @@ from typing import Any
 
 from agentkit_prompts.errors import InContextError, nearest
 from agentkit_prompts.evaluation.columns import safe_format
-from agentkit_prompts.evaluation.prompt_list import PromptList
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate, Shown
 from agentkit_prompts.evaluation.row_template import SECTIONS, items_of, problems_of
 
@@ -58,9 +57,9 @@ class MMPromptTemplate(PromptTemplate):
             for kind in item.get("prompt_mm", ())
         )
 
-    def _render(self, label: Any, form: str, row: Mapping[str, Any], ice: Shown) -> PromptList:
+    def _render(self, label: Any, form: str, row: Mapping[str, Any], ice: Shown) -> Shown:
         content = self._content(row)
-        found: PromptList = super()._render(label, form, row, ice)
+        found = super()._render(label, form, row, ice)
         for item in found:
             parts = item.get("prompt_mm") if isinstance(item, dict) else None
             if isinstance(item, dict) and isinstance(parts, Mapping):  # those of examples are filled already

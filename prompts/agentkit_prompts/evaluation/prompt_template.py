@@ -145,7 +145,7 @@ class PromptTemplate(RowTemplate):
             pieces = [piece.replace(self.sep_token, "") for piece in pieces]
         return tuple([slots(piece, names, self._tokens) for piece in pieces])
 
-    def _render(self, label: Any, form: str, row: Mapping[str, Any], ice: Shown) -> Any:
+    def _render(self, label: Any, form: str, row: Mapping[str, Any], ice: Shown) -> Shown:
         chosen, names = self._chosen(label), tuple(row)
         key = (label if _is_labelled(self.template) else None, form, names)
         plan = self._plans.get(key)
@@ -186,10 +186,12 @@ class PromptTemplate(RowTemplate):
         """Return what keeps a template from being one: everything at once."""
         if not isinstance(template, str | Mapping):
             return [f"template must be text or a dict, got {type(template).__name__}"]
-        is_labelled = isinstance(template, Mapping) and _is_labelled(template)
-        prompts = [(f"template[{label!r}]", one) for label, one in template.items()] if is_labelled else []
+        is_labelled = _is_labelled(template)
+        prompts: list[tuple[str, Any]] = [("the template", template)]
+        if is_labelled and isinstance(template, Mapping):
+            prompts = [(f"template[{label!r}]", chosen) for label, chosen in template.items()]
         found: list[str] = []
-        for where, chosen in prompts or [("the template", template)]:
+        for where, chosen in prompts:
             if isinstance(chosen, str):
                 if ice_token not in chosen:
                     found.append(f"ice_token {ice_token!r} is not in {where} {chosen[:80]!r}")

@@ -106,11 +106,11 @@ class TestConversations:
             MetaTemplate(META).render(messages)
         for problem in (
             "messages[0]: role 'usr': is unknown; did you mean 'user'",
-            "messages[1]: content must be text or a list of parts, got int",
+            "messages[1].content: expected text or a list of parts, got int",
             "messages[2] must be a Message or a dict",
             "messages[3]: a meta template has no place for tool calls",
-            "messages[4]: content part: unknown type 'smell'",
-            "messages[5]: content part: expected text or a part, got int",
+            "messages[4].content[0]: unknown type 'smell'",
+            "messages[5].content[0]: expected text or a part, got int",
             "messages[6]: role ['user']: is unknown",
         ):
             assert problem in str(caught.value)

@@ -7,9 +7,9 @@ from typing import Any
 
 from agentkit_prompts.chat_templates.guard.control_tokens import tokens_and_markers
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.errors import ChatTemplateError, InContextError, nearest
-from agentkit_prompts.evaluation.meta.meta_base import media_text
-from agentkit_prompts.evaluation.meta.role_config import MetaFormat, Pieces, RoleFormat
+from agentkit_prompts.context.wire.read_parts import read_content
+from agentkit_prompts.errors import ChatTemplateError, nearest
+from agentkit_prompts.evaluation.meta.role_config import MetaFormat, Pieces
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, section
 
 __all__ = ["CHAT_ROLES", "as_prompt_list", "bracketed", "chat_role", "control_tokens"]
@@ -41,16 +41,30 @@ def as_prompt_list(
     begin: list[Item] = []
     turns: list[tuple[str, str]] = []
     for position, message in enumerate(messages):
-        read = _read(position, message, roles, meta, problems)
-        if read is None:
+        where = f"messages[{position}]"
+        given: Mapping[str, Any] | None = message if isinstance(message, Mapping) else None
+        if isinstance(message, Message):
+            given = {"role": message.role, "content": message.content, "tool_calls": message.tool_calls}
+        if given is None:
+            problems.append(f"{where} must be a Message or a dict with role and content, got {type(message).__name__}")
             continue
-        role, name, text = read
-        if role == "system" and not turns and (meta is None or name not in meta.order or name == roles.get("user")):
-            begin.append({"role": name, "prompt": text})
-        elif turns and turns[-1][0] == name:
-            turns[-1] = (name, f"{turns[-1][1]}\n{text}")
+        role = given.get("role")
+        name = roles.get(role) if isinstance(role, str) else None
+        if given.get("tool_calls"):
+            problems.append(f"{where}: a meta template has no place for tool calls; write them into the message")
+        elif name is None:
+            is_known = isinstance(role, str) and role in CHAT_ROLES
+            why = "the meta template has no role for it" if is_known else "is unknown"
+            problems.append(f"{where}: role {role!r}: {why}{nearest(str(role), sorted(roles))}")
         else:
-            turns.append((name, text))
+            read = read_content(given.get("content"), f"{where}.content", problems, "", may_read_files=True)
+            text = Message("user", read).text
+            if role == "system" and not turns and (meta is None or name not in meta.order or name == roles.get("user")):
+                begin.append({"role": name, "prompt": text})
+            elif turns and turns[-1][0] == name:
+                turns[-1] = (name, f"{turns[-1][1]}\n{text}")
+            else:
+                turns.append((name, text))
     if not messages:
         problems.append("there are no messages; give at least one of the user")
     elif not problems and meta is not None:
@@ -88,7 +102,7 @@ def bracketed(marker: str) -> list[str]:
 
 
 def _roles(meta: MetaFormat | None) -> dict[str, str]:
-    """Return chat role -> role of the meta template, where it has one."""
+    """Return chat role -> role of the meta template, where it has one; and each role of it by its own name."""
     if meta is None:
         return {role: names[0] for role, names in CHAT_ROLES.items()}
     found: dict[str, str] = {}
@@ -96,57 +110,15 @@ def _roles(meta: MetaFormat | None) -> dict[str, str]:
         for name in (role.role, role.api_role):
             if (known := chat_role(name)) in CHAT_ROLES:
                 found.setdefault(known, role.role)
-    roles_of_round = [entry for entry in meta.round if isinstance(entry, RoleFormat)]
-    replies = [role.role for role in roles_of_round if role.generate]
+    replies = [role.role for role in meta.speakers if role.generate]
     if replies:
         found["assistant"] = replies[0]
-    asks = [role.role for role in roles_of_round if role.role not in (found.get("assistant"), found.get("system"))]
+    asks = [role.role for role in meta.speakers if role.role not in (found.get("assistant"), found.get("system"))]
     if asks:
         found.setdefault("user", asks[0])
     if "user" in found:
         found.setdefault("system", found["user"])
-    return found
-
-
-def _read(
-    position: int,
-    message: Message | Mapping[str, Any],
-    roles: Mapping[str, str],
-    meta: MetaFormat | None,
-    problems: list[str],
-) -> tuple[str, str, str] | None:
-    """Return (chat role, role of the template, text) of a message, or note why it has no role."""
-    where = f"messages[{position}]"
-    if not isinstance(message, Message | Mapping):
-        problems.append(f"{where} must be a Message or a dict with role and content, got {type(message).__name__}")
-        return None
-    role = message.role if isinstance(message, Message) else message.get("role")
-    calls = message.tool_calls if isinstance(message, Message) else message.get("tool_calls")
-    if calls:
-        problems.append(f"{where}: a meta template has no place for tool calls; write them into the message")
-        return None
-    name = roles.get(role) if isinstance(role, str) else None
-    if name is None and meta is not None and isinstance(role, str) and role in meta.roles:
-        name = role
-    if name is None or not isinstance(role, str):
-        known = sorted({*roles, *(meta.roles if meta else ())})
-        known_role = isinstance(role, str) and role in CHAT_ROLES
-        why = "the meta template has no role for it" if known_role else "is unknown"
-        problems.append(f"{where}: role {role!r}: {why}{nearest(str(role), known)}")
-        return None
-    if isinstance(message, Message):
-        return role, name, message.text
-    content = message.get("content")
-    if content is None or isinstance(content, str):
-        return role, name, content or ""
-    if isinstance(content, list | tuple):
-        try:
-            return role, name, "".join(part if isinstance(part, str) else media_text(part) for part in content)
-        except InContextError as error:
-            problems.append(f"{where}: {error}")
-            return None
-    problems.append(f"{where}: content must be text or a list of parts, got {type(content).__name__}")
-    return None
+    return {**{name: name for name in meta.roles}, **found}
 
 
 def _order(turns: Sequence[tuple[str, str]], roles: Mapping[str, str], meta: MetaFormat, *, ask: bool) -> list[str]:
@@ -156,11 +128,8 @@ def _order(turns: Sequence[tuple[str, str]], roles: Mapping[str, str], meta: Met
         return ["no role of the round is marked generate=True or called BOT; mark the one of the model"] * ask
     speakers = [name for name, _ in turns if name in meta.order or not meta.round]
     problems: list[str] = []
-    if (
-        speakers
-        and speakers[0] == assistant
-        and meta.order.get(assistant, 0) > meta.order.get(roles.get("user", ""), -1)
-    ):
+    is_early = bool(speakers) and speakers[0] == assistant
+    if is_early and meta.order.get(assistant, 0) > meta.order.get(roles.get("user", ""), -1):
         problems.append(
             f"the conversation starts with {assistant!r}, but a round starts with {roles.get('user')!r}; "
             "put a user message first"

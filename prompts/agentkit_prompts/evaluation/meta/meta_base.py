@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from agentkit_prompts.context.parts import Text
 from agentkit_prompts.context.wire.read_parts import read_part
 from agentkit_prompts.errors import InContextError, nearest
-from agentkit_prompts.evaluation.meta.role_config import pieces, refuse
+from agentkit_prompts.evaluation.meta.role_config import refuse
 from agentkit_prompts.evaluation.prompt_list import PromptList, is_marker
 
 __all__ = [
@@ -93,10 +93,9 @@ def _own_text(position: int, item: Mapping[str, Any], problems: list[str]) -> tu
     own: list[str] = []
     for key in ("begin", "prompt", "end"):
         value = item.get(key)
-        marker = pieces(value) if key != "prompt" or isinstance(value, str | None) else None
-        if marker is None or not all(isinstance(piece, str) for piece in marker):
+        marker = value if isinstance(value, list | tuple) and key != "prompt" else ("" if value is None else value,)
+        if not all(isinstance(piece, str) for piece in marker):
             problems.append(f"item {position}: {key} must be text, got {value!r}"[:200])
-            marker = ()
         own.append("".join(map(str, marker)))
     return "".join(own), own[-1].endswith("\n")
 
