@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from agentkit_prompts.errors import InContextError, InContextWarning
+from agentkit_prompts.errors import InContextError, InContextWarning, warn
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
 from agentkit_prompts.evaluation.prompt_list import PromptList, copies
 from agentkit_prompts.evaluation.retrievers import retrieve
@@ -15,19 +14,12 @@ from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
+    from agentkit_prompts.evaluation.meta.meta_base import MetaParser
     from agentkit_prompts.ranking.embedder import Embedder
 
-__all__ = ["InContext", "PromptParser", "RowPrompt"]
+__all__ = ["InContext", "RowPrompt"]
 
 _NONE = StaticSelector(0)
-
-
-class PromptParser(Protocol):
-    """How an evaluation prompt is written for a model: a meta template, for completion or for a chat API."""
-
-    def parse(self, prompt: Any, mode: Literal["gen", "ppl"] = "gen") -> Any:
-        """Return text, or the messages of roles."""
-        ...
 
 
 class RowPrompt(NamedTuple):
@@ -105,11 +97,10 @@ class InContext:
         nowhere = [label for label in asked.labels or (None,) if shows and not asked.places(label)]
         if nowhere:
             listed = "" if nowhere == [None] else f" for label {', '.join(map(repr, nowhere))}"
-            warnings.warn(
+            warn(
                 f"worked examples are not shown: the template{listed} has no {asked.ice_token!r} in it; "
                 "put the ice_token where they go, or retrieve none",
                 InContextWarning,
-                stacklevel=2,
             )
 
     @classmethod
@@ -214,7 +205,7 @@ class InContext:
         return self._prompt(row, ids, label, keep_separator=self.mode == "ppl")
 
     def final(
-        self, row: Row, model: PromptParser | ChatTemplate | None = None, ids: Sequence[int] = (), label: Any = None
+        self, row: Row, model: MetaParser | ChatTemplate | None = None, ids: Sequence[int] = (), label: Any = None
     ) -> Any:
         """Return what a model is sent for a row: text, or messages, as its template makes them.
 
@@ -229,7 +220,7 @@ class InContext:
         """
         return _sent(self._prompt(row, ids, label, keep_separator=False), model, self.mode)
 
-    def prompts(self, rows: Sequence[Row], model: PromptParser | ChatTemplate | None = None) -> Iterator[RowPrompt]:
+    def prompts(self, rows: Sequence[Row], model: MetaParser | ChatTemplate | None = None) -> Iterator[RowPrompt]:
         """Yield the prompts of all rows, in mode `ppl` one for each label; examples are retrieved first.
 
         Raises:
@@ -278,7 +269,7 @@ class InContext:
         return template
 
 
-def _sent(prompt: Any, model: PromptParser | ChatTemplate | None, mode: Literal["gen", "ppl"]) -> Any:
+def _sent(prompt: Any, model: MetaParser | ChatTemplate | None, mode: Literal["gen", "ppl"]) -> Any:
     """Return what a model is sent for a prompt.
 
     A meta template parses it; a chat template renders it as messages, text being one message of the user.

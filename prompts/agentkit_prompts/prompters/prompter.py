@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
-from agentkit_prompts.errors import PrompterError, nearest
+from agentkit_prompts.errors import PrompterError, nearest, warn
 from agentkit_prompts.prompters.history import History, Tools, read_history, read_tools, tool_spec
 from agentkit_prompts.prompters.layout import TOKENS, PrompterLayout, check_layout
 from agentkit_prompts.prompters.slots import SlotPrompt, slots_of
@@ -113,9 +113,9 @@ class Prompter:
             raise PrompterError(f"instruction: expected text for {', '.join(map(repr, wrong))}")
         unused = [str(key) for key in instruction if key not in ("system", "user")]
         if unused:
-            warnings.warn(
+            warn(
                 f"instruction: only 'system' and 'user' are used; left out: {', '.join(map(repr, unused))}",
-                stacklevel=3,
+                UserWarning,
             )
         return instruction.get("system", ""), instruction.get("user", "")
 

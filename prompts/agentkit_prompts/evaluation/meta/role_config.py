@@ -5,16 +5,15 @@ The document: OpenCompass, meta template (`begin`, `round`, `end`, `reserved_rol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from types import UnionType
 from typing import Any, TypeAlias
 
 from agentkit_prompts.errors import InContextError, nearest
 
-__all__ = ["MetaFormat", "Pieces", "RoleFormat", "joined", "read_marker", "read_meta", "refuse", "runs"]
+__all__ = ["MetaFormat", "Pieces", "RoleFormat", "read_marker", "read_meta", "refuse"]
 
 Pieces: TypeAlias = tuple[str | int, ...]
 """Text and token ids, in order."""
@@ -78,22 +77,6 @@ def refuse(what: str, problems: Sequence[str]) -> InContextError:
     """Return the error that names all problems of one thing."""
     listed = problems[0] if len(problems) == 1 else f"{len(problems)} problems: " + "; ".join(problems)
     return InContextError(f"{what}: {listed}")
-
-
-def joined(flat: Sequence[str | int], decode: Callable[[Sequence[int]], str] | None) -> str | None:
-    """Return pieces as one text, each run of ids decoded at once; None where there are ids and nothing decodes them."""
-    if all(isinstance(piece, str) for piece in flat):
-        return "".join(map(str, flat))
-    if decode is None:
-        return None
-    return "".join(run if isinstance(run, str) else decode(run) for run in runs(flat))
-
-
-def runs(flat: Sequence[str | int]) -> Iterator[str | list[int]]:
-    """Yield pieces with neighbouring texts joined, and neighbouring token ids in one list."""
-    for is_text, run in groupby(flat, key=lambda piece: isinstance(piece, str)):
-        held = list(run)
-        yield "".join(map(str, held)) if is_text else [int(piece) for piece in held]
 
 
 def _is_piece(value: object) -> bool:

@@ -5,12 +5,11 @@ The dataset's item has the text, the meta template's role how it is written; whe
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from agentkit_prompts.errors import InContextWarning, nearest
+from agentkit_prompts.errors import InContextWarning, nearest, warn
 from agentkit_prompts.evaluation.meta.meta_base import parts_of
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat, Pieces, RoleFormat, read_marker, refuse
 
@@ -136,11 +135,10 @@ def _blocks(items: Sequence[object], problems: list[str]) -> list[str | _Block]:
             found.append((stack[-1][0], [(position, item)]))
     for name, left in stack:
         if left:
-            warnings.warn(
+            warn(
                 f"prompt: section {name!r} is never closed, so its {len(left)} items are left out; "
                 f"add {{'section': {name!r}, 'pos': 'end'}}",
                 InContextWarning,
-                stacklevel=5,
             )
     return [*found, *loose]
 
