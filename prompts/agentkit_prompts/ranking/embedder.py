@@ -115,14 +115,11 @@ class _Pending(Awaitable[R]):
         self._waiting = waiting
 
     def __await__(self) -> Generator[Any, Any, R]:
-        return self._finish().__await__()
-
-    async def _finish(self) -> R:
         steps, answer = self._steps, self._waiting
         try:
             while True:
                 try:
-                    value = await answer if isinstance(answer, Awaitable) else answer
+                    value = (yield from answer.__await__()) if isinstance(answer, Awaitable) else answer
                 except Exception as error:
                     answer = steps.throw(error)
                 else:

@@ -116,12 +116,10 @@ class ApiMetaTemplate(MetaParser):
     def _add(self, found: PromptList, api_role: str, content: str | list[Any]) -> None:
         """Append a message, or join it to the last one of the same role."""
         last = found[-1] if found else None
-        if not isinstance(last, dict) or last["role"] != api_role:
-            found.append({"role": api_role, "prompt": content})
-        elif isinstance(content, str) and isinstance(last["prompt"], str):
-            last["prompt"] += f"\n{content}"
+        if isinstance(last, dict) and last["role"] == api_role:
+            last["prompt"] = _joined(last["prompt"], content, "\n")
         else:
-            last["prompt"] = [*_parts(last["prompt"]), *_parts(content)]
+            found.append({"role": api_role, "prompt": content})
 
     def _asker(self, meta: MetaFormat) -> str:
         """Return the API's name of the role that gets text without a role."""
@@ -136,22 +134,18 @@ class ApiMetaTemplate(MetaParser):
                 found.append(rest.pop(0))
             if rest and rest[0]["role"] == ahead["role"]:
                 message = rest.pop(0)
-                found.append({**message, "content": _led(ahead["content"], message["content"])})
+                found.append({**message, "content": _joined(ahead["content"], message["content"])})
             else:
                 found.append(deepcopy(ahead))
         return [*found, *rest]
 
 
-def _led(ahead: object, content: object) -> object:
-    if isinstance(ahead, str) and isinstance(content, str):
-        return ahead + content
-    return [*_parts(ahead), *_parts(content)]
-
-
-def _parts(content: Any) -> list[Any]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    return list(content)
+def _joined(one: Any, other: Any, separator: str = "") -> Any:
+    """Return one content behind the other: text, or content parts where one of them is parts."""
+    if isinstance(one, str) and isinstance(other, str):
+        return f"{one}{separator}{other}"
+    texts = ([{"type": "text", "text": one}] if one and isinstance(one, str) else one for one in (one, other))
+    return [part for parts in texts for part in parts]
 
 
 def _messages(config: Sequence[object]) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ __all__ = [
     "MetaParser",
     "Mode",
     "Prompt",
+    "check_mode",
     "media_text",
     "parts_of",
     "runs",
@@ -45,9 +46,7 @@ class MetaParser(ABC):
             InContextError: The prompt is not what it should be, roles are unknown, there is nothing to send, or a
                 marker has token ids that nothing decodes; names everything.
         """
-        modes = get_args(Mode)
-        if mode not in modes:
-            raise InContextError(f"mode: expected 'gen' or 'ppl', got {mode!r}{nearest(str(mode), modes)}")
+        check_mode(mode)
         if isinstance(prompt, str):
             return prompt
         if isinstance(prompt, PromptList):
@@ -85,6 +84,12 @@ class MetaParser(ABC):
         )
 
 
+def check_mode(mode: str) -> None:
+    """Refuse an unknown mode."""
+    if mode not in get_args(Mode):
+        raise InContextError(f"mode: expected 'gen' or 'ppl', got {mode!r}{nearest(str(mode), get_args(Mode))}")
+
+
 def runs(flat: Sequence[str | int]) -> Iterator[str | list[int]]:
     """Yield pieces with neighbouring texts joined, and neighbouring token ids in one list."""
     for is_text, run in groupby(flat, key=lambda piece: isinstance(piece, str)):
@@ -105,27 +110,19 @@ def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
     text, separator = "", ""
     problems: list[str] = []
     for position, item in enumerate(items):
-        media: Sequence[Mapping[str, Any]] = ()
-        is_ended = False
-        if isinstance(item, str):
-            own = item
-        elif not isinstance(item, Mapping):
+        if is_marker(item):
+            continue
+        if not isinstance(item, str | Mapping):
             problems.append(f"item {position} must be text or a dict with a role, got {type(item).__name__}")
             continue
-        elif is_marker(item):
-            continue
-        else:
-            own = item.get("prompt", "")
-            if "begin" in item or "end" in item or not isinstance(own, str):
-                own, is_ended = _own_text(position, item, problems)
-            if item.get("prompt_mm"):
-                media = parts_of(position, item, problems)
-        if own:
+        given: Mapping[str, Any] = {"prompt": item} if isinstance(item, str) else item
+        begin, prompt, end = (_own_text(position, given, key, problems) for key in ("begin", "prompt", "end"))
+        if own := f"{begin}{prompt}{end}":
             text += separator + own
-            separator = "" if is_ended else "\n"
+            separator = "" if end.endswith("\n") else "\n"
         elif not text:
             separator = "\n"
-        if media:
+        if media := parts_of(position, given, problems):
             found += [text, *media] if text else media
             text, separator = "", ""
     if problems:
@@ -133,16 +130,15 @@ def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
     return [*found, text] if text else found
 
 
-def _own_text(position: int, item: Mapping[str, Any], problems: list[str]) -> tuple[str, bool]:
-    """Return begin, prompt and end of an item, and whether its `end` has ended the line."""
-    own: list[str] = []
-    for key in ("begin", "prompt", "end"):
-        value = item.get(key)
-        marker = value if isinstance(value, list | tuple) and key != "prompt" else ("" if value is None else value,)
-        if not all(isinstance(piece, str) for piece in marker):
-            problems.append(f"item {position}: {key} must be text, got {value!r}"[:200])
-        own.append("".join(map(str, marker)))
-    return "".join(own), own[-1].endswith("\n")
+def _own_text(position: int, item: Mapping[str, Any], key: str, problems: list[str]) -> str:
+    """Return the text under a key of an item; a marker may be a list of texts."""
+    value = item.get(key)
+    if isinstance(value, str | None):
+        return value or ""
+    if key != "prompt" and isinstance(value, list | tuple) and all(isinstance(piece, str) for piece in value):
+        return "".join(value)
+    problems.append(f"item {position}: {key} must be text, got {value!r}"[:200])
+    return ""
 
 
 def parts_of(position: int, item: Mapping[str, Any], problems: list[str]) -> Sequence[Mapping[str, Any]]:

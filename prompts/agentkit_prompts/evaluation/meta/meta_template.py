@@ -15,6 +15,7 @@ from agentkit_prompts.evaluation.meta.chat_roles import as_prompt_list, brackete
 from agentkit_prompts.evaluation.meta.meta_base import (
     MetaParser,
     Mode,
+    check_mode,
     media_text,
     runs,
     without_roles,
@@ -69,6 +70,7 @@ class MetaTemplate(MetaParser):
         Raises:
             InContextError: As `parse`.
         """
+        check_mode(mode)
         if not isinstance(prompt, str | PromptList):
             what = "a list; ask for each by itself" if isinstance(prompt, list | tuple) else type(prompt).__name__
             raise InContextError(f"pieces: expected one prompt, text or PromptList, got {what}")
