@@ -82,15 +82,13 @@ class InContext:
         if ice_template is not None and ice_template.is_dialogue:  # its turns are apart already
             self.separator = self.end = ""
         self._shown: dict[tuple[int, bool], Any] = {}
-        asked, name = prompt_template, "prompt_template"
-        if asked is None:
-            asked, name = ice_template, "ice_template"
         problems = [] if mode in ("gen", "ppl") else [f"mode must be 'gen' or 'ppl', got {mode!r}"]
         problems += _problems_of_rows(reader, retriever, train)
-        if asked is not None and shows:
-            problems += _misfits(asked, ice_template, name)
+        asked = ice_template if prompt_template is None else prompt_template
         if asked is None:
             problems.append("prompt_template and ice_template are both missing; give one of them")
+        elif shows:
+            problems += _misfits(asked, ice_template, "ice_template" if prompt_template is None else "prompt_template")
         if asked is None or problems:
             raise InContextError(f"infer_cfg: {'; '.join(problems)}")
         self.prompt_template: RowTemplate = asked
@@ -218,7 +216,16 @@ class InContext:
         Raises:
             InContextError: As `prompt`; or the model has no role that the prompt has.
         """
-        return _sent(self._prompt(row, ids, label, keep_separator=False), model, self.mode)
+        from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META, ApiMetaTemplate
+        from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
+        from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
+
+        prompt = self._prompt(row, ids, label, keep_separator=False)
+        parse = MetaTemplate().parse if model is None else getattr(model, "parse", None)
+        if parse is not None:
+            return parse(prompt, self.mode)
+        messages = chat_messages(ApiMetaTemplate(CHAT_META).parse(prompt, self.mode))
+        return cast("ChatTemplate", model).render(messages, add_generation_prompt=self.mode == "gen")
 
     def prompts(self, rows: Sequence[Row], model: MetaParser | ChatTemplate | None = None) -> Iterator[RowPrompt]:
         """Yield the prompts of all rows, in mode `ppl` one for each label; examples are retrieved first.
@@ -267,25 +274,6 @@ class InContext:
                     f"the labels {', '.join(map(repr, template.labels))}"
                 )
         return template
-
-
-def _sent(prompt: Any, model: MetaParser | ChatTemplate | None, mode: Literal["gen", "ppl"]) -> Any:
-    """Return what a model is sent for a prompt.
-
-    A meta template parses it; a chat template renders it as messages, text being one message of the user.
-
-    Raises:
-        InContextError: The prompt does not fit the template of the model.
-    """
-    from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META, ApiMetaTemplate
-    from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
-    from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
-
-    parse = MetaTemplate().parse if model is None else getattr(model, "parse", None)
-    if parse is not None:
-        return parse(prompt, mode)
-    messages = chat_messages(ApiMetaTemplate(CHAT_META).parse(prompt, mode))
-    return cast("ChatTemplate", model).render(messages, add_generation_prompt=mode == "gen")
 
 
 def _problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: Sequence[Row]) -> list[str]:

@@ -115,7 +115,7 @@ class PromptFolder(Mapping[str, BasePrompt]):
         if not fields:
             return state.layers
         known = self._given
-        if known is None or known[0] is not state or not _same(known[1], fields):
+        if known is None or known[0] is not state or known[1] != fields:
             known = self._given = (state, fields, _layers(state.entries, fields))
         return known[2]
 
@@ -220,9 +220,3 @@ def _layers(entries: Mapping[str, Entry], fields: Mapping[str, Any]) -> Layers:
         if prompts or place in fields:
             placed[place] = prompts
     return Layers(**{**fields, **placed})
-
-
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return one.keys() == other.keys() and all(
-        value is other[name] or value == other[name] for name, value in one.items()
-    )

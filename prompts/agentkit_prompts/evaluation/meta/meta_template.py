@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from agentkit_prompts.chat_templates.guard.control_tokens import tokens_and_markers
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, InContextError
-from agentkit_prompts.evaluation.meta.chat_roles import as_prompt_list, bracketed, control_tokens
+from agentkit_prompts.evaluation.meta.chat_messages import as_prompt_list
 from agentkit_prompts.evaluation.meta.meta_base import (
     MetaParser,
     Mode,
@@ -20,7 +21,7 @@ from agentkit_prompts.evaluation.meta.meta_base import (
     runs,
     without_roles,
 )
-from agentkit_prompts.evaluation.meta.role_config import MetaFormat, read_meta
+from agentkit_prompts.evaluation.meta.role_config import MetaFormat, Pieces, read_meta
 from agentkit_prompts.evaluation.meta.walk import read_prompt
 from agentkit_prompts.evaluation.prompt_list import PromptList
 
@@ -62,7 +63,13 @@ class MetaTemplate(MetaParser):
     @property
     def control_tokens(self) -> tuple[str, ...]:
         """What only the template may write: stop words, and the markers around roles."""
-        return control_tokens(self._meta, self.stop_words or (), self._text if self._decode else None)
+        meta = self._meta
+        if meta is None:
+            return ()
+        around = [self._written(marker) for role in meta.roles.values() for marker in (role.begin, role.end)]
+        loose = [entry for entry in meta.round if isinstance(entry, str)]
+        edges = [token for marker in (meta.begin, meta.end) for token in _bracketed(self._written(marker))]
+        return tokens_and_markers([*(self.stop_words or ()), *edges], [*around, *loose])
 
     def pieces(self, prompt: str | PromptList, mode: Mode = "gen") -> list[str | int]:
         """Return the same as texts and token ids, neighbouring texts joined; nothing is decoded.
@@ -135,5 +142,14 @@ class MetaTemplate(MetaParser):
         words = [self._text(end) for end in ends if self._decode or isinstance(end[0], str)]
         for role in self._meta.roles.values():
             if role.generate:
-                words += bracketed("".join(piece for piece in role.end if isinstance(piece, str)))
+                words += _bracketed("".join(piece for piece in role.end if isinstance(piece, str)))
         return tuple(dict.fromkeys(word for word in words if word.strip()))
+
+    def _written(self, marker: Pieces) -> str:
+        """Return a marker as text, without its ids where nothing decodes them."""
+        return self._text(marker if self._decode else [piece for piece in marker if isinstance(piece, str)])
+
+
+def _bracketed(marker: str) -> list[str]:
+    """Return the tokens in brackets that a marker holds."""
+    return [token for token in tokens_and_markers((), [marker]) if token[0] in "<[" and token[-1] in ">]"]
