@@ -187,20 +187,29 @@ class InContext:
         found.append(self.end)
         return found
 
-    def prompt(self, row: Row, ids: Sequence[int] = (), label: Any = None) -> Any:
+    def prompt(
+        self, row: Row, ids: Sequence[int] = (), label: Any = None, *, keep_separator: bool | None = None
+    ) -> Any:
         """Return the prompt of a row as the template makes it: text, a `PromptList`, or messages.
-
-        In mode `ppl` examples keep the separators of their template; `final` is without.
 
         Args:
             row: Column name to value.
             ids: The training rows to show; see `ids`.
             label: What is scored, in mode `ppl`.
+            keep_separator: Whether examples keep the separators of their template; in mode `ppl` when not given.
 
         Raises:
             InContextError: There is no such label or row, or the examples do not fit the template.
         """
-        return self._prompt(row, ids, label, keep_separator=self.mode == "ppl")
+        template, scored = self.prompt_template, self.mode == "ppl"
+        ice = self.examples(ids, keep_separator=scored if keep_separator is None else keep_separator)
+        if scored:
+            prompt = template.label_item(row, label, ice=ice)
+        else:
+            prompt = template.item(row, ice=ice, hide=self.reader.output_column, instead=self.instead)
+        if ids and template.ice_token is None:
+            raise InContextError(_no_place("the template"))
+        return prompt
 
     def final(
         self, row: Row, model: MetaParser | ChatTemplate | None = None, ids: Sequence[int] = (), label: Any = None
@@ -220,7 +229,7 @@ class InContext:
         from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
         from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
 
-        prompt = self._prompt(row, ids, label, keep_separator=False)
+        prompt = self.prompt(row, ids, label, keep_separator=False)
         parse = MetaTemplate().parse if model is None else getattr(model, "parse", None)
         if parse is not None:
             return parse(prompt, self.mode)
@@ -243,17 +252,6 @@ class InContext:
                 except InContextError as error:
                     raise InContextError(f"row {number}: {error}") from error
                 yield RowPrompt(number, label, ids, prompt, final)
-
-    def _prompt(self, row: Row, ids: Sequence[int], label: Any, *, keep_separator: bool) -> Any:
-        template = self.prompt_template
-        ice = self.examples(ids, keep_separator=keep_separator)
-        if self.mode == "ppl":
-            prompt = template.label_item(row, label, ice=ice)
-        else:
-            prompt = template.item(row, ice=ice, hide=self.reader.output_column, instead=self.instead)
-        if ids and template.ice_token is None:
-            raise InContextError(_no_place("the template"))
-        return prompt
 
     def _checked(self, ids: Sequence[int]) -> RowTemplate:
         """Return the template of examples when these rows can be shown; name all reasons when they cannot."""

@@ -64,11 +64,7 @@ _RETRIEVERS: dict[str, tuple[Callable[[_Settings, Embedder | None], ExampleSelec
 def read_cfg(
     infer_cfg: Mapping[str, Any], reader_cfg: Mapping[str, Any] | DatasetReader, embedder: Embedder | None
 ) -> dict[str, Any]:
-    """Return the arguments of `InContext`.
-
-    Raises:
-        InContextError: A key or type is unknown, or a value is wrong; names everything at once.
-    """
+    """Return the arguments of `InContext`; see `InContext.from_cfg`."""
     if not isinstance(infer_cfg, Mapping):
         raise InContextError(f"infer_cfg must be a dict, got {type(infer_cfg).__name__}")
     problems: list[str] = _unknown("infer_cfg", [key for key in infer_cfg if key != _LENGTH], _KEYS)

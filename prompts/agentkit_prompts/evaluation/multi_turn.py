@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from copy import deepcopy
 from itertools import zip_longest
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from agentkit_prompts.errors import InContextError, InContextWarning, nearest, warn
 from agentkit_prompts.evaluation.meta.role_config import refuse
@@ -101,8 +101,7 @@ class MultiTurnPromptTemplate(RowTemplate):
             if infer_mode == "every":
                 if reply is None:
                     break
-                item = chat[place]
-                chat[place] = {**item, "prompt": reply} if isinstance(item, dict) else item
+                chat[place] = {**cast("dict[str, Any]", chat[place]), "prompt": reply}
         return given
 
     def _pairs(self, row: Mapping[str, Any]) -> list[tuple[Any, Any]]:
@@ -154,4 +153,4 @@ def _columns(row: Mapping[str, Any], names: Sequence[str]) -> list[list[Any]]:
 
 
 def _filled(items: Any, values: Mapping[str, Any]) -> PromptList:
-    return PromptList([item if isinstance(item, str) else dict(item) for item in items_of(items)]).format(values)
+    return PromptList(items_of(items)).format(values)

@@ -12,7 +12,7 @@ from typing import Any
 from agentkit_prompts.errors import InContextError, nearest
 from agentkit_prompts.evaluation.columns import safe_format
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate, Shown
-from agentkit_prompts.evaluation.row_template import SECTIONS, items_of, problems_of
+from agentkit_prompts.evaluation.row_template import located, problems_of
 
 __all__ = ["KINDS", "MMPromptTemplate", "read_tags"]
 
@@ -49,13 +49,8 @@ class MMPromptTemplate(PromptTemplate):
 
     def __init__(self, template: Mapping[str, Any], ice_token: str | None = None) -> None:
         super().__init__(template, ice_token)
-        self._kinds = frozenset(
-            kind
-            for name in SECTIONS
-            for item in items_of(template.get(name))
-            if isinstance(item, Mapping)
-            for kind in item.get("prompt_mm", ())
-        )
+        items = [item for _, item in located(template) if isinstance(item, Mapping)]
+        self._kinds = frozenset(kind for item in items for kind in item.get("prompt_mm", ()))
 
     def _render(self, label: Any, form: str, row: Mapping[str, Any], ice: Shown) -> Shown:
         content = self._content(row)
@@ -93,14 +88,8 @@ class MMPromptTemplate(PromptTemplate):
 
     def _problems(self, template: object, ice_token: str) -> list[str]:
         found = problems_of(template)
-        items = [
-            (f"{name}[{position}]", item["prompt_mm"])
-            for name in SECTIONS
-            if isinstance(template, Mapping)
-            for position, item in enumerate(items_of(template.get(name)))
-            if isinstance(item, Mapping) and "prompt_mm" in item
-        ]
-        for where, parts in items:
+        for where, item in located(template):
+            parts = item.get("prompt_mm", {}) if isinstance(item, Mapping) else {}
             if not isinstance(parts, Mapping):
                 found.append(f"{where}: prompt_mm must map kinds of content to parts, got {type(parts).__name__}")
                 continue

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from agentkit_prompts.errors import InContextError, nearest
 from agentkit_prompts.evaluation.columns import Slots, Tokens, slots
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, section
-from agentkit_prompts.evaluation.row_template import SECTIONS, RowTemplate, items_of, problems_of
+from agentkit_prompts.evaluation.row_template import SECTIONS, RowTemplate, items_of, located, problems_of
 
 __all__ = ["PromptTemplate", "Shown"]
 
@@ -82,8 +82,7 @@ class PromptTemplate(RowTemplate):
             return "text" if self.ice_token in chosen else ""
         found = {
             "items" if isinstance(item, str) else "text"
-            for name in SECTIONS
-            for item in items_of(chosen.get(name, ()))
+            for _, item in located(chosen)
             if self.ice_token in (item if isinstance(item, str) else item.get("prompt", ""))
         }
         return min(found, default="", key=["text", "items"].index)  # within a role's text, only text can go

@@ -76,7 +76,9 @@ class Vectors:
 
 def _unit_vectors(name: str, embedded: object, wanted: int) -> list[list[float]]:
     try:
-        vectors = [[float(value) for value in vector] for vector in _items(embedded)]
+        if isinstance(embedded, str | bytes) or not isinstance(embedded, Iterable):
+            raise TypeError(f"got {type(embedded).__name__}")
+        vectors = [[float(value) for value in vector] for vector in embedded]
     except (TypeError, ValueError, OverflowError) as error:
         raise PromptError(f"{name}: expected a list of vectors of numbers: {_said(error)}") from error
     if len(vectors) != wanted:
@@ -93,12 +95,6 @@ def _unit_vectors(name: str, embedded: object, wanted: int) -> list[list[float]]
             norm = math.sqrt(cosine(scaled, scaled))
             vectors[number] = [value / norm for value in scaled]
     return vectors
-
-
-def _items(embedded: object) -> Iterable[Any]:
-    if isinstance(embedded, str | bytes) or not isinstance(embedded, Iterable):
-        raise TypeError(f"got {type(embedded).__name__}")
-    return embedded
 
 
 def _said(error: BaseException) -> str:
