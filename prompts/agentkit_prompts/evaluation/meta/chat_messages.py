@@ -106,7 +106,7 @@ def as_prompt_list(
             problems.append(f"{where}: role {role!r}: {why}{nearest(str(role), sorted(roles))}")
         else:
             read = read_content(given.get("content"), f"{where}.content", problems, "", may_read_files=True)
-            text = Message("user", read).text
+            text = read if isinstance(read, str) else Message("user", read).text
             if role == "system" and not turns and (meta is None or name not in meta.order or name == roles.get("user")):
                 begin.append({"role": name, "prompt": text})
             elif turns and turns[-1][0] == name:
