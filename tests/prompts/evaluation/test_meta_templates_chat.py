@@ -187,7 +187,7 @@ class TestTokenIds:
             InContextError, match=r"token ids in begin, begin of role 'HUMAN', .* are not text; pass decode"
         ):
             MetaTemplate(IDS).parse(self.prompt)
-        with pytest.raises(InContextError, match="token ids in begin, .* are not text; pass decode"):
+        with pytest.raises(InContextError, match=r"token ids in begin, .* are not text; pass decode"):
             ApiMetaTemplate(IDS)
         with pytest.raises(ChatTemplateError, match="are not text"):
             MetaTemplate(IDS).render(said(("user", "1")))
