@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
-from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.parts import MARKER, Text
-from agentkit_prompts.context.prompt_context import Document, PromptContext, UserInput
+from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.parts import MARKER, Part, Text
+from agentkit_prompts.context.prompt_context import Document, Fact, PromptContext, UserInput
 from agentkit_prompts.errors import KwargsError
 from agentkit_prompts.tree.layers import Layers
 
@@ -95,61 +96,43 @@ def _faults(before: Composition, after: Composition) -> Iterator[str]:
 
 def _places(ctx: PromptContext) -> Iterator[tuple[str, Callable[[str], PromptContext]]]:
     """Yield every untrusted place of a context, with a function that adds text to it."""
-    user_input = ctx.user_input
-
-    def into_input(attack: str) -> PromptContext:
-        given = user_input.input
-        more = given + attack if isinstance(given, str) else (*given, Text(attack))
-        return _with_input(ctx, more, user_input.additional_kwargs)
-
-    yield "user_input", into_input
-    for name, value in user_input.additional_kwargs.items():
-        if isinstance(value, str):
-
-            def into_kwarg(attack: str, name: str = name, value: str = value) -> PromptContext:
-                return _with_input(ctx, user_input.input, {**user_input.additional_kwargs, name: value + attack})
-
-            yield f"additional_kwargs.{name}", into_kwarg
+    kwargs = ctx.user_input.additional_kwargs
+    yield (
+        "user_input",
+        lambda attack: ctx.evolve(
+            user_input=UserInput(_longer(ctx.user_input.input, attack), additional_kwargs=dict(kwargs))
+        ),
+    )
+    for name in [name for name, value in kwargs.items() if isinstance(value, str)]:
+        yield f"additional_kwargs.{name}", partial(_in_kwarg, ctx, name)
     for field in ("conversation", "intermediate"):
         for index, message in enumerate(getattr(ctx, field)):
-
-            def into_message(attack: str, field: str = field, index: int = index) -> PromptContext:
-                history = list(getattr(ctx, field))
-                history[index] = _longer(history[index], attack)
-                changed: dict[str, Any] = {field: Conversation(history)}
-                return ctx.evolve(**changed)
-
-            yield f"{field}[{index}] ({message.role})", into_message
+            yield f"{field}[{index}] ({message.role})", partial(_in_item, ctx, field, index, "content")
     for field in ("documents", "knowledge"):
         for index, item in enumerate(getattr(ctx, field)):
-            if item.trust == "trusted":
-                continue
-            for attribute in ("text", "title", "source") if isinstance(item, Document) else ("text", "source"):
-
-                def into_item(
-                    attack: str, field: str = field, index: int = index, attribute: str = attribute
-                ) -> PromptContext:
-                    items = list(getattr(ctx, field))
-                    items[index] = replace(items[index], **{attribute: getattr(items[index], attribute) + attack})
-                    changed: dict[str, Any] = {field: tuple(items)}
-                    return ctx.evolve(**changed)
-
-                yield f"{field}[{index}].{attribute}", into_item
+            if item.trust != "trusted":
+                for attribute in ("text", "title", "source") if isinstance(item, Document) else ("text", "source"):
+                    yield f"{field}[{index}].{attribute}", partial(_in_item, ctx, field, index, attribute)
 
 
-def _with_input(ctx: PromptContext, given: Any, kwargs: Mapping[str, Any]) -> PromptContext:
-    return ctx.evolve(user_input=UserInput(given, additional_kwargs=dict(kwargs)))
+def _in_kwarg(ctx: PromptContext, name: str, attack: str) -> PromptContext:
+    given = ctx.user_input
+    kwargs = {**given.additional_kwargs, name: given.additional_kwargs[name] + attack}
+    return ctx.evolve(user_input=UserInput(given.input, additional_kwargs=kwargs))
 
 
-def _longer(message: Message, attack: str) -> Message:
-    content = message.content
-    return replace(message, content=content + attack if isinstance(content, str) else (*content, Text(attack)))
+def _in_item(ctx: PromptContext, field: str, index: int, attribute: str, attack: str) -> PromptContext:
+    items = list(getattr(ctx, field))
+    items[index] = replace(items[index], **{attribute: _longer(getattr(items[index], attribute), attack)})
+    changed: dict[str, Any] = {field: Conversation(items) if attribute == "content" else tuple(items)}
+    return ctx.evolve(**changed)
+
+
+def _longer(content: str | tuple[Part, ...], attack: str) -> str | tuple[Part, ...]:
+    return content + attack if isinstance(content, str) else (*content, Text(attack))
 
 
 def _sample() -> PromptContext:
-    from agentkit_prompts.context.messages import ToolCall
-    from agentkit_prompts.context.prompt_context import Fact
-
     return PromptContext(
         user_input="What is the weather?",
         conversation=[Message("user", "Hello"), Message("assistant", "Hello!")],

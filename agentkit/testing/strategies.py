@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -38,7 +37,6 @@ __all__ = [
     "KWARGS",
     "contexts",
     "conversations",
-    "documents",
     "hostile_texts",
     "layers",
     "media",
@@ -46,7 +44,6 @@ __all__ = [
     "prompts",
     "sizes",
     "traffic",
-    "user_inputs",
     "values",
 ]
 
@@ -117,26 +114,14 @@ def media() -> SearchStrategy[Image | Audio | Video | File]:
 
 
 def _content(with_media: bool) -> SearchStrategy[str | tuple[Part, ...]]:
-    texts = hostile_texts()
-    if not with_media:
-        return texts
-    part: SearchStrategy[Part] = st.one_of(texts.map(Text), media())
-    return texts | st.lists(part, max_size=4).map(tuple)
-
-
-def user_inputs(*, with_media: bool = True, kwargs: Sequence[str] = KWARGS) -> SearchStrategy[UserInput]:
-    """User inputs with hostile text, media, and a value for each of `kwargs`."""
-    extras = st.fixed_dictionaries({name: values(with_media=with_media) for name in kwargs})
-    return st.builds(lambda given, extra: UserInput(given, additional_kwargs=extra), _content(with_media), extras)
+    part: SearchStrategy[Part] = hostile_texts().map(Text) | media()
+    return hostile_texts() | st.lists(part, max_size=4).map(tuple) if with_media else hostile_texts()
 
 
 def values(*, with_media: bool = True) -> SearchStrategy[object]:
     """Values of additional kwargs: JSON data with hostile strings as keys and items, and media."""
-    atoms: SearchStrategy[object] = (
-        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | hostile_texts(2)
-    )
-    if with_media:
-        atoms |= media()
+    atoms: SearchStrategy[object] = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False)
+    atoms |= hostile_texts(2) | media() if with_media else hostile_texts(2)
     return st.recursive(
         atoms,
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(hostile_texts(1), inner, max_size=3),
@@ -148,13 +133,12 @@ def messages(*, with_media: bool = True) -> SearchStrategy[Message]:
     """Single messages of any role, tool calls and tool results included; alone, some of them are orphans."""
     content = _content(with_media)
     names = st.sampled_from(["a", "b", "c"])
-    calls = st.lists(
-        st.builds(ToolCall, names, hostile_texts(1), hostile_texts(1)), max_size=2, unique_by=lambda c: c.id
-    )
+    call = st.builds(ToolCall, names, hostile_texts(1), hostile_texts(1))
+    calls = st.lists(call, max_size=2, unique_by=lambda made: made.id).map(tuple)
     return st.one_of(
         st.builds(Message, st.sampled_from(["user", "system"]), content),
-        st.builds(lambda text, made: Message("assistant", text, tuple(made)), content, calls),
-        st.builds(lambda text, name: Message("tool", text, tool_call_id=name), content, names),
+        st.builds(Message, st.just("assistant"), content, calls),
+        st.builds(Message, st.just("tool"), content, tool_call_id=names),
     )
 
 
@@ -173,12 +157,10 @@ def traffic(*, with_media: bool = True, max_steps: int = 3) -> SearchStrategy[Co
     return st.lists(step, max_size=max_steps).map(join)
 
 
-def conversations(
-    *, with_media: bool = True, max_turns: int = 5, orphans: bool = False
-) -> SearchStrategy[Conversation]:
+def conversations(*, with_media: bool = True, orphans: bool = False) -> SearchStrategy[Conversation]:
     """Whole turns (input, tool traffic, answer); with `orphans`, any messages in any order."""
     if orphans:
-        return st.lists(messages(with_media=with_media), max_size=2 * max_turns).map(Conversation)
+        return st.lists(messages(with_media=with_media), max_size=10).map(Conversation)
     content = _content(with_media)
     turn = st.builds(
         lambda asked, between, answer: [Message("user", asked), *between, Message("assistant", answer)],
@@ -186,37 +168,27 @@ def conversations(
         traffic(with_media=with_media, max_steps=1),
         content,
     )
-    return st.lists(turn, max_size=max_turns).map(lambda turns: Conversation([part for turn in turns for part in turn]))
+    return st.lists(turn, max_size=5).map(lambda turns: Conversation([part for turn in turns for part in turn]))
 
 
-def documents(*, max_size: int = 4) -> SearchStrategy[tuple[Document, ...]]:
-    """Recalled documents, mostly untrusted, some atomic."""
-    text = hostile_texts()
-    trust = st.sampled_from(["untrusted", "untrusted", "trusted"])
-
-    def make(given: str, title: str, source: str, level: Trust, atomic: bool) -> Document:
-        return Document(given, title=title, source=source, trust=level, atomic=atomic)
-
-    return st.lists(st.builds(make, text, hostile_texts(1), text, trust, st.booleans()), max_size=max_size).map(tuple)
-
-
-def contexts(
-    *, with_media: bool = True, orphans: bool = False, kwargs: Sequence[str] = KWARGS
-) -> SearchStrategy[PromptContext]:
-    """Whole contexts, hostile text in every place a user, a document or a tool could put it.
+def contexts(*, with_media: bool = True, orphans: bool = False) -> SearchStrategy[PromptContext]:
+    """Whole contexts, hostile text in every place a user, a document or a tool could put it, with a value for each of
+    `KWARGS`; documents are mostly untrusted, some atomic.
 
     Args:
         with_media: Whether messages, the input and the kwargs may hold media.
         orphans: Whether the conversation may hold tool results without a call, and calls without a result.
-        kwargs: Names of the additional kwargs each context has.
     """
     text = hostile_texts()
-    tool = st.builds(lambda name, about: ToolSpec(name, about), st.sampled_from(["look", "send"]), text)
+    kwargs = st.fixed_dictionaries({name: values(with_media=with_media) for name in KWARGS})
+    trust: SearchStrategy[Trust] = st.sampled_from(["untrusted", "untrusted", "trusted"])
+    document = st.builds(Document, text, title=hostile_texts(1), source=text, trust=trust, atomic=st.booleans())
+    tool = st.builds(ToolSpec, st.sampled_from(["look", "send"]), text)
     return st.builds(
         PromptContext,
-        user_input=user_inputs(with_media=with_media, kwargs=kwargs),
+        user_input=st.builds(UserInput, _content(with_media), additional_kwargs=kwargs),
         conversation=conversations(with_media=with_media, orphans=orphans),
-        documents=documents(),
+        documents=st.lists(document, max_size=4).map(tuple),
         knowledge=st.lists(st.builds(Fact, text), max_size=3).map(tuple),
         tools=st.lists(tool, max_size=2, unique_by=lambda spec: spec.name).map(tuple),
         examples=st.lists(st.builds(Example, text, text), max_size=3).map(tuple),
@@ -229,8 +201,6 @@ def contexts(
 
 
 _CUTS: tuple[Cut, ...] = ("none", "drop", "head", "tail", "middle")
-
-
 _HISTORY: Size = Layers.model_fields["history"].default
 _MAXIMA = (0, 1, 3, 8, 30, 900)
 
@@ -323,39 +293,32 @@ def prompts(*, sized: bool = False, maximum: bool = False, max_leaves: int = 5) 
         max_leaves: About how many prompts a tree has.
     """
     given = _fields(sized, maximum)
+    itemised = _fields(sized, maximum, items=True)
+    texts = st.sampled_from(_TEXTS)
+    translated = texts.map(lambda text: Template({"en": "In English.", "zh": text}))
     kinds = (UserInputPrompt, ConversationPrompt, MemoPrompt, KnowledgePrompt, ToolPrompt, AdditionalInfoPrompt)
     pool = st.lists(st.builds(Example, hostile_texts(2), hostile_texts(2)), max_size=2).map(tuple)
-    static = st.builds(StaticSelector, st.none() | st.integers(0, 2))
+    chosen = st.fixed_dictionaries(
+        {"examples": pool, "selector": st.builds(StaticSelector, st.none() | st.integers(0, 2))}
+    )
 
-    def of_kind(kind: type[BasePrompt]) -> SearchStrategy[BasePrompt]:
-        return st.builds(lambda fields: kind(**fields), _fields(sized, maximum, kind.items is not None))
+    def of(kind: type[BasePrompt], *fields: SearchStrategy[dict[str, Any]]) -> SearchStrategy[BasePrompt]:
+        return st.builds(lambda *parts: kind(**{name: part[name] for part in parts for name in part}), *fields)
 
+    def around(inner: SearchStrategy[BasePrompt]) -> SearchStrategy[BasePrompt]:
+        wrapped = st.lists(inner, max_size=3).map(tuple)
+        return of(
+            WrapPrompt, st.fixed_dictionaries({"template": st.sampled_from(_AROUND), "wrapped_prompts": wrapped}), given
+        )
+
+    text = st.fixed_dictionaries({"template": texts | translated})
     leaf: SearchStrategy[BasePrompt] = st.one_of(
-        st.builds(lambda text, fields: TextPrompt(text, **fields), st.sampled_from(_TEXTS), given),
-        st.builds(
-            lambda text, fields: TextPrompt(Template({"en": "In English.", "zh": text}), **fields),
-            st.sampled_from(_TEXTS),
-            given,
-        ),
-        *(of_kind(kind) for kind in kinds),
-        st.builds(
-            lambda examples, chosen, fields: ExamplesPrompt(examples=examples, selector=chosen, **fields),
-            pool,
-            static,
-            _fields(sized, maximum, items=True),
-        ),
-        st.builds(lambda fields: AdditionalInfoPrompt("{{ root }}|{{ photo }}|{{ mode }}", **fields), given),
+        of(TextPrompt, text, given),
+        *(of(kind, given if kind.items is None else itemised) for kind in kinds),
+        of(ExamplesPrompt, chosen, itemised),
+        of(AdditionalInfoPrompt, st.just({"template": "{{ root }}|{{ photo }}|{{ mode }}"}), given),
     )
-    return st.recursive(
-        leaf,
-        lambda inner: st.builds(
-            lambda wrapped, text, fields: WrapPrompt(text, wrapped_prompts=tuple(wrapped), **fields),
-            st.lists(inner, max_size=3),
-            st.sampled_from(_AROUND),
-            given,
-        ),
-        max_leaves=max_leaves,
-    )
+    return st.recursive(leaf, around, max_leaves=max_leaves)
 
 
 def layers(*, sized: bool = False, maximum: bool = False) -> SearchStrategy[Layers]:
@@ -365,22 +328,13 @@ def layers(*, sized: bool = False, maximum: bool = False) -> SearchStrategy[Laye
     trees = st.lists(prompts(sized=sized, maximum=maximum, max_leaves=3), max_size=2).map(tuple)
     history = sizes(maximum=maximum).map(lambda size: replace(size, cut="items")) if sized else st.just(_HISTORY)
     return st.builds(
-        lambda system, before, after, closing, conversation, size, block, empty: Layers(
-            system,
-            before_input=before,
-            after_input=after,
-            after_intermediate=closing,
-            conversation=conversation,
-            history=size,
-            history_block=block,
-            empty_messages=empty,
-        ),
+        Layers,
         trees,
-        trees,
-        trees,
-        trees,
-        st.booleans(),
-        history,
-        st.sampled_from([0, 16, 512]),
-        st.booleans(),
+        before_input=trees,
+        after_input=trees,
+        after_intermediate=trees,
+        conversation=st.booleans(),
+        history=history,
+        history_block=st.sampled_from([0, 16, 512]),
+        empty_messages=st.booleans(),
     )

@@ -50,12 +50,12 @@ def pipeline(case: Mapping[str, Any]) -> Any:
     icl = read_case({**case, "template": anywhere} if case["stage"] == "ice" else case)
     ids = case["ice_ids"] if "ice_ids" in case else icl.ids(rows)[number]
     if case["stage"] == "ice":
-        return icl.shots.show(ids)
+        return icl.examples(ids)
     label = case.get("label")
     if case["stage"] == "final":
         return icl.final(rows[number], parser_of(case["parser"], decoded(case["meta_template"])), ids, label)
     if case.get("remain_sep"):
-        return icl.prompt_template.label_item(rows[number], label, ice=icl.shots.show(ids), keep_separator=True)
+        return icl.prompt_template.label_item(rows[number], label, ice=icl.examples(ids), keep_separator=True)
     return icl.prompt(rows[number], ids, label)
 
 

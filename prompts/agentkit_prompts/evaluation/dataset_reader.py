@@ -154,7 +154,7 @@ def part_of(rows: Sequence[Any], size: float | str | None) -> Sequence[Any]:
         parts = [int(part) if part is not None else None for part in match.groups()] if match else [None, None, 0]
         if parts[2] == 0:
             raise InContextError(f"{size!r} is not a slice; write it as '[start:stop]' or '[start:stop:step]'")
-        return _picked(rows, range(len(rows))[slice(*parts)])
+        return [rows[position] for position in range(len(rows))[slice(*parts)]]
     if isinstance(size, bool) or not isinstance(size, int | float) or (size >= 1 and size != int(size)) or size != size:
         raise InContextError(f"{size!r} is not a number of rows, a share below 1, or a slice such as '[:16]'")
     if size <= 0 or size >= len(rows):
@@ -162,8 +162,4 @@ def part_of(rows: Sequence[Any], size: float | str | None) -> Sequence[Any]:
     wanted = int(size * len(rows)) if size < 1 else int(size)
     order = list(range(len(rows)))
     Random(wanted).shuffle(order)
-    return _picked(rows, order[:wanted])
-
-
-def _picked(rows: Sequence[Any], positions: Sequence[int]) -> list[Any]:
-    return [rows[position] for position in positions]
+    return [rows[position] for position in order[:wanted]]

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from agentkit_prompts.errors import InContextError, InContextWarning
+from agentkit_prompts.errors import InContextError, InContextWarning, warn
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
+from agentkit_prompts.evaluation.prompt_list import PromptList, copies
 from agentkit_prompts.evaluation.retrievers import retrieve
 from agentkit_prompts.evaluation.row_template import RowTemplate
-from agentkit_prompts.evaluation.shots import Shots
 from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
+    from agentkit_prompts.evaluation.meta.meta_base import MetaParser
     from agentkit_prompts.ranking.embedder import Embedder
 
-__all__ = ["InContext", "PromptParser", "RowPrompt"]
+__all__ = ["InContext", "RowPrompt"]
 
 _NONE = StaticSelector(0)
-
-
-class PromptParser(Protocol):
-    """How an evaluation prompt is written for a model: a meta template, for completion or for a chat API."""
-
-    def parse(self, prompt: Any, mode: Literal["gen", "ppl"] = "gen") -> Any:
-        """Return text, or the messages of roles."""
-        ...
 
 
 class RowPrompt(NamedTuple):
@@ -86,28 +78,27 @@ class InContext:
         self.instead = instead
         self.settings = dict(settings or {})
         shows = not (type(retriever) is StaticSelector and (retriever.k == 0 or retriever.ids == ()))
-        after = ("\n" if shows else "") if end is None else end
-        self.shots = Shots(ice_template, train, answer=reader.output_column, separator=separator, end=after)
-        asked, name = prompt_template, "prompt_template"
-        if asked is None:
-            asked, name = ice_template, "ice_template"
+        self.separator, self.end = separator, ("\n" if shows else "") if end is None else end
+        if ice_template is not None and ice_template.is_dialogue:  # its turns are apart already
+            self.separator = self.end = ""
+        self._shown: dict[tuple[int, bool], Any] = {}
         problems = [] if mode in ("gen", "ppl") else [f"mode must be 'gen' or 'ppl', got {mode!r}"]
         problems += _problems_of_rows(reader, retriever, train)
-        if asked is not None and shows:
-            problems += _misfits(asked, ice_template, name)
+        asked = ice_template if prompt_template is None else prompt_template
         if asked is None:
             problems.append("prompt_template and ice_template are both missing; give one of them")
+        elif shows:
+            problems += _misfits(asked, ice_template, "ice_template" if prompt_template is None else "prompt_template")
         if asked is None or problems:
             raise InContextError(f"infer_cfg: {'; '.join(problems)}")
         self.prompt_template: RowTemplate = asked
         nowhere = [label for label in asked.labels or (None,) if shows and not asked.places(label)]
         if nowhere:
             listed = "" if nowhere == [None] else f" for label {', '.join(map(repr, nowhere))}"
-            warnings.warn(
+            warn(
                 f"worked examples are not shown: the template{listed} has no {asked.ice_token!r} in it; "
                 "put the ice_token where they go, or retrieve none",
                 InContextWarning,
-                stacklevel=2,
             )
 
     @classmethod
@@ -162,23 +153,66 @@ class InContext:
         pool = [self.reader.example(number, row) for number, row in enumerate(self.train)]
         return retrieve(self.retriever, [self.reader.query(row) for row in rows], pool)
 
-    def prompt(self, row: Row, ids: Sequence[int] = (), label: Any = None) -> Any:
-        """Return the prompt of a row as the template makes it: text, a `PromptList`, or messages.
+    def examples(self, ids: Sequence[int], *, keep_separator: bool = True) -> Any:
+        """Return training rows as worked examples: text, a `PromptList`, or messages, as their template makes them.
 
-        In mode `ppl` examples keep the separators of their template; `final` is without.
+        Args:
+            ids: Positions, in the order in which they are shown.
+            keep_separator: Whether the `sep_token` of the template stays in.
+
+        Raises:
+            InContextError: There is no template, an id is no row, or rows lack the answer that chooses their label.
+        """
+        if not ids:
+            return self.end
+        template = self._checked(ids)
+        for number in ids:
+            if (number, keep_separator) not in self._shown:
+                row, answer = self.train[number], self.reader.output_column
+                label = row.get(answer) if answer is not None else None
+                self._shown[number, keep_separator] = template.ice_item(row, label, keep_separator=keep_separator)
+        items = [self._shown[number, keep_separator] for number in ids]
+        if all(isinstance(item, str) for item in items):
+            return self.separator.join(items) + self.end
+        if not any(isinstance(item, str | PromptList) for item in items):
+            return [message for item in items for message in copies(item)]
+        found = PromptList()
+        for item in items:
+            if isinstance(item, str):  # one text with what stands behind it, as OpenCompass joins them
+                found.append(item + self.separator)
+                continue
+            found += item
+            if self.separator:
+                found.append(self.separator)
+        found.append(self.end)
+        return found
+
+    def prompt(
+        self, row: Row, ids: Sequence[int] = (), label: Any = None, *, keep_separator: bool | None = None
+    ) -> Any:
+        """Return the prompt of a row as the template makes it: text, a `PromptList`, or messages.
 
         Args:
             row: Column name to value.
             ids: The training rows to show; see `ids`.
             label: What is scored, in mode `ppl`.
+            keep_separator: Whether examples keep the separators of their template; in mode `ppl` when not given.
 
         Raises:
             InContextError: There is no such label or row, or the examples do not fit the template.
         """
-        return self._prompt(row, ids, label, keep_separator=self.mode == "ppl")
+        template, scored = self.prompt_template, self.mode == "ppl"
+        ice = self.examples(ids, keep_separator=scored if keep_separator is None else keep_separator)
+        if scored:
+            prompt = template.label_item(row, label, ice=ice)
+        else:
+            prompt = template.item(row, ice=ice, hide=self.reader.output_column, instead=self.instead)
+        if ids and template.ice_token is None:
+            raise InContextError(_no_place("the template"))
+        return prompt
 
     def final(
-        self, row: Row, model: PromptParser | ChatTemplate | None = None, ids: Sequence[int] = (), label: Any = None
+        self, row: Row, model: MetaParser | ChatTemplate | None = None, ids: Sequence[int] = (), label: Any = None
     ) -> Any:
         """Return what a model is sent for a row: text, or messages, as its template makes them.
 
@@ -191,9 +225,18 @@ class InContext:
         Raises:
             InContextError: As `prompt`; or the model has no role that the prompt has.
         """
-        return _sent(self._prompt(row, ids, label, keep_separator=False), model, self.mode)
+        from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META, ApiMetaTemplate
+        from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
+        from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
 
-    def prompts(self, rows: Sequence[Row], model: PromptParser | ChatTemplate | None = None) -> Iterator[RowPrompt]:
+        prompt = self.prompt(row, ids, label, keep_separator=False)
+        parse = MetaTemplate().parse if model is None else getattr(model, "parse", None)
+        if parse is not None:
+            return parse(prompt, self.mode)
+        messages = chat_messages(ApiMetaTemplate(CHAT_META).parse(prompt, self.mode))
+        return cast("ChatTemplate", model).render(messages, add_generation_prompt=self.mode == "gen")
+
+    def prompts(self, rows: Sequence[Row], model: MetaParser | ChatTemplate | None = None) -> Iterator[RowPrompt]:
         """Yield the prompts of all rows, in mode `ppl` one for each label; examples are retrieved first.
 
         Raises:
@@ -210,35 +253,25 @@ class InContext:
                     raise InContextError(f"row {number}: {error}") from error
                 yield RowPrompt(number, label, ids, prompt, final)
 
-    def _prompt(self, row: Row, ids: Sequence[int], label: Any, *, keep_separator: bool) -> Any:
-        template = self.prompt_template
-        ice = self.shots.show(ids, keep_separator=keep_separator)
-        if self.mode == "ppl":
-            prompt = template.label_item(row, label, ice=ice)
-        else:
-            prompt = template.item(row, ice=ice, hide=self.reader.output_column, instead=self.instead)
-        if ids and template.ice_token is None:
-            raise InContextError(_no_place("the template"))
-        return prompt
-
-
-def _sent(prompt: Any, model: PromptParser | ChatTemplate | None, mode: Literal["gen", "ppl"]) -> Any:
-    """Return what a model is sent for a prompt.
-
-    A meta template parses it; a chat template renders it as messages, text being one message of the user.
-
-    Raises:
-        InContextError: The prompt does not fit the template of the model.
-    """
-    from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META, ApiMetaTemplate
-    from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
-    from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
-
-    parse = MetaTemplate().parse if model is None else getattr(model, "parse", None)
-    if parse is not None:
-        return parse(prompt, mode)
-    messages = chat_messages(ApiMetaTemplate(CHAT_META).parse(prompt, mode))
-    return cast("ChatTemplate", model).render(messages, add_generation_prompt=mode == "gen")
+    def _checked(self, ids: Sequence[int]) -> RowTemplate:
+        """Return the template of examples when these rows can be shown; name all reasons when they cannot."""
+        template, size, answer = self.ice_template, len(self.train), self.reader.output_column
+        if template is None:
+            raise InContextError(
+                f"{len(ids)} rows are chosen as worked examples, and there is no ice_template to show them with; "
+                "give one, or retrieve none (ZeroRetriever)"
+            )
+        odd = [repr(number) for number in ids if type(number) is not int or not 0 <= number < size]
+        if odd:
+            raise InContextError(f"worked examples: no row {', '.join(odd)} to show: there are {size}, counted from 0")
+        if template.labels:
+            without = [str(number) for number in ids if answer is None or answer not in self.train[number]]
+            if without:
+                raise InContextError(
+                    f"worked examples: rows {', '.join(without)} have no column {answer!r}, whose value chooses one of "
+                    f"the labels {', '.join(map(repr, template.labels))}"
+                )
+        return template
 
 
 def _problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: Sequence[Row]) -> list[str]:

@@ -51,17 +51,11 @@ def _nearest(settings: _Settings, embedder: Embedder | None) -> ExampleSelector:
 
 _COMMON = ("type", "ice_num", "ice_separator", "ice_eos_token", "index_split", "test_split")
 _RETRIEVERS: dict[str, tuple[Callable[[_Settings, Embedder | None], ExampleSelector], tuple[str, ...]]] = {
-    "ZeroRetriever": (lambda settings, _: StaticSelector(0), ()),
+    "ZeroRetriever": (lambda cfg, _: StaticSelector(0), ()),
     "FixKRetriever": (_fixed, ("fix_id_list",)),
-    "RandomRetriever": (
-        lambda settings, _: RandomSelector(settings.get("ice_num", 1), seed=settings.get("seed", 43)),
-        ("seed",),
-    ),
-    "SlidingWindowRetriever": (
-        lambda settings, _: WindowSelector(settings.get("k", settings.get("ice_num", 1))),
-        ("k",),
-    ),
-    "BM25Retriever": (lambda settings, _: KeywordSelector(settings.get("ice_num", 1)), ()),
+    "RandomRetriever": (lambda cfg, _: RandomSelector(cfg.get("ice_num", 1), seed=cfg.get("seed", 43)), ("seed",)),
+    "SlidingWindowRetriever": (lambda cfg, _: WindowSelector(cfg.get("k", cfg.get("ice_num", 1))), ("k",)),
+    "BM25Retriever": (lambda cfg, _: KeywordSelector(cfg.get("ice_num", 1)), ()),
     "TopkRetriever": (_nearest, ("sentence_transformers_model_name", "tokenizer_name", "batch_size")),
 }
 """Type in a configuration -> what makes the selector, and the keys that it takes beside the common ones."""
@@ -70,11 +64,7 @@ _RETRIEVERS: dict[str, tuple[Callable[[_Settings, Embedder | None], ExampleSelec
 def read_cfg(
     infer_cfg: Mapping[str, Any], reader_cfg: Mapping[str, Any] | DatasetReader, embedder: Embedder | None
 ) -> dict[str, Any]:
-    """Return the arguments of `InContext`.
-
-    Raises:
-        InContextError: A key or type is unknown, or a value is wrong; names everything at once.
-    """
+    """Return the arguments of `InContext`; see `InContext.from_cfg`."""
     if not isinstance(infer_cfg, Mapping):
         raise InContextError(f"infer_cfg must be a dict, got {type(infer_cfg).__name__}")
     problems: list[str] = _unknown("infer_cfg", [key for key in infer_cfg if key != _LENGTH], _KEYS)
@@ -90,7 +80,7 @@ def read_cfg(
     return made
 
 
-def _reader(cfg: Any, problems: list[str]) -> DatasetReader | None:
+def _reader(cfg: Any, problems: list[str]) -> Any:
     if isinstance(cfg, DatasetReader):
         return cfg
     if not isinstance(cfg, Mapping):
@@ -102,10 +92,7 @@ def _reader(cfg: Any, problems: list[str]) -> DatasetReader | None:
     for key in ("input_template", "output_template"):
         if key in settings:
             settings[key] = _template(settings[key], f"reader_cfg[{key!r}]", problems)
-    made: DatasetReader | None = _tried(
-        "reader_cfg", lambda: DatasetReader(**{"input_columns": (), **settings}), problems
-    )
-    return made
+    return _tried("reader_cfg", lambda: DatasetReader(**{"input_columns": (), **settings}), problems)
 
 
 def _template(cfg: Any, where: str, problems: list[str]) -> Any:
@@ -115,13 +102,10 @@ def _template(cfg: Any, where: str, problems: list[str]) -> Any:
         problems.append(f"{where} must be a dict with type and template, got {type(cfg).__name__}")
         return None
     kind = cfg.get("type", "PromptTemplate")
-    name = _name(kind)
-    if isinstance(kind, type) and hasattr(kind, "ice_item"):
-        made: Any = kind
-    elif name in _TEMPLATES:
-        made = _TEMPLATES[name]
-    else:
-        problems.append(f"{where}: unknown type {kind!r}{nearest(name, _TEMPLATES)}")
+    own = isinstance(kind, type) and hasattr(kind, "ice_item")
+    made: Any = kind if own else _TEMPLATES.get(_name(kind))
+    if made is None:
+        problems.append(f"{where}: unknown type {kind!r}{nearest(_name(kind), _TEMPLATES)}")
         return None
     settings = {key: value for key, value in cfg.items() if key != "type"}
     parameters = inspect.signature(made).parameters
@@ -147,15 +131,12 @@ def _retriever(cfg: Any, embedder: Embedder | None, problems: list[str]) -> dict
         return {}
     make, keys = _RETRIEVERS[name]
     problems += _unknown(where, cfg, (*_COMMON, *keys))
-    blank = name == "ZeroRetriever"
-    texts = {
-        "separator": cfg.get("ice_separator", "" if blank else "\n"),
-        "end": cfg.get("ice_eos_token", "" if blank else "\n"),
-    }
+    blank = "" if name == "ZeroRetriever" else "\n"
+    texts = {"separator": cfg.get("ice_separator", blank), "end": cfg.get("ice_eos_token", blank)}
     problems += [
         f"{where}: {key} must be text, got {cfg[key]!r}"[:200]
         for key in ("ice_separator", "ice_eos_token")
-        if key in cfg and not isinstance(cfg[key], str)
+        if not isinstance(cfg.get(key, ""), str)
     ]
     return {"retriever": _tried(where, lambda: make(cfg, embedder), problems), **texts}
 

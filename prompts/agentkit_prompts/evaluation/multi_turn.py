@@ -5,13 +5,12 @@ The document: AISBench, multi-turn prompt. Nothing here calls a model: `requests
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Generator, Mapping, Sequence
 from copy import deepcopy
 from itertools import zip_longest
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
-from agentkit_prompts.errors import InContextError, InContextWarning, nearest
+from agentkit_prompts.errors import InContextError, InContextWarning, nearest, warn
 from agentkit_prompts.evaluation.meta.role_config import refuse
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, section
 from agentkit_prompts.evaluation.row_template import RowTemplate, items_of, problems_of
@@ -102,19 +101,17 @@ class MultiTurnPromptTemplate(RowTemplate):
             if infer_mode == "every":
                 if reply is None:
                     break
-                item = chat[place]
-                chat[place] = {**item, "prompt": reply} if isinstance(item, dict) else item
+                chat[place] = {**cast("dict[str, Any]", chat[place]), "prompt": reply}
         return given
 
     def _pairs(self, row: Mapping[str, Any]) -> list[tuple[Any, Any]]:
         """Return the questions of a row that have an answer, with it; warn of the others."""
         questions, answers = _columns(row, ("question", "answer"))
         if len(questions) != len(answers):
-            warnings.warn(
+            warn(
                 f"MultiTurnPromptTemplate: {len(questions)} questions and {len(answers)} answers; the dialogue has the "
                 f"first {min(len(questions), len(answers))} of each",
                 InContextWarning,
-                stacklevel=3,
             )
         return list(zip(questions, answers, strict=False))
 
@@ -145,10 +142,9 @@ def _columns(row: Mapping[str, Any], names: Sequence[str]) -> list[list[Any]]:
             problems.append(f"column {name!r} must be a list with an entry for each turn, got {type(value).__name__}")
         else:
             if isinstance(value, str):
-                warnings.warn(
+                warn(
                     f"MultiTurnPromptTemplate: column {name!r} is text, so each character is a turn; make it a list",
                     InContextWarning,
-                    stacklevel=4,
                 )
             found.append(list(value))
     if problems:
@@ -157,4 +153,4 @@ def _columns(row: Mapping[str, Any], names: Sequence[str]) -> list[list[Any]]:
 
 
 def _filled(items: Any, values: Mapping[str, Any]) -> PromptList:
-    return PromptList([item if isinstance(item, str) else dict(item) for item in items_of(items)]).format(values)
+    return PromptList(items_of(items)).format(values)

@@ -5,24 +5,33 @@ The document: AISBench, multimodal prompt.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from typing import Any
 
 from agentkit_prompts.errors import InContextError, nearest
 from agentkit_prompts.evaluation.columns import safe_format
-from agentkit_prompts.evaluation.media_tags import KINDS, read_tags
-from agentkit_prompts.evaluation.meta.role_config import refuse
-from agentkit_prompts.evaluation.prompt_list import Item, PromptList, section
-from agentkit_prompts.evaluation.row_template import SECTIONS, RowTemplate, items_of, problems_of
+from agentkit_prompts.evaluation.prompt_template import PromptTemplate, Shown
+from agentkit_prompts.evaluation.row_template import located, problems_of
 
-__all__ = ["MMPromptTemplate"]
+__all__ = ["KINDS", "MMPromptTemplate", "read_tags"]
+
+KINDS = {"text": "question", "image": "image", "video": "video", "audio": "audio"}
+"""Kind of content -> its placeholder in a part of that kind."""
+
+_STARTS = {f"<AIS_{kind.upper()}_START>": kind for kind in KINDS}
+"""Tag -> the kind of content that it begins."""
+
+_END = "<AIS_CONTENT_TAG>"
+"""Tag behind each piece."""
+
+_TAG = re.compile("|".join(map(re.escape, (*_STARTS, _END))))
 
 _CONTENT = ("content", "question")
 """Columns that hold the tagged content: the first that a row has."""
 
 
-class MMPromptTemplate(RowTemplate):
+class MMPromptTemplate(PromptTemplate):
     """A dialogue whose items have `prompt_mm`: for each kind of content the part that is sent (AISBench document).
 
     A row's column `content`, else `question`, holds pieces between tags, `<AIS_IMAGE_START>...<AIS_CONTENT_TAG>`.
@@ -39,51 +48,18 @@ class MMPromptTemplate(RowTemplate):
     """
 
     def __init__(self, template: Mapping[str, Any], ice_token: str | None = None) -> None:
-        problems = _problems(template, ice_token)
-        if problems:
-            raise refuse("MMPromptTemplate", problems)
-        self.template = deepcopy(dict(template))
-        self.ice_token = ice_token or None
-        self._kinds = frozenset(
-            kind
-            for name in SECTIONS
-            for item in items_of(self.template.get(name))
-            if isinstance(item, dict)
-            for kind in item.get("prompt_mm", ())
-        )
+        super().__init__(template, ice_token)
+        items = [item for _, item in located(template) if isinstance(item, Mapping)]
+        self._kinds = frozenset(kind for item in items for kind in item.get("prompt_mm", ()))
 
-    def places(self, label: Any = None) -> str:
-        texts = [item for name in SECTIONS for item in items_of(self.template.get(name)) if isinstance(item, str)]
-        return "items" if self.ice_token and any(self.ice_token in text for text in texts) else ""
-
-    def item(
-        self, row: Mapping[str, Any], *, ice: str | PromptList = "", hide: str | None = None, instead: str = ""
-    ) -> PromptList:
-        """Return the prompt that asks for the answer of `row`.
-
-        Raises:
-            InContextError: The row has no tagged content, or content of a kind that no item takes; names everything.
-        """
-        items: list[Item] = []
-        for name in SECTIONS:
-            if name == "round" or self.template.get(name):
-                items += section(name, self._filled(name, row if hide is None else {**row, hide: instead}, row))
-        prompt = PromptList(items)
-        return prompt.replace(self.ice_token, ice) if self.ice_token else prompt
-
-    def ice_item(self, row: Mapping[str, Any], label: Any = None, *, keep_separator: bool = True) -> PromptList:
-        shown = PromptList(section("ice", self._filled("round", row, row)))
-        return shown.replace(self.ice_token, "") if self.ice_token else shown
-
-    def _filled(self, name: str, values: Mapping[str, Any], row: Mapping[str, Any]) -> PromptList:
+    def _render(self, label: Any, form: str, row: Mapping[str, Any], ice: Shown) -> Shown:
         content = self._content(row)
-        items = [item if isinstance(item, str) else deepcopy(dict(item)) for item in items_of(self.template.get(name))]
-        found = PromptList(items).format(values)
+        found = super()._render(label, form, row, ice)
         for item in found:
-            if isinstance(item, dict) and "prompt_mm" in item:
-                parts = item["prompt_mm"]
+            parts = item.get("prompt_mm") if isinstance(item, dict) else None
+            if isinstance(item, dict) and isinstance(parts, Mapping):  # those of examples are filled already
                 item["prompt_mm"] = [
-                    _fill(parts[kind], {**values, KINDS[kind]: piece}) for kind, piece in content if kind in parts
+                    _fill(parts[kind], {**row, KINDS[kind]: piece}) for kind, piece in content if kind in parts
                 ]
         return found
 
@@ -110,6 +86,48 @@ class MMPromptTemplate(RowTemplate):
             )
         return content
 
+    def _problems(self, template: object, ice_token: str) -> list[str]:
+        found = problems_of(template)
+        for where, item in located(template):
+            parts = item.get("prompt_mm", {}) if isinstance(item, Mapping) else {}
+            if not isinstance(parts, Mapping):
+                found.append(f"{where}: prompt_mm must map kinds of content to parts, got {type(parts).__name__}")
+                continue
+            for kind, part in parts.items():
+                this = f"{where}: prompt_mm[{kind!r}]"
+                if kind not in KINDS:
+                    found.append(f"{where}: unknown kind of content {kind!r} in prompt_mm{nearest(str(kind), KINDS)}")
+                elif not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
+                    found.append(f"{this} must be a part such as {_EXAMPLES[kind]}, got {part!r}"[:300])
+                elif part["type"] not in part:
+                    found.append(f"{this} is of type {part['type']!r} and has no key of that name")
+        return found
+
+
+def read_tags(content: str) -> list[tuple[str, str]]:
+    """Return (kind, text or address) of each piece, in order.
+
+    A piece goes from its tag to the end tag, to the tag of another kind, or to the end. What stands outside every
+    piece is text, unless it is white space between them; content without any tag is one text.
+    """
+    if not _TAG.search(content):
+        return [("text", content)]
+    found: list[tuple[str, str]] = []
+    kind, start, held = "", 0, ""
+    for tag in _TAG.finditer(content):
+        held += content[start : tag.start()]
+        start = tag.end()
+        starts = _STARTS.get(tag[0], "")
+        if kind and starts == kind:  # the same tag again changes nothing
+            continue
+        if kind or held.strip():
+            found.append((kind or "text", held))
+        kind, held = starts, ""
+    held += content[start:]
+    if kind or held.strip():
+        found.append((kind or "text", held))
+    return found
+
 
 def _fill(part: Any, values: Mapping[str, Any]) -> Any:
     """Return a copy of a content part with the columns filled in all of its texts."""
@@ -118,32 +136,6 @@ def _fill(part: Any, values: Mapping[str, Any]) -> Any:
     if isinstance(part, Mapping):
         return {key: _fill(value, values) for key, value in part.items()}
     return [_fill(value, values) for value in part] if isinstance(part, list) else part
-
-
-def _problems(template: object, ice_token: object) -> list[str]:
-    found = problems_of(template)
-    if ice_token is not None and not isinstance(ice_token, str):
-        found.append(f"ice_token must be text, got {type(ice_token).__name__}")
-    if isinstance(template, Mapping):
-        for name in SECTIONS:
-            for position, item in enumerate(items_of(template.get(name))):
-                if isinstance(item, Mapping) and "prompt_mm" in item:
-                    found += _problems_of_parts(item["prompt_mm"], f"{name}[{position}]")
-    return found
-
-
-def _problems_of_parts(parts: object, where: str) -> list[str]:
-    if not isinstance(parts, Mapping):
-        return [f"{where}: prompt_mm must map kinds of content to parts, got {type(parts).__name__}"]
-    found: list[str] = []
-    for kind, part in parts.items():
-        if kind not in KINDS:
-            found.append(f"{where}: unknown kind of content {kind!r} in prompt_mm{nearest(str(kind), KINDS)}")
-        elif not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
-            found.append(f"{where}: prompt_mm[{kind!r}] must be a part such as {_EXAMPLES[kind]}, got {part!r}"[:300])
-        elif part["type"] not in part:
-            found.append(f"{where}: prompt_mm[{kind!r}] is of type {part['type']!r} and has no key of that name")
-    return found
 
 
 _EXAMPLES = {

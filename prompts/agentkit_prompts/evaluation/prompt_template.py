@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from agentkit_prompts.errors import InContextError, nearest
 from agentkit_prompts.evaluation.columns import Slots, Tokens, slots
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, section
-from agentkit_prompts.evaluation.row_template import SECTIONS, RowTemplate, items_of, problems_of
+from agentkit_prompts.evaluation.row_template import SECTIONS, RowTemplate, items_of, located, problems_of
 
 __all__ = ["PromptTemplate", "Shown"]
 
@@ -19,19 +19,9 @@ Shown: TypeAlias = str | PromptList
 _MAX_PLANS = 64
 
 
-class _Entry(NamedTuple):
-    """One item of a prompt: `item` alone, or with the text in `parts`, between which the examples go."""
-
-    item: dict[str, Any] | None
-    """A role item or marker; None for text."""
-    parts: tuple[Slots, ...]
-
-
-class _Plan(NamedTuple):
-    """A template, compiled for rows with the same columns."""
-
-    is_text: bool
-    entries: tuple[_Entry, ...]
+_Plan: TypeAlias = list[tuple[dict[str, Any] | None, tuple[Slots, ...]]]
+"""What is compiled for rows with the same columns: role item or marker (None for text), and its text in the parts
+between which the examples go."""
 
 
 class PromptTemplate(RowTemplate):
@@ -57,10 +47,17 @@ class PromptTemplate(RowTemplate):
         problems = [
             f"{name} must be text, got {type(token).__name__}"
             for name, token in (("ice_token", ice_token), ("sep_token", sep_token))
-            if token is not None and not isinstance(token, str)
+            if not isinstance(token, str | None)
         ]
-        problems += _problems_of_tokens(column_token_map)
-        problems += _problems(template, ice_token if isinstance(ice_token, str) else None)
+        if not isinstance(column_token_map, Mapping | None):
+            problems.append(f"column_token_map must map column names to tokens, got {type(column_token_map).__name__}")
+        else:
+            problems += [
+                f"column_token_map[{name!r}] must be text that is not empty, got {token!r}"
+                for name, token in (column_token_map or {}).items()
+                if not isinstance(token, str) or not token
+            ]
+        problems += self._problems(template, ice_token if isinstance(ice_token, str) else "")
         if problems:
             raise InContextError(f"{type(self).__name__}: {'; '.join(problems)}")
         self.template = deepcopy(template)
@@ -85,8 +82,7 @@ class PromptTemplate(RowTemplate):
             return "text" if self.ice_token in chosen else ""
         found = {
             "items" if isinstance(item, str) else "text"
-            for name in SECTIONS
-            for item in items_of(chosen.get(name, ()))
+            for _, item in located(chosen)
             if self.ice_token in (item if isinstance(item, str) else item.get("prompt", ""))
         }
         return min(found, default="", key=["text", "items"].index)  # within a role's text, only text can go
@@ -97,8 +93,8 @@ class PromptTemplate(RowTemplate):
         Raises:
             InContextError: The examples have roles and their place is inside text, or a value cannot become text.
         """
-        values = row if hide is None else {**row, hide: instead}
-        return self._render(self._plan(self._first, "prompt", values), values, ice)
+        first = next(iter(self.labels), None)
+        return self._render(first, "prompt", row if hide is None else {**row, hide: instead}, ice)
 
     def label_item(
         self, row: Mapping[str, Any], label: Any = None, *, ice: Shown = "", keep_separator: bool = False
@@ -108,14 +104,10 @@ class PromptTemplate(RowTemplate):
         Raises:
             InContextError: There are label prompts and none for `label`; or as `item`.
         """
-        return self._render(self._plan(label, "scored" if keep_separator else "prompt", row), row, ice)
+        return self._render(label, "scored" if keep_separator else "prompt", row, ice)
 
     def ice_item(self, row: Mapping[str, Any], label: Any = None, *, keep_separator: bool = True) -> Shown:
-        return self._render(self._plan(label, "ice" if keep_separator else "clean ice", row), row, "")
-
-    @property
-    def _first(self) -> Any:
-        return next(iter(self.template)) if _is_labelled(self.template) else None
+        return self._render(label, "ice" if keep_separator else "clean ice", row, "")
 
     def _chosen(self, label: Any) -> Any:
         """Return the text or dialogue for a label."""
@@ -130,33 +122,18 @@ class PromptTemplate(RowTemplate):
             ) from None
         return {"round": chosen} if isinstance(chosen, list) else chosen
 
-    def _plan(self, label: Any, form: str, row: Mapping[str, Any]) -> _Plan:
-        """Return the compiled prompt for rows with these columns."""
-        names = tuple(row)
-        chosen = self._chosen(label)
-        key = (label if _is_labelled(self.template) else None, form, names)
-        plan = self._plans.get(key)
-        if plan is None:
-            if len(self._plans) >= _MAX_PLANS:
-                self._plans.clear()
-            plan = self._plans[key] = self._compile(chosen, form, names)
-        return plan
-
     def _compile(self, chosen: Any, form: str, names: tuple[str, ...]) -> _Plan:
-        if isinstance(chosen, str):
-            return _Plan(True, (_Entry(None, self._parts(chosen, form, names)),))
-        ice = form.endswith("ice")
-        listed: list[Item] = []
-        for name in ("round",) if ice else SECTIONS:
+        is_ice = form.endswith("ice")
+        listed: list[Item] = [chosen] if isinstance(chosen, str) else []
+        for name in () if listed else ("round",) if is_ice else SECTIONS:
             if name in chosen:
-                listed += section("ice" if ice else name, items_of(chosen[name]))
-        entries = []
-        for item in listed:
-            if isinstance(item, str):
-                entries.append(_Entry(None, self._parts(item, form, names)))
-            else:
-                entries.append(_Entry(item, self._parts(item["prompt"], form, names) if "prompt" in item else ()))
-        return _Plan(False, tuple(entries))
+                listed += section("ice" if is_ice else name, items_of(chosen[name]))
+        return [
+            (None, self._parts(item, form, names))
+            if isinstance(item, str)
+            else (item, self._parts(item["prompt"], form, names) if "prompt" in item else ())
+            for item in listed
+        ]
 
     def _parts(self, text: str, form: str, names: tuple[str, ...]) -> tuple[Slots, ...]:
         """Cut a text at the places of examples, and each piece where columns go."""
@@ -167,14 +144,25 @@ class PromptTemplate(RowTemplate):
             pieces = [piece.replace(self.sep_token, "") for piece in pieces]
         return tuple([slots(piece, names, self._tokens) for piece in pieces])
 
-    def _render(self, plan: _Plan, row: Mapping[str, Any], ice: Shown) -> Shown:
-        if plan.is_text:
-            return self._joined(plan.entries[0].parts, row, ice, "a text")
+    def _render(self, label: Any, form: str, row: Mapping[str, Any], ice: Shown) -> Shown:
+        chosen, names = self._chosen(label), tuple(row)
+        key = (label if _is_labelled(self.template) else None, form, names)
+        plan = self._plans.get(key)
+        if plan is None:
+            if len(self._plans) >= _MAX_PLANS:
+                self._plans.clear()
+            plan = self._plans[key] = self._compile(chosen, form, names)
+        if isinstance(chosen, str):
+            return self._joined(plan[0][1], row, ice, "a text")
         found = PromptList()
-        for item, parts in plan.entries:
+        for item, parts in plan:
             if item is None:
                 if self.ice_token is not None and not isinstance(ice, str):
-                    _splice(found, parts, row, ice)
+                    for number, part in enumerate(parts):
+                        if number:
+                            found.extend(copies(ice))
+                        if part.text:
+                            found.append(part.fill(row))
                 else:
                     found.append(self._joined(parts, row, ice, "a text"))
             elif parts:
@@ -193,53 +181,26 @@ class PromptTemplate(RowTemplate):
             )
         return ice.join([part.fill(row) for part in parts])
 
-
-def _splice(found: PromptList, parts: Sequence[Slots], row: Mapping[str, Any], ice: Sequence[Item]) -> None:
-    for number, part in enumerate(parts):
-        if number:
-            found += copies(ice)
-        if part.text:
-            found.append(part.fill(row))
+    def _problems(self, template: object, ice_token: str) -> list[str]:
+        """Return what keeps a template from being one: everything at once."""
+        if not isinstance(template, str | Mapping):
+            return [f"template must be text or a dict, got {type(template).__name__}"]
+        is_labelled = _is_labelled(template)
+        prompts: list[tuple[str, Any]] = [("the template", template)]
+        if is_labelled and isinstance(template, Mapping):
+            prompts = [(f"template[{label!r}]", chosen) for label, chosen in template.items()]
+        found: list[str] = []
+        for where, chosen in prompts:
+            if isinstance(chosen, str):
+                if ice_token not in chosen:
+                    found.append(f"ice_token {ice_token!r} is not in {where} {chosen[:80]!r}")
+            elif isinstance(chosen, list | Mapping):
+                dialogue = {"round": chosen} if isinstance(chosen, list) else chosen
+                found += [f"{where}: {problem}" if is_labelled else problem for problem in problems_of(dialogue)]
+            else:
+                found.append(f"{where} must be text, a list of turns or a dialogue, got {type(chosen).__name__}")
+        return found
 
 
 def _is_labelled(template: object) -> bool:
     return isinstance(template, Mapping) and not set(template) <= set(SECTIONS)
-
-
-def _problems_of_tokens(tokens: object) -> list[str]:
-    if tokens is None:
-        return []
-    if not isinstance(tokens, Mapping):
-        return [f"column_token_map must map column names to tokens, got {type(tokens).__name__}"]
-    return [
-        f"column_token_map[{name!r}] must be text that is not empty, got {token!r}"
-        for name, token in tokens.items()
-        if not isinstance(token, str) or not token
-    ]
-
-
-def _problems(template: object, ice_token: str | None) -> list[str]:
-    if isinstance(template, str):
-        return (
-            [f"ice_token {ice_token!r} is not in the template {template[:80]!r}"] if _lacks(template, ice_token) else []
-        )
-    if not isinstance(template, Mapping):
-        return [f"template must be text or a dict, got {type(template).__name__}"]
-    if not _is_labelled(template):
-        return problems_of(template)
-    found = []
-    for label, chosen in template.items():
-        where = f"template[{label!r}]"
-        if isinstance(chosen, str):
-            if _lacks(chosen, ice_token):
-                found.append(f"ice_token {ice_token!r} is not in {where} {chosen[:80]!r}")
-        elif isinstance(chosen, list | Mapping):
-            dialogue = {"round": chosen} if isinstance(chosen, list) else chosen
-            found += [f"{where}: {problem}" for problem in problems_of(dialogue)]
-        else:
-            found.append(f"{where} must be text, a list of turns or a dialogue, got {type(chosen).__name__}")
-    return found
-
-
-def _lacks(text: str, ice_token: str | None) -> bool:
-    return bool(ice_token) and ice_token not in text  # type: ignore[operator]

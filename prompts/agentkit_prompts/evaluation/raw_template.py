@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from itertools import chain
 from typing import Any, TypeAlias
 
 from agentkit_prompts.errors import InContextError
@@ -35,10 +36,8 @@ class RawPromptTemplate(RowTemplate):
     ) -> None:
         if isinstance(messages, str) or not isinstance(messages, Sequence):
             raise InContextError(f"RawPromptTemplate: messages must be a list, got {type(messages).__name__}")
-        problems = [
-            problem for position, message in enumerate(messages) for problem in _problems(position, message, ice_token)
-        ]
-        if problems:
+        faults = [_problems(position, message, ice_token) for position, message in enumerate(messages)]
+        if problems := [*chain.from_iterable(faults)]:
             raise InContextError(f"RawPromptTemplate: {'; '.join(problems)}")
         self.messages: tuple[Any, ...] = tuple(deepcopy(message) for message in messages)
         self.format_variables = format_variables
@@ -89,11 +88,8 @@ def _filled(content: Any, row: Mapping[str, Any]) -> Any:
 def _problems(position: int, message: object, ice_token: object) -> list[str]:
     where = f"messages[{position}]"
     if isinstance(message, str):
-        return (
-            []
-            if message == ice_token
-            else [f"{where} is text other than the ice_token {ice_token!r}: {message[:80]!r}"]
-        )
+        what = f"{where} is text other than the ice_token {ice_token!r}: {message[:80]!r}"
+        return [] if message == ice_token else [what]
     if not isinstance(message, Mapping):
         return [f"{where} must be a dict or the ice_token, got {type(message).__name__}"]
     if "expand_column" in message:

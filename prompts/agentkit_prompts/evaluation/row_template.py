@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from agentkit_prompts.errors import nearest
 
-__all__ = ["SECTIONS", "RowTemplate", "items_of", "problems_of"]
+__all__ = ["SECTIONS", "RowTemplate", "items_of", "located", "problems_of"]
 
 SECTIONS = ("begin", "round", "end")
 """The sections of a dialogue, in order; `round` is required."""
@@ -66,6 +66,13 @@ def items_of(value: Any) -> Sequence[Any]:
     return () if value is None else value if isinstance(value, list | tuple) else (value,)
 
 
+def located(template: object) -> Iterator[tuple[str, Any]]:
+    """Yield the items of a dialogue, each with its place, such as `round[0]`."""
+    for name in SECTIONS if isinstance(template, Mapping) else ():
+        for position, item in enumerate(items_of(template.get(name))):  # type: ignore[attr-defined]
+            yield f"{name}[{position}]", item
+
+
 def problems_of(template: object) -> list[str]:
     """Return what keeps `template` from being a dialogue: everything at once."""
     if not isinstance(template, Mapping):
@@ -73,14 +80,12 @@ def problems_of(template: object) -> list[str]:
     found = [f"unknown section {key!r}{nearest(str(key), SECTIONS)}" for key in template if key not in SECTIONS]
     if "round" not in template:
         found.append("template has no 'round': a dialogue needs the list of its turns")
-    for name in SECTIONS:
-        for position, item in enumerate(items_of(template.get(name))):
-            where = f"{name}[{position}]"
-            if isinstance(item, Mapping):
-                if not isinstance(item.get("role"), str):
-                    found.append(f"{where} has no role that is text")
-                if not isinstance(item.get("prompt", ""), str):
-                    found.append(f"{where}: the prompt must be text, got {type(item['prompt']).__name__}")
-            elif not isinstance(item, str):
-                found.append(f"{where} must be text or a role item, got {type(item).__name__}")
+    for where, item in located(template):
+        if isinstance(item, Mapping):
+            if not isinstance(item.get("role"), str):
+                found.append(f"{where} has no role that is text")
+            if not isinstance(item.get("prompt", ""), str):
+                found.append(f"{where}: the prompt must be text, got {type(item['prompt']).__name__}")
+        elif not isinstance(item, str):
+            found.append(f"{where} must be text or a role item, got {type(item).__name__}")
     return found

@@ -15,9 +15,9 @@ from agentkit_prompts.errors import TemplateError, nearest
 from agentkit_prompts.tree.layers import Place
 from agentkit_prompts.tree.prompt import Volatility
 
-__all__ = ["LOCALE", "FrontMatter", "Source", "read_source"]
+__all__ = ["FrontMatter", "Source", "read_source"]
 
-LOCALE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
+_LOCALE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 """What a locale looks like."""
 
 _OPENING = re.compile(r"---[ \t]*(?:\n|\Z)")
@@ -27,7 +27,7 @@ _MAX_DEPTH = 64
 
 
 def _locale(value: str) -> str:
-    if not LOCALE.fullmatch(value):
+    if not _LOCALE.fullmatch(value):
         raise PydanticCustomError("locale", "a language tag such as en or zh-CN")
     return value.replace("_", "-")
 
@@ -79,6 +79,11 @@ class Source:
 
     file: str
     """The file as errors name it."""
+    name: str
+    """The prompt that it belongs to."""
+    locale: str | None
+    of_name: bool
+    """Whether the locale is that of the file name."""
     body: str
     first_line: int
     """Line of the file at which the body starts, counted from 1."""
@@ -87,11 +92,17 @@ class Source:
     """Key of the front matter -> line of the file."""
 
 
-def read_source(file: str, text: str, problems: list[TemplateError]) -> Source | None:
-    """Cut `text` into front matter and body; what is wrong with the former is added to `problems`."""
+def read_source(file: str, name: str, text: str, problems: list[TemplateError]) -> Source | None:
+    """Cut `text` into front matter and body; what is wrong with the former is added to `problems`.
+
+    `name` is that of the file, without its suffix; `greeting.zh` is the prompt `greeting` in the locale `zh`.
+    """
+    stem, _, suffix = name.rpartition(".")
+    own = suffix.replace("_", "-") if stem and not stem.endswith("/") and _LOCALE.fullmatch(suffix) else None
+    name = name if own is None else stem
     opening = _OPENING.match(text)
     if opening is None:
-        return Source(file, text, 1, FrontMatter(), {})
+        return Source(file, name, own, own is not None, text, 1, FrontMatter(), {})
     closing = _CLOSING.search(text, opening.end())
     if closing is None:
         what = "the front matter does not end: put a line of --- behind it"
@@ -105,11 +116,15 @@ def read_source(file: str, text: str, problems: list[TemplateError]) -> Source |
         front = FrontMatter.model_validate(given)
     except ValidationError as error:
         found += [(lines[str(item["loc"][0])], _problem(item)) for item in error.errors(include_url=False)]
+    if own is not None and front.locale not in (None, own):
+        found.append((lines["locale"], f"the locale is {front.locale!r} here and {own!r} in the file name"))
     if found:
         found.sort(key=lambda item: item[0] or 0)
         problems += [TemplateError(what, file=file, line=line) for line, what in found]
         return None
-    return Source(file, text[closing.end() :], text.count("\n", 0, closing.end()) + 1, front, lines)
+    first_line = text.count("\n", 0, closing.end()) + 1
+    locale, body = front.locale or own, text[closing.end() :]
+    return Source(file, front.name or name, locale, own is not None, body, first_line, front, lines)
 
 
 def _read_yaml(text: str, lines: dict[str, int], problems: list[tuple[int | None, str]]) -> dict[str, Any]:

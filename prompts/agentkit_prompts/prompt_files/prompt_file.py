@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from agentkit_prompts.errors import PromptError, TemplateError
-from agentkit_prompts.prompt_files.front_matter import LOCALE, FrontMatter, Source, read_source
+from agentkit_prompts.prompt_files.front_matter import FrontMatter, Source, read_source
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.size import Size
 from agentkit_prompts.tree.additional_info import AdditionalInfoPrompt
@@ -65,15 +65,6 @@ class Entry(NamedTuple):
     file: PromptFile
 
 
-class _Part(NamedTuple):
-    """One file of a prompt, and its locale."""
-
-    locale: str | None
-    of_name: bool
-    """Whether the locale is that of the file name."""
-    source: Source
-
-
 def entries_of(
     texts: Mapping[str, str], label: str, before: Mapping[str, Entry], problems: list[PromptError]
 ) -> dict[str, Entry]:
@@ -85,74 +76,53 @@ def entries_of(
         before: Prompts made earlier, taken over where their files are the same.
         problems: Where to put what is wrong.
     """
-    groups: dict[str, list[_Part]] = {}
+    groups: dict[str, list[Source]] = {}
     for file, text in texts.items():
         faults: list[TemplateError] = []
-        source = read_source(file, text, faults)
+        source = read_source(file, file.removeprefix(f"{label}/").removesuffix(SUFFIX), text, faults)
         problems += faults
         if source is not None:
-            name, part = _named(file.removeprefix(f"{label}/").removesuffix(SUFFIX), source, problems)
-            groups.setdefault(name, []).append(part)
+            groups.setdefault(source.name, []).append(source)
     entries: dict[str, Entry] = {}
     for name, parts in sorted(groups.items()):
         parts.sort(key=lambda part: (part.locale is not None, part.of_name, part.locale or ""))
-        made_from = tuple((part.source.file, texts[part.source.file]) for part in parts)
+        made_from = tuple((part.file, texts[part.file]) for part in parts)
         known = before.get(name)
         if known is not None and known.made_from == made_from:
             entries[name] = known
             continue
-        found: list[PromptError] = [*_contradictions(name, parts)] or [*_broken(name, parts)]
+        found: list[PromptError] = [*_contradictions(parts)] or [*_broken(parts)]
         if found:
             problems += found
             continue
-        front = parts[0].source.front
-        entries[name] = Entry(
-            made_from,
-            _prompt(name, front, parts),
-            PromptFile(
-                name,
-                tuple(part.source.file for part in parts),
-                front.role if front.role != "none" else None,
-                front.order,
-                front.version,
-                content_hash(made_from, label),
-            ),
-        )
+        front, files = parts[0].front, tuple(part.file for part in parts)
+        role = front.role if front.role != "none" else None
+        hash_ = content_hash(made_from, label)
+        file_ = PromptFile(name, files, role, front.order, front.version, hash_)
+        entries[name] = Entry(made_from, _prompt(front, parts), file_)
     return entries
 
 
-def _named(name: str, source: Source, problems: list[PromptError]) -> tuple[str, _Part]:
-    """Return the name of the prompt a file belongs to, and the file as a part of it."""
-    stem, _, suffix = name.rpartition(".")
-    of_name = suffix.replace("_", "-") if stem and not stem.endswith("/") and LOCALE.fullmatch(suffix) else None
-    locale = source.front.locale
-    if of_name is not None and locale not in (None, of_name):
-        what = f"the locale is {locale!r} here and {of_name!r} in the file name"
-        problems.append(TemplateError(what, file=source.file, line=source.lines["locale"]))
-    part = _Part(locale or of_name, of_name is not None, source)
-    return source.front.name or (stem if of_name is not None else name), part
-
-
-def _contradictions(name: str, parts: Sequence[_Part]) -> Iterator[TemplateError]:
+def _contradictions(parts: Sequence[Source]) -> Iterator[TemplateError]:
     """Find what two files of one prompt disagree about; the first one counts."""
-    first = parts[0].source
+    first = parts[0]
     counts = first.front.given()
     taken: dict[str | None, str] = {}
-    for locale, _, source in parts:
-        other = taken.setdefault(locale, source.file)
-        if other != source.file:
-            text = f"the text of {name!r} for {locale}" if locale else f"the prompt {name!r}"
-            line = source.lines.get("name") or source.lines.get("locale")
-            yield TemplateError(f"{text} is in {other} too: give one of them another name", file=source.file, line=line)
-        for key, value in source.front.given().items():
+    for part in parts:
+        other = taken.setdefault(part.locale, part.file)
+        if other != part.file:
+            text = f"the text of {part.name!r} for {part.locale}" if part.locale else f"the prompt {part.name!r}"
+            line = part.lines.get("name") or part.lines.get("locale")
+            yield TemplateError(f"{text} is in {other} too: give one of them another name", file=part.file, line=line)
+        for key, value in part.front.given().items():
             if key not in ("locale", "version", "name") and counts.get(key, ...) != value:
                 what = f"{key} differs from {first.file}, which counts for every locale: set it there"
-                yield TemplateError(what, file=source.file, line=source.lines[key])
+                yield TemplateError(what, file=part.file, line=part.lines[key])
 
 
-def _broken(name: str, parts: Sequence[_Part]) -> Iterator[PromptError]:
+def _broken(parts: Sequence[Source]) -> Iterator[PromptError]:
     """Build each file on its own, so that an error is blamed on the right one."""
-    first = parts[0].source
+    first = parts[0]
     try:
         _size(first.front)
     except PromptError as error:
@@ -160,7 +130,7 @@ def _broken(name: str, parts: Sequence[_Part]) -> Iterator[PromptError]:
         return
     for part in parts:
         try:
-            _prompt(name, first.front, [part])
+            _prompt(first.front, [part])
         except TemplateError as error:
             yield error
         except PromptError as error:
@@ -185,25 +155,24 @@ def _size(front: FrontMatter) -> Size:
     return replace(_default(kind).size, **front.budget.model_dump(exclude_unset=True))
 
 
-def _prompt(name: str, front: FrontMatter, parts: Sequence[_Part]) -> BasePrompt:
-    kind, schema = _kind(front), front.schema_
-    fields: dict[str, Any] = {"volatility": front.volatility, "fence": front.fence}
-    fields = {key: value for key, value in fields.items() if value is not None}
-    fields["size"] = _size(front)
-    if schema is not None or any(part.source.body.strip() for part in parts):
-        first, default = parts[0].source, str(_default(kind).template.text)
-        texts = {part.locale or "": part.source.body if part.source.body.strip() else default for part in parts}
+def _prompt(front: FrontMatter, parts: Sequence[Source]) -> BasePrompt:
+    kind, first = _kind(front), parts[0]
+    fields: dict[str, Any] = {"name": first.name, "size": _size(front)}
+    fields |= {key: value for key in ("volatility", "fence") if (value := getattr(front, key)) is not None}
+    if front.schema_ is not None or any(part.body.strip() for part in parts):
+        default = str(_default(kind).template.text)
+        texts = {part.locale or "": part.body if part.body.strip() else default for part in parts}
         fields["template"] = Template(
-            texts if parts[0].locale or parts[1:] else texts[""],
+            texts if first.locale or parts[1:] else texts[""],
             engine=front.engine,
-            params_schema=schema,
+            params_schema=front.schema_,
             file=first.file,
             first_line=first.first_line,
-            places={part.locale or "": (part.source.file, part.source.first_line) for part in parts},
+            places={part.locale or "": (part.file, part.first_line) for part in parts},
         )
     elif kind is TextPrompt:
-        fields["template"] = Template("", file=parts[0].source.file)
-    return kind(name=name, **fields)
+        fields["template"] = Template("", file=first.file)
+    return kind(**fields)
 
 
 def content_hash(files: Any, label: str) -> str:

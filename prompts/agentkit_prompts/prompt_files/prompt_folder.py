@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.resources
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
@@ -116,7 +115,7 @@ class PromptFolder(Mapping[str, BasePrompt]):
         if not fields:
             return state.layers
         known = self._given
-        if known is None or known[0] is not state or not _same(known[1], fields):
+        if known is None or known[0] is not state or known[1] != fields:
             known = self._given = (state, fields, _layers(state.entries, fields))
         return known[2]
 
@@ -202,15 +201,12 @@ def _texts(root: Traversable, label: str, problems: list[PromptError]) -> dict[s
 
 def _text(item: Traversable) -> str:
     """Read a file the same way on every machine: UTF-8 with or without a mark, any line ends."""
-    if isinstance(item, Path):
-        status = item.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError("not a regular file")
-        if status.st_size > _MAX_BYTES:
-            raise ValueError(f"{status.st_size:,} bytes, at most {_MAX_BYTES:,} are read")
-    data = item.read_bytes()
+    if not item.is_file():
+        raise ValueError("not a regular file")
+    with item.open("rb") as file:
+        data = file.read(_MAX_BYTES + 1)
     if len(data) > _MAX_BYTES:
-        raise ValueError(f"{len(data):,} bytes, at most {_MAX_BYTES:,} are read")
+        raise ValueError(f"it has more than the {_MAX_BYTES:,} bytes that are read")
     return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -224,9 +220,3 @@ def _layers(entries: Mapping[str, Entry], fields: Mapping[str, Any]) -> Layers:
         if prompts or place in fields:
             placed[place] = prompts
     return Layers(**{**fields, **placed})
-
-
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return one.keys() == other.keys() and all(
-        value is other[name] or value == other[name] for name, value in one.items()
-    )

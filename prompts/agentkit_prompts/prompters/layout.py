@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
+from agentkit_prompts.chat_templates.guard.control_tokens import tokens_and_markers
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.context.wire.read_messages import read_messages
@@ -20,26 +22,13 @@ from agentkit_prompts.prompters.history import GivenTool
 
 __all__ = ["TOKENS", "PrompterLayout", "check_layout"]
 
-TOKENS = (
-    "sos",
-    "eos",
-    "soh",
-    "eoh",
-    "soa",
-    "eoa",
-    "soe",
-    "eoe",
-    "tool_start_token",
-    "tool_args_token",
-    "tool_end_token",
-)
+_AROUND = {"system": ("sos", "eos"), "user": ("soh", "eoh"), "assistant": ("soa", "eoa"), "tool": ("soe", "eoe")}
+TOKENS = (*chain.from_iterable(_AROUND.values()), "tool_start_token", "tool_args_token", "tool_end_token")
 """What a model wants at the start and end of system, human, assistant and environment (tool result), and around a
 tool call."""
 PLACES = ("system", "instruction", "tools", "history", "user", "input")
 
-_AROUND = {"system": ("sos", "eos"), "user": ("soh", "eoh"), "assistant": ("soa", "eoa"), "tool": ("soe", "eoe")}
 _FIELD = re.compile(r"\{(\w+)\}")
-_BRACKETED = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 
 
 def check_layout(name: str, layout: str, split: str) -> None:
@@ -51,11 +40,8 @@ def check_layout(name: str, layout: str, split: str) -> None:
     known = (*PLACES, *TOKENS)
     fields = _FIELD.findall(layout)
     problems = [f"no place is called {field!r}{nearest(field, known)}" for field in fields if field not in known]
-    problems += [
-        f"no token is called {field!r}{nearest(field, TOKENS)}"
-        for field in _FIELD.findall(split)
-        if field not in TOKENS
-    ]
+    others = [field for field in _FIELD.findall(split) if field not in TOKENS]
+    problems += [f"no token is called {field!r}{nearest(field, TOKENS)}" for field in others]
     problems += [f"{place!r} stands in it twice" for place in PLACES if fields.count(place) > 1]
     if not {"user", "input"} & set(fields):
         problems.append("it has neither {user} nor {input}: the input has no place")
@@ -85,18 +71,13 @@ class PrompterLayout:
         body, reply = (layout, "") if not split else layout.rsplit(split, 1)
         self._body, self._reply = body, (split + reply if split else "")
         self._places = frozenset(_FIELD.findall(layout))
-        self.stop_words: Sequence[str] | None = [
-            word for name in ("eoa", "soh") if (word := tokens[name].strip())
-        ] or None
+        words = [tokens[name].strip() for name in ("eoa", "soh")]
+        self.stop_words: Sequence[str] | None = [word for word in words if word] or None
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
         """The bracketed markers of the tokens, tokens without brackets as they are, and the split."""
-        found: dict[str, None] = {}
-        for token in (*self.tokens.values(), self.split):
-            if token.strip():
-                found.update(dict.fromkeys(_BRACKETED.findall(token) or [token.strip()]))
-        return tuple(found)
+        return tokens_and_markers((), [*self.tokens.values(), self.split])
 
     def render(
         self,

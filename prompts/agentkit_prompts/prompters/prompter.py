@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
@@ -15,7 +14,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
-from agentkit_prompts.errors import PrompterError, nearest
+from agentkit_prompts.errors import PrompterError, nearest, warn
 from agentkit_prompts.prompters.history import History, Tools, read_history, read_tools, tool_spec
 from agentkit_prompts.prompters.layout import TOKENS, PrompterLayout, check_layout
 from agentkit_prompts.prompters.slots import SlotPrompt, slots_of
@@ -108,27 +107,24 @@ class Prompter:
             return instruction, None
         if not isinstance(instruction, Mapping):
             raise PrompterError(f"instruction: expected a str or a dict, got {type(instruction).__name__}")
-        wrong = [key for key in ("system", "user") if not isinstance(instruction.get(key, ""), str)]
-        if wrong:
+        known = ("system", "user")
+        if wrong := [key for key in known if not isinstance(instruction.get(key, ""), str)]:
             raise PrompterError(f"instruction: expected text for {', '.join(map(repr, wrong))}")
-        unused = [str(key) for key in instruction if key not in ("system", "user")]
-        if unused:
-            warnings.warn(
-                f"instruction: only 'system' and 'user' are used; left out: {', '.join(map(repr, unused))}",
-                stacklevel=3,
-            )
+        if unused := [str(key) for key in instruction if key not in known]:
+            listed = ", ".join(map(repr, unused))
+            warn(f"instruction: only 'system' and 'user' are used; left out: {listed}", UserWarning)
         return instruction.get("system", ""), instruction.get("user", "")
 
     def _set_up(self, tokens: Mapping[str, str], system: str) -> None:
-        places = set(re.findall(r"\{(\w+)\}", self.layout))
+        places = slots_of(self.layout)
         self.system = system
         instruction, user = self._words
-        lead = system if "system" in places else None
-        has_system, name = bool(places & {"system", "instruction"}), type(self).__name__
+        lead, name = system if "system" in places else None, type(self).__name__
         with warnings.catch_warnings():  # where its slots stand is what a prompter is
             warnings.simplefilter("ignore", VolatilityWarning)
+            first = SlotPrompt.of(instruction, self.slots, lead=lead, name=name)
             self.layers = Layers(
-                system=[SlotPrompt.of(instruction, self.slots, lead=lead, name=name)] if has_system else (),
+                system=[first] if {"system", "instruction"} & {*places} else (),
                 input=SlotPrompt.of(user, self.slots, input="input" in places, name=name),
                 conversation="history" in places,
                 empty_messages=True,
@@ -312,7 +308,7 @@ def _keys(given: Any) -> tuple[str, ...]:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else str(value)
+    return value if isinstance(value, str) else str(value)  # a trusted text stays one
 
 
 def _plain(value: Any) -> Any:

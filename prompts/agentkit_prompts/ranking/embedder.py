@@ -76,7 +76,9 @@ class Vectors:
 
 def _unit_vectors(name: str, embedded: object, wanted: int) -> list[list[float]]:
     try:
-        vectors = [[float(value) for value in vector] for vector in _items(embedded)]
+        if isinstance(embedded, str | bytes) or not isinstance(embedded, Iterable):
+            raise TypeError(f"got {type(embedded).__name__}")
+        vectors = [[float(value) for value in vector] for vector in embedded]
     except (TypeError, ValueError, OverflowError) as error:
         raise PromptError(f"{name}: expected a list of vectors of numbers: {_said(error)}") from error
     if len(vectors) != wanted:
@@ -95,12 +97,6 @@ def _unit_vectors(name: str, embedded: object, wanted: int) -> list[list[float]]
     return vectors
 
 
-def _items(embedded: object) -> Iterable[Any]:
-    if isinstance(embedded, str | bytes) or not isinstance(embedded, Iterable):
-        raise TypeError(f"got {type(embedded).__name__}")
-    return embedded
-
-
 def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
@@ -115,14 +111,11 @@ class _Pending(Awaitable[R]):
         self._waiting = waiting
 
     def __await__(self) -> Generator[Any, Any, R]:
-        return self._finish().__await__()
-
-    async def _finish(self) -> R:
         steps, answer = self._steps, self._waiting
         try:
             while True:
                 try:
-                    value = await answer if isinstance(answer, Awaitable) else answer
+                    value = (yield from answer.__await__()) if isinstance(answer, Awaitable) else answer
                 except Exception as error:
                     answer = steps.throw(error)
                 else:

@@ -51,8 +51,7 @@ def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchem
             elif known[1] != meaning:
                 raise SchemaConflict(
                     f"additional kwarg {name!r}: {known[0] or _OWN} wants {known[1]}, {owners[0] or _OWN} wants "
-                    f"{meaning}; "
-                    "rename one of them or give both the same schema"
+                    f"{meaning}; rename one of them or give both the same schema"
                 )
             else:
                 listed = merged["properties"][name][REQUIRED_BY]

@@ -85,18 +85,15 @@ def _type_faults(kind: Any, seen: set[int]) -> Iterator[str]:
     if id(kind) in seen:
         return
     seen.add(id(kind))
-    if hasattr(kind, "__value__"):  # `type X = ...`
-        yield from _type_faults(kind.__value__, seen)
+    behind = getattr(kind, "__value__", None) or getattr(kind, "__supertype__", None)  # `type X = ...`, NewType
+    if behind is not None:
+        yield from _type_faults(behind, seen)
         return
     if get_origin(kind) is not None and not inspect.isclass(kind):
         arguments = get_args(kind)
         is_union = get_origin(kind) is Union or type(kind).__name__ == "UnionType"
         for argument in arguments if is_union else arguments[:1]:
             yield from _type_faults(argument, seen)
-        return
-    behind = getattr(kind, "__supertype__", None)  # NewType
-    if behind is not None:
-        yield from _type_faults(behind, seen)
         return
     if not inspect.isclass(kind):
         return

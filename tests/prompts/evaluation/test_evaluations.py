@@ -225,7 +225,7 @@ def test_examples_are_separated_as_the_retriever_says_and_dialogues_are_not() ->
         prompt_template={"template": DIALOGUE, "ice_token": "</E>"},
         retriever=retriever,
     )
-    said = [item if isinstance(item, str) else item.get("prompt") for item in icl.shots.show([0, 1])]
+    said = [item if isinstance(item, str) else item.get("prompt") for item in icl.examples([0, 1])]
     assert said == ["four | ", None, "3+3=?", "6", None, " | ", " #"]
 
 
@@ -274,7 +274,7 @@ def test_what_is_shown_belongs_to_the_caller() -> None:
         retriever=TWO,
     )
     before = deepcopy(icl.prompt(ROW, [0]))
-    icl.shots.show([0])[1]["prompt"] = "changed"
+    icl.examples([0])[1]["prompt"] = "changed"
     icl.prompt(ROW, [0])[3]["prompt"] = "changed"
     assert icl.prompt(ROW, [0]) == before
 

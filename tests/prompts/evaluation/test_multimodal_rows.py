@@ -17,7 +17,7 @@ from agentkit.prompts.evaluation import (
     PromptList,
     chat_messages,
 )
-from agentkit_prompts.evaluation.media_tags import KINDS, read_tags
+from agentkit_prompts.evaluation.multimodal import KINDS, read_tags
 
 END_TAG = "<AIS_CONTENT_TAG>"
 START_TAGS = [f"<AIS_{kind.upper()}_START>" for kind in KINDS]

@@ -5,15 +5,14 @@ The documents: OpenCompass and AISBench, meta template with `api_role`, and as a
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from agentkit_prompts.errors import InContextError, InContextWarning
+from agentkit_prompts.errors import InContextError, InContextWarning, warn
 from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
-from agentkit_prompts.evaluation.meta.meta_base import Mode, Prompt, as_prompt, is_conversation, without_roles
-from agentkit_prompts.evaluation.meta.role_config import MetaFormat, Pieces, RoleFormat, joined, read_meta, refuse
+from agentkit_prompts.evaluation.meta.meta_base import MetaParser, Mode, without_roles
+from agentkit_prompts.evaluation.meta.role_config import MetaFormat, read_meta, refuse
 from agentkit_prompts.evaluation.meta.walk import read_prompt
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList
 
@@ -26,12 +25,15 @@ CHAT_META: Mapping[str, Any] = {
 """What chat models of the documents use where no meta template is given."""
 
 
-class ApiMetaTemplate:
+class ApiMetaTemplate(MetaParser):
     """Which messages an API is sent for a prompt (OpenCompass document, API models).
 
     `config` is a meta template whose roles have an `api_role` (else their own name), or a list of messages whose
     contents are put in front of the prompt's messages of the same role. None or an empty one is no template: then
-    the texts of the items are joined by newlines.
+    the texts of the items are joined by newlines, and the result is text, or content parts where there are media.
+
+    `parse` returns messages `{"role", "prompt"}`, those of one role in a row joined by a newline. A conversation (a
+    list of messages with `content`) stays as it is.
 
     OpenCompass leaves out text without a role, such as worked examples that are text. Here it belongs to the first role
     of the round that does not reply. `keep_text=False` leaves it out, with a warning that names it, to reproduce
@@ -59,40 +61,21 @@ class ApiMetaTemplate:
         elif config is not None:
             raise InContextError(f"meta template: expected a dict or a list of messages, got {type(config).__name__}")
         if self._meta is not None:
-            if decode is None and self._meta.ids:
-                where = ", ".join(self._meta.ids)
-                raise InContextError(
-                    f"meta template: messages of an API are text, and there are token ids in {where}; "
-                    "pass decode=tokenizer.decode, or write text"
-                )
+            if self._meta.ids and decode is None:
+                raise self._undecoded()
             if self._meta.end:
-                warnings.warn(
+                warn(
                     "meta template: `end` is not sent to an API, whose messages have no end; leave it out",
                     InContextWarning,
-                    stacklevel=2,
                 )
 
-    def parse(self, prompt: Prompt, mode: Mode = "gen") -> str | PromptList | list[Any]:
-        """Return the messages `{"role", "prompt"}` of a prompt list; of a list of prompts, a list.
+    def _parsed(self, prompt: PromptList, mode: Mode) -> Any:
+        if self._ahead:
+            return self._led(chat_messages(ApiMetaTemplate(CHAT_META).parse(prompt, mode)))
+        return self._without(prompt) if self._meta is None else self._with_roles(prompt, self._meta, mode)
 
-        Text is returned as it is, and so is a conversation (a list of messages with `content`). In mode `gen` the
-        messages end before the model's reply. Messages of one role in a row are joined by a newline. Without a
-        template the result is text, or a list of content parts where there are media.
-
-        Raises:
-            InContextError: The prompt is not what it should be, roles are unknown, or there is nothing to send;
-                names everything.
-        """
-        given = as_prompt(prompt, mode)
-        if isinstance(given, str):
-            return given
-        if isinstance(given, PromptList):
-            if self._ahead:
-                return self._led(chat_messages(ApiMetaTemplate(CHAT_META).parse(given, mode)))
-            return self._without(given) if self._meta is None else self._with_roles(given, self._meta, mode)
-        if is_conversation(given):
-            return self._led(deepcopy(list(given)))
-        return [self.parse(one, mode) for one in given]
+    def _conversation(self, messages: Sequence[Mapping[str, Any]], mode: Mode) -> list[Any]:
+        return self._led(deepcopy(list(messages)))
 
     def _without(self, prompt: PromptList) -> str | list[Any]:
         parts = without_roles(prompt)
@@ -105,11 +88,10 @@ class ApiMetaTemplate:
         found = PromptList()
         left = [turn for turn in script if isinstance(turn, str) and turn.strip()] if not self._keep_text else []
         if left:
-            warnings.warn(
+            warn(
                 f"prompt: no role has {', '.join(repr(text[:80]) for text in left)}, so it is left out; "
                 "keep_text=True sends it",
                 InContextWarning,
-                stacklevel=3,
             )
         for turn in script:
             if isinstance(turn, str):
@@ -134,25 +116,14 @@ class ApiMetaTemplate:
     def _add(self, found: PromptList, api_role: str, content: str | list[Any]) -> None:
         """Append a message, or join it to the last one of the same role."""
         last = found[-1] if found else None
-        if not isinstance(last, dict) or last["role"] != api_role:
-            found.append({"role": api_role, "prompt": content})
-        elif isinstance(content, str) and isinstance(last["prompt"], str):
-            last["prompt"] += f"\n{content}"
+        if isinstance(last, dict) and last["role"] == api_role:
+            last["prompt"] = _joined(last["prompt"], content, "\n")
         else:
-            last["prompt"] = [*_parts(last["prompt"]), *_parts(content)]
+            found.append({"role": api_role, "prompt": content})
 
     def _asker(self, meta: MetaFormat) -> str:
         """Return the API's name of the role that gets text without a role."""
-        roles = [entry for entry in meta.round if isinstance(entry, RoleFormat)] or list(meta.roles.values())
-        return next((role.api_role for role in roles if not role.generate), "HUMAN")
-
-    def _text(self, marker: Pieces) -> str:
-        text = joined(marker, self._decode)
-        if text is None:
-            raise InContextError(
-                "prompt: messages of an API are text, and an item's begin or end has token ids; pass decode="
-            )
-        return text
+        return next((role.api_role for role in meta.speakers or meta.reserved if not role.generate), "HUMAN")
 
     def _led(self, messages: list[Any]) -> list[Any]:
         """Put the contents of the meta template's messages in front of messages of the same role, in order."""
@@ -163,22 +134,18 @@ class ApiMetaTemplate:
                 found.append(rest.pop(0))
             if rest and rest[0]["role"] == ahead["role"]:
                 message = rest.pop(0)
-                found.append({**message, "content": _led(ahead["content"], message["content"])})
+                found.append({**message, "content": _joined(ahead["content"], message["content"])})
             else:
                 found.append(deepcopy(ahead))
         return [*found, *rest]
 
 
-def _led(ahead: object, content: object) -> object:
-    if isinstance(ahead, str) and isinstance(content, str):
-        return ahead + content
-    return [*_parts(ahead), *_parts(content)]
-
-
-def _parts(content: Any) -> list[Any]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    return list(content)
+def _joined(one: Any, other: Any, separator: str = "") -> Any:
+    """Return one content behind the other: text, or content parts where one of them is parts."""
+    if isinstance(one, str) and isinstance(other, str):
+        return f"{one}{separator}{other}"
+    texts = ([{"type": "text", "text": one}] if one and isinstance(one, str) else one for one in (one, other))
+    return [part for parts in texts for part in parts]
 
 
 def _messages(config: Sequence[object]) -> list[dict[str, Any]]:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Literal, TypeAlias, get_args
 
 from agentkit_prompts.context.parts import Text
 from agentkit_prompts.context.wire.read_parts import read_part
 from agentkit_prompts.errors import InContextError, nearest
-from agentkit_prompts.evaluation.meta.role_config import pieces, refuse
+from agentkit_prompts.evaluation.meta.role_config import MetaFormat, refuse
 from agentkit_prompts.evaluation.prompt_list import PromptList, is_marker
 
 __all__ = [
+    "MetaParser",
     "Mode",
     "Prompt",
-    "as_prompt",
-    "is_conversation",
+    "check_mode",
     "media_text",
     "parts_of",
+    "runs",
     "without_roles",
 ]
 
@@ -28,23 +31,70 @@ Prompt: TypeAlias = "str | PromptList | Sequence[str | PromptList | Mapping[str,
 """One prompt (text, `PromptList`, list of messages), or a list or tuple of prompts."""
 
 
-def as_prompt(prompt: object, mode: str) -> str | PromptList | tuple[Any, ...]:
-    """Return text and prompt lists as they are, and any other list as a tuple; refuse an unknown mode."""
+class MetaParser(ABC):
+    """A meta template: how prompts are written for one model. `decode` makes text of token ids."""
+
+    _meta: MetaFormat | None
+    _decode: Callable[[Sequence[int]], str] | None
+
+    def parse(self, prompt: Prompt, mode: Mode = "gen") -> Any:
+        """Return what a model is sent for a prompt; of a list of prompts, a list.
+
+        Text is returned as it is. In mode `gen` the result ends where the model's reply begins, in `ppl` it is whole.
+
+        Raises:
+            InContextError: The prompt is not what it should be, roles are unknown, there is nothing to send, or a
+                marker has token ids that nothing decodes; names everything.
+        """
+        check_mode(mode)
+        if isinstance(prompt, str):
+            return prompt
+        if isinstance(prompt, PromptList):
+            return self._parsed(prompt, mode)
+        if not isinstance(prompt, list | tuple):
+            raise InContextError(
+                f"prompt: expected text, a PromptList or a list of prompts, got {type(prompt).__name__}"
+                + ("; wrap role items as PromptList([...])" if isinstance(prompt, Mapping) else "")
+            )
+        held: list[Any] = list(prompt)
+        if held and all(isinstance(item, Mapping) and "role" in item and "content" in item for item in held):
+            return self._conversation(held, mode)
+        return [self.parse(one, mode) for one in held]
+
+    @abstractmethod
+    def _parsed(self, prompt: PromptList, mode: Mode) -> Any: ...
+
+    @abstractmethod
+    def _conversation(self, messages: Sequence[Mapping[str, Any]], mode: Mode) -> Any:
+        """Return what is sent for a list of messages with a role and content."""
+
+    def _text(self, flat: Sequence[str | int]) -> str:
+        """Return texts and token ids as one text, each run of ids decoded at once."""
+        if all(isinstance(piece, str) for piece in flat):
+            return "".join(map(str, flat))
+        if self._decode is None:
+            raise self._undecoded()
+        return "".join([run if isinstance(run, str) else self._decode(run) for run in runs(flat)])
+
+    def _undecoded(self) -> InContextError:
+        where = ", ".join(self._meta.ids if self._meta else ()) or "a marker of the prompt"
+        return InContextError(
+            f"meta template: token ids in {where} are not text; pass decode=tokenizer.decode, write text, or ask a "
+            "MetaTemplate for pieces()"
+        )
+
+
+def check_mode(mode: str) -> None:
+    """Refuse an unknown mode."""
     if mode not in get_args(Mode):
         raise InContextError(f"mode: expected 'gen' or 'ppl', got {mode!r}{nearest(str(mode), get_args(Mode))}")
-    if isinstance(prompt, str | PromptList):
-        return prompt
-    if isinstance(prompt, list | tuple):
-        return tuple(prompt)
-    raise InContextError(
-        f"prompt: expected text, a PromptList or a list of prompts, got {type(prompt).__name__}"
-        + ("; wrap role items as PromptList([...])" if isinstance(prompt, Mapping) else "")
-    )
 
 
-def is_conversation(prompt: Sequence[object]) -> bool:
-    """Whether a plain list is one conversation: messages with a role and content."""
-    return bool(prompt) and all(isinstance(item, Mapping) and "role" in item and "content" in item for item in prompt)
+def runs(flat: Sequence[str | int]) -> Iterator[str | list[int]]:
+    """Yield pieces with neighbouring texts joined, and neighbouring token ids in one list."""
+    for is_text, run in groupby(flat, key=lambda piece: isinstance(piece, str)):
+        held = list(run)
+        yield "".join(map(str, held)) if is_text else [int(piece) for piece in held]
 
 
 def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
@@ -60,27 +110,19 @@ def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
     text, separator = "", ""
     problems: list[str] = []
     for position, item in enumerate(items):
-        media: Sequence[Mapping[str, Any]] = ()
-        is_ended = False
-        if isinstance(item, str):
-            own = item
-        elif not isinstance(item, Mapping):
+        if is_marker(item):
+            continue
+        if not isinstance(item, str | Mapping):
             problems.append(f"item {position} must be text or a dict with a role, got {type(item).__name__}")
             continue
-        elif is_marker(item):
-            continue
-        else:
-            own = item.get("prompt", "")
-            if "begin" in item or "end" in item or not isinstance(own, str):
-                own, is_ended = _own_text(position, item, problems)
-            if item.get("prompt_mm"):
-                media = parts_of(position, item, problems)
-        if own:
+        given: Mapping[str, Any] = {"prompt": item} if isinstance(item, str) else item
+        begin, prompt, end = (_own_text(position, given, key, problems) for key in ("begin", "prompt", "end"))
+        if own := f"{begin}{prompt}{end}":
             text += separator + own
-            separator = "" if is_ended else "\n"
+            separator = "" if end.endswith("\n") else "\n"
         elif not text:
             separator = "\n"
-        if media:
+        if media := parts_of(position, given, problems):
             found += [text, *media] if text else media
             text, separator = "", ""
     if problems:
@@ -88,17 +130,15 @@ def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
     return [*found, text] if text else found
 
 
-def _own_text(position: int, item: Mapping[str, Any], problems: list[str]) -> tuple[str, bool]:
-    """Return begin, prompt and end of an item, and whether its `end` has ended the line."""
-    own: list[str] = []
-    for key in ("begin", "prompt", "end"):
-        value = item.get(key)
-        marker = pieces(value) if key != "prompt" or isinstance(value, str | None) else None
-        if marker is None or not all(isinstance(piece, str) for piece in marker):
-            problems.append(f"item {position}: {key} must be text, got {value!r}"[:200])
-            marker = ()
-        own.append("".join(map(str, marker)))
-    return "".join(own), own[-1].endswith("\n")
+def _own_text(position: int, item: Mapping[str, Any], key: str, problems: list[str]) -> str:
+    """Return the text under a key of an item; a marker may be a list of texts."""
+    value = item.get(key)
+    if isinstance(value, str | None):
+        return value or ""
+    if key != "prompt" and isinstance(value, list | tuple) and all(isinstance(piece, str) for piece in value):
+        return "".join(value)
+    problems.append(f"item {position}: {key} must be text, got {value!r}"[:200])
+    return ""
 
 
 def parts_of(position: int, item: Mapping[str, Any], problems: list[str]) -> Sequence[Mapping[str, Any]]:

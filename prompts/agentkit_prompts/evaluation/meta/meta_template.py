@@ -8,31 +8,33 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from agentkit_prompts.chat_templates.guard.control_tokens import tokens_and_markers
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, InContextError
-from agentkit_prompts.evaluation.meta.chat_roles import as_prompt_list, bracketed, control_tokens
+from agentkit_prompts.evaluation.meta.chat_messages import as_prompt_list
 from agentkit_prompts.evaluation.meta.meta_base import (
+    MetaParser,
     Mode,
-    Prompt,
-    as_prompt,
-    is_conversation,
+    check_mode,
     media_text,
+    runs,
     without_roles,
 )
-from agentkit_prompts.evaluation.meta.role_config import MetaFormat, joined, read_meta, runs
+from agentkit_prompts.evaluation.meta.role_config import MetaFormat, Pieces, read_meta
 from agentkit_prompts.evaluation.meta.walk import read_prompt
 from agentkit_prompts.evaluation.prompt_list import PromptList
 
 __all__ = ["MetaTemplate"]
 
 
-class MetaTemplate:
+class MetaTemplate(MetaParser):
     """How a prompt is written for a completion model (OpenCompass document).
 
     `config` has `begin`, `round`, `end`, `reserved_roles` and `eos_token_id`; None or an empty dict is no template:
     then the texts of the items are joined by newlines. Markers are text, or lists of texts and token ids.
     Ids become text through `decode`; without it, `pieces` returns them as they are, for servers that take token ids.
+    `parse` returns text, in which media become their names.
 
     `stop_words` are the eos token where it is known as text, and what is in brackets at the end of the roles that the
     model has.
@@ -61,26 +63,13 @@ class MetaTemplate:
     @property
     def control_tokens(self) -> tuple[str, ...]:
         """What only the template may write: stop words, and the markers around roles."""
-        return control_tokens(self._meta, self.stop_words or (), self._text if self._decode else None)
-
-    def parse(self, prompt: Prompt, mode: Mode = "gen") -> str | list[Any]:
-        """Return the text of a prompt; of a list of prompts, a list.
-
-        Text is returned as it is. In mode `gen` the text ends where the model's reply
-        begins, in `ppl` it is whole. Media become their names, since text has no place for them.
-
-        Raises:
-            InContextError: The prompt is not what it should be, roles are unknown, or a marker has token ids that
-                nothing decodes; names everything.
-        """
-        given = as_prompt(prompt, mode)
-        if isinstance(given, str):
-            return given
-        if isinstance(given, PromptList):
-            return self._text(self._pieces(given, mode))
-        if is_conversation(given):
-            return self.render(given, add_generation_prompt=mode == "gen")
-        return [self.parse(one, mode) for one in given]
+        meta = self._meta
+        if meta is None:
+            return ()
+        around = [self._written(marker) for role in meta.roles.values() for marker in (role.begin, role.end)]
+        loose = [entry for entry in meta.round if isinstance(entry, str)]
+        edges = [token for marker in (meta.begin, meta.end) for token in _bracketed(self._written(marker))]
+        return tokens_and_markers([*(self.stop_words or ()), *edges], [*around, *loose])
 
     def pieces(self, prompt: str | PromptList, mode: Mode = "gen") -> list[str | int]:
         """Return the same as texts and token ids, neighbouring texts joined; nothing is decoded.
@@ -88,10 +77,11 @@ class MetaTemplate:
         Raises:
             InContextError: As `parse`.
         """
-        given = as_prompt(prompt, mode)
-        if isinstance(given, tuple):
-            raise InContextError("pieces: expected one prompt, text or PromptList, got a list; ask for each by itself")
-        flat = (given,) if isinstance(given, str) else self._pieces(given, mode)
+        check_mode(mode)
+        if not isinstance(prompt, str | PromptList):
+            what = "a list; ask for each by itself" if isinstance(prompt, list | tuple) else type(prompt).__name__
+            raise InContextError(f"pieces: expected one prompt, text or PromptList, got {what}")
+        flat = (prompt,) if isinstance(prompt, str) else self._pieces(prompt, mode)
         return [piece for run in runs(flat) for piece in ([run] if isinstance(run, str) else run) if piece != ""]
 
     def render(
@@ -137,14 +127,11 @@ class MetaTemplate:
                 found += (*turn.begin, "\n".join(filter(None, texts)), *turn.end)
         return found if opened else [*found, *meta.end]
 
-    def _text(self, flat: Sequence[str | int]) -> str:
-        text = joined(flat, self._decode)
-        if text is None:
-            where = ", ".join(self._meta.ids) if self._meta and self._meta.ids else "a marker of the prompt"
-            raise InContextError(
-                f"meta template: token ids in {where} are not text; pass decode=tokenizer.decode, or ask for pieces()"
-            )
-        return text
+    def _parsed(self, prompt: PromptList, mode: Mode) -> str:
+        return self._text(self._pieces(prompt, mode))
+
+    def _conversation(self, messages: Sequence[Mapping[str, Any]], mode: Mode) -> str:
+        return self.render(messages, add_generation_prompt=mode == "gen")
 
     def _stop_words(self) -> tuple[str, ...]:
         """Return what ends a reply: eos as text, and tokens in brackets, since plain text may stand in a reply."""
@@ -155,5 +142,14 @@ class MetaTemplate:
         words = [self._text(end) for end in ends if self._decode or isinstance(end[0], str)]
         for role in self._meta.roles.values():
             if role.generate:
-                words += bracketed("".join(piece for piece in role.end if isinstance(piece, str)))
+                words += _bracketed("".join(piece for piece in role.end if isinstance(piece, str)))
         return tuple(dict.fromkeys(word for word in words if word.strip()))
+
+    def _written(self, marker: Pieces) -> str:
+        """Return a marker as text, without its ids where nothing decodes them."""
+        return self._text(marker if self._decode else [piece for piece in marker if isinstance(piece, str)])
+
+
+def _bracketed(marker: str) -> list[str]:
+    """Return the tokens in brackets that a marker holds."""
+    return [token for token in tokens_and_markers((), [marker]) if token[0] in "<[" and token[-1] in ">]"]

@@ -5,14 +5,15 @@ The document: OpenCompass, meta template (`begin`, `round`, `end`, `reserved_rol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import UnionType
 from typing import Any, TypeAlias
 
 from agentkit_prompts.errors import InContextError, nearest
 
-__all__ = ["MetaFormat", "Pieces", "RoleFormat", "joined", "pieces", "read_marker", "read_meta", "refuse", "runs"]
+__all__ = ["MetaFormat", "Pieces", "RoleFormat", "read_marker", "read_meta", "refuse"]
 
 Pieces: TypeAlias = tuple[str | int, ...]
 """Text and token ids, in order."""
@@ -36,68 +37,46 @@ class RoleFormat:
     generate: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MetaFormat:
     """A meta template that was checked. With an empty `round` the dataset's rounds are taken as they are."""
 
-    begin: Pieces = ()
-    round: tuple[str | RoleFormat, ...] = ()
-    end: Pieces = ()
-    reserved: Mapping[str, RoleFormat] = field(default_factory=dict)
-    eos_token_id: int | str | tuple[int | str, ...] | None = None
-    first: Mapping[str, Any] | None = None
+    begin: Pieces
+    round: tuple[str | RoleFormat, ...]
+    end: Pieces
+    reserved: tuple[RoleFormat, ...]
+    eos_token_id: int | str | tuple[int | str, ...] | None
+    first: Mapping[str, Any] | None
     """A message that an API's conversation begins with."""
-    order: dict[str, int] = field(init=False, repr=False)
-    """Role of the round -> its place there."""
-    roles: dict[str, RoleFormat] = field(init=False, repr=False)
-    """All roles by name, those of the round first."""
 
-    def __post_init__(self) -> None:
-        order = {entry.role: place for place, entry in enumerate(self.round) if isinstance(entry, RoleFormat)}
-        of_round = {entry.role: entry for entry in self.round if isinstance(entry, RoleFormat)}
-        object.__setattr__(self, "order", order)
-        object.__setattr__(self, "roles", {**of_round, **self.reserved})
+    @cached_property
+    def order(self) -> dict[str, int]:
+        """Role of the round -> its place there."""
+        return {entry.role: place for place, entry in enumerate(self.round) if isinstance(entry, RoleFormat)}
+
+    @cached_property
+    def speakers(self) -> tuple[RoleFormat, ...]:
+        """The roles of the round."""
+        return tuple(entry for entry in self.round if isinstance(entry, RoleFormat))
+
+    @cached_property
+    def roles(self) -> dict[str, RoleFormat]:
+        """All roles by name, those of the round first."""
+        return {role.role: role for role in (*self.speakers, *self.reserved)}
 
     @property
     def ids(self) -> list[str]:
         """Where markers hold token ids."""
-        holders: list[tuple[str, Pieces]] = [("begin", self.begin), ("end", self.end)]
+        holders = {"begin": self.begin, "end": self.end}
         for role in self.roles.values():
-            holders += [(f"begin of role {role.role!r}", role.begin), (f"end of role {role.role!r}", role.end)]
-        return [where for where, marker in holders if any(type(p) is int for p in marker)]
+            holders |= {f"begin of role {role.role!r}": role.begin, f"end of role {role.role!r}": role.end}
+        return [where for where, marker in holders.items() if any(type(piece) is int for piece in marker)]
 
 
 def refuse(what: str, problems: Sequence[str]) -> InContextError:
     """Return the error that names all problems of one thing."""
     listed = problems[0] if len(problems) == 1 else f"{len(problems)} problems: " + "; ".join(problems)
     return InContextError(f"{what}: {listed}")
-
-
-def pieces(marker: object) -> Pieces | None:
-    """Return a marker as pieces: text, or a list of texts and token ids. None when it is neither."""
-    if marker is None or marker == "":
-        return ()
-    if isinstance(marker, str):
-        return (marker,)
-    if isinstance(marker, list | tuple) and all(_is_piece(piece) for piece in marker):
-        return tuple(marker)
-    return None
-
-
-def joined(flat: Sequence[str | int], decode: Callable[[Sequence[int]], str] | None) -> str | None:
-    """Return pieces as one text, each run of ids decoded at once; None where there are ids and nothing decodes them."""
-    if all(isinstance(piece, str) for piece in flat):
-        return "".join(map(str, flat))
-    if decode is None:
-        return None
-    return "".join(run if isinstance(run, str) else decode(run) for run in runs(flat))
-
-
-def runs(flat: Sequence[str | int]) -> Iterator[str | list[int]]:
-    """Yield pieces with neighbouring texts joined, and neighbouring token ids in one list."""
-    for is_text, run in groupby(flat, key=lambda piece: isinstance(piece, str)):
-        held = list(run)
-        yield "".join(map(str, held)) if is_text else [int(piece) for piece in held]
 
 
 def _is_piece(value: object) -> bool:
@@ -114,13 +93,10 @@ def read_meta(config: Mapping[str, Any], *, api: bool) -> MetaFormat:
     Raises:
         InContextError: Something about it is wrong; names all of it.
     """
-    problems: list[str] = []
-    for key in config:
-        if key not in _META_KEYS:
-            problems.append(f"unknown key {key!r}{nearest(str(key), _META_KEYS)}")
+    problems = [f"unknown key {key!r}{nearest(str(key), _META_KEYS)}" for key in config if key not in _META_KEYS]
     known: dict[str, str] = {}
-    round_ = tuple(_entries(config, "round", known, problems))
-    reserved = tuple(_entries(config, "reserved_roles", known, problems))
+    round_ = _entries(config, "round", known, problems)
+    reserved = _entries(config, "reserved_roles", known, problems)
     eos = config.get("eos_token_id")
     if not (eos is None or _is_piece(eos) or (isinstance(eos, list | tuple) and all(map(_is_piece, eos)))):
         problems.append(f"eos_token_id must be a token id, text, or a list of them, got {eos!r}")
@@ -132,69 +108,59 @@ def read_meta(config: Mapping[str, Any], *, api: bool) -> MetaFormat:
     end = read_marker(config.get("end"), "end", problems)
     if problems:
         raise refuse("meta template", problems)
-    return MetaFormat(
-        start,
-        round_,
-        end,
-        {role.role: role for role in reserved if isinstance(role, RoleFormat)},
-        tuple(eos) if isinstance(eos, list | tuple) else eos,
-        first,
-    )
+    eos = tuple(eos) if isinstance(eos, list | tuple) else eos
+    return MetaFormat(start, round_, end, tuple(role for role in reserved if isinstance(role, RoleFormat)), eos, first)
 
 
 def _entries(
     config: Mapping[str, Any], key: str, known: dict[str, str], problems: list[str]
-) -> Iterable[str | RoleFormat]:
-    """Yield what a list of roles holds, and note what is wrong with it."""
+) -> tuple[str | RoleFormat, ...]:
+    """Return what a list of roles holds, and note what is wrong with it."""
     entries = config.get(key)
-    if entries is None:
-        return
-    if not isinstance(entries, list | tuple):
+    if not isinstance(entries, list | tuple | None):
         problems.append(f"{key} must be a list, got {type(entries).__name__}; write {key}=[{{'role': ...}}]")
-        return
-    for index, entry in enumerate(entries):
+        return ()
+    found: list[str | RoleFormat] = []
+    for index, entry in enumerate(entries or ()):
         where = f"{key}[{index}]"
-        if isinstance(entry, Mapping):
-            if (role := _role(entry, where, problems)) is not None:
-                if role.role in known:
-                    problems.append(
-                        f"{where}: role {role.role!r} is there twice (see {known[role.role]}); write it once"
-                    )
-                known.setdefault(role.role, where)
-                yield role
-        elif isinstance(entry, str) and key == "round":
-            yield entry
-        else:
-            problems.append(
-                f"{where} must be a dict with a role{' or text' if key == 'round' else ''}, got {type(entry).__name__}"
-            )
+        if isinstance(entry, str) and key == "round":
+            found.append(entry)
+        elif not isinstance(entry, Mapping):
+            what = "a dict with a role or text" if key == "round" else "a dict with a role"
+            problems.append(f"{where} must be {what}, got {type(entry).__name__}")
+        elif (role := _role(entry, where, problems)) is not None:
+            if role.role in known:
+                problems.append(f"{where}: role {role.role!r} is there twice (see {known[role.role]}); write it once")
+            known.setdefault(role.role, where)
+            found.append(role)
+    return tuple(found)
 
 
 def _role(entry: Mapping[str, Any], where: str, problems: list[str]) -> RoleFormat | None:
-    before = len(problems)
-    for key in entry:
-        if key not in _ROLE_KEYS:
-            problems.append(f"{where}: unknown key {key!r}{nearest(str(key), _ROLE_KEYS)}")
-    for key in ("role", "api_role", "prompt"):
-        value = entry.get(key)
-        if not isinstance(value, str) and (value is not None or key == "role"):
-            problems.append(f"{where}: {key} must be text, got {value!r}"[:200])
-    if not isinstance(entry.get("generate", False), bool):
-        problems.append(f"{where}: generate must be True or False, got {entry['generate']!r}"[:200])
-    begin = read_marker(entry.get("begin"), f"{where}: begin", problems)
-    end = read_marker(entry.get("end"), f"{where}: end", problems)
-    if len(problems) > before:
+    wrong = [f"{where}: unknown key {key!r}{nearest(str(key), _ROLE_KEYS)}" for key in entry if key not in _ROLE_KEYS]
+    for key, kinds, what in _FIELDS:
+        if not isinstance(entry.get(key), kinds):
+            wrong.append(f"{where}: {key} must be {what}, got {entry.get(key)!r}"[:200])
+    begin, end = (read_marker(entry.get(key), f"{where}: {key}", wrong) for key in ("begin", "end"))
+    if wrong:
+        problems += wrong
         return None
-    name = entry["role"]
-    return RoleFormat(
-        name, entry.get("api_role") or name, begin, end, entry.get("prompt") or "", entry.get("generate", False)
-    )
+    name, prompt, generate = entry["role"], entry.get("prompt") or "", entry.get("generate") or False
+    return RoleFormat(name, entry.get("api_role") or name, begin, end, prompt, generate)
+
+
+_FIELDS: tuple[tuple[str, UnionType | type, str], ...] = (
+    ("role", str, "text"),
+    ("api_role", str | None, "text"),
+    ("prompt", str | None, "text"),
+    ("generate", bool | None, "True or False"),
+)
 
 
 def read_marker(value: object, where: str, problems: list[str]) -> Pieces:
     """Return a marker as pieces, or note that it is neither text nor a list of texts and token ids."""
-    found = pieces(value)
-    if found is None:
-        problems.append(f"{where} must be text, or a list of texts and token ids, got {value!r}"[:200])
-        return ()
-    return found
+    found = tuple(value) if isinstance(value, list | tuple) else () if value in (None, "") else (value,)
+    if all(map(_is_piece, found)) and not isinstance(value, int):
+        return found
+    problems.append(f"{where} must be text, or a list of texts and token ids, got {value!r}"[:200])
+    return ()

@@ -5,12 +5,11 @@ The dataset's item has the text, the meta template's role how it is written; whe
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from agentkit_prompts.errors import InContextWarning, nearest
+from agentkit_prompts.errors import InContextWarning, nearest, warn
 from agentkit_prompts.evaluation.meta.meta_base import parts_of
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat, Pieces, RoleFormat, read_marker, refuse
 
@@ -22,41 +21,24 @@ _DIALOGUES = ("round", "ice")
 
 @dataclass(slots=True)
 class Turn:
-    """The text of one role, and how it is written. A turn that `opens` is the model's: only its beginning is written.
-
-    `media` are content parts, `prompt` the text beside them.
-    """
+    """The text of one role, and how it is written. `media` are content parts, `prompt` the text beside them."""
 
     role: str
     api_role: str
     begin: Pieces
     prompt: str
     end: Pieces
-    media: tuple[Mapping[str, Any], ...] = ()
+    replies: bool
+    """Whether the model replies here."""
+    media: Sequence[Mapping[str, Any]] = ()
     opens: bool = False
+    """Whether the prompt ends here: only the beginning of the turn is written."""
 
 
 Script: TypeAlias = list[str | Turn]
 """Turns, and texts without a role."""
-
-
-@dataclass(slots=True)
-class _Block:
-    """Items of one dialogue (`round`, `ice`), or one item that stands by itself (`begin`, `end`)."""
-
-    section: str
-    items: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Round:
-    """What the dataset has for one round: by place in the meta template's round."""
-
-    turns: dict[int, Turn] = field(default_factory=dict)
-    asides: dict[int, list[Turn]] = field(default_factory=dict)
-    """Place -> the turns of reserved roles after it; -1 is the beginning of the round."""
-    switched: dict[int, bool] = field(default_factory=dict)
-    """Place -> the `generate` of the dataset: whether the model replies there."""
+_Block: TypeAlias = tuple[str, list[tuple[int, Mapping[str, Any]]]]
+"""A section, and its items with their positions: all of a dialogue (`round`, `ice`), or one that stands by itself."""
 
 
 def read_prompt(meta: MetaFormat, items: Sequence[object], *, gen: bool) -> tuple[Script, bool]:
@@ -70,56 +52,95 @@ def read_prompt(meta: MetaFormat, items: Sequence[object], *, gen: bool) -> tupl
     """
     problems: list[str] = []
     blocks = _blocks(items, problems)
-    rounds = [index for index, block in enumerate(blocks) if isinstance(block, _Block) and block.section == "round"]
+    rounds = [index for index, block in enumerate(blocks) if isinstance(block, tuple) and block[0] == "round"]
     last = rounds[-1] if gen and rounds else -1
-    reader = _Reader(meta, problems)
     script: Script = []
     opened = False
     for index, block in enumerate(blocks):
         if isinstance(block, str):
             script.append(block)
-        elif block.section in _DIALOGUES:
-            opened = reader.dialogue(block.items, script, gen=index == last)
+            continue
+        section, placed = block
+        turns = [turn for position, item in placed if (turn := _turn(meta, position, item, problems)) is not None]
+        if section in _DIALOGUES:
+            write = _in_rounds if meta.round else _as_it_is
+            opened = write(meta, turns, script, gen=index == last)
             if opened:
                 break
         else:
-            script += [turn for position, item in block.items if (turn := reader.alone(position, item)) is not None]
+            script += turns
     if problems:
         raise refuse("prompt", problems)
     return script, opened
+
+
+def _in_rounds(meta: MetaFormat, turns: Sequence[Turn], script: Script, *, gen: bool) -> bool:
+    """Append the rounds of a dialogue; with `gen`, return whether the last one stopped at the model's reply.
+
+    A role that does not come after the one before it in the template's round begins a new one.
+    """
+    rounds: list[dict[int, list[Turn]]] = [{}]  # place in the round -> its turn, and those of reserved roles behind it
+    previous = -1
+    for turn in turns:
+        place = meta.order.get(turn.role)
+        if place is not None and place <= previous:
+            rounds.append({})
+        previous = previous if place is None else place
+        rounds[-1].setdefault(previous, []).append(turn)
+    for round_ in rounds:
+        script += round_.get(-1, ())
+        for place, entry in enumerate(meta.round):
+            if isinstance(entry, str):
+                script.append(entry)
+                continue
+            turn, *behind = round_.get(place) or [
+                Turn(entry.role, entry.api_role, entry.begin, entry.prompt, entry.end, entry.generate)
+            ]
+            script.append(turn)
+            if gen and turn.replies and round_ is rounds[-1]:
+                turn.opens = True
+                return True
+            script += behind
+    return False
+
+
+def _as_it_is(meta: MetaFormat, turns: Sequence[Turn], script: Script, *, gen: bool) -> bool:
+    """Append the turns in their own order, since the template has no round; else like `_in_rounds`."""
+    stops = [number for number, turn in enumerate(turns) if gen and turn.replies]
+    script += turns[: stops[-1] + 1] if stops else turns
+    for number in stops[-1:]:
+        turns[number].opens = True
+    return bool(stops)
 
 
 def _blocks(items: Sequence[object], problems: list[str]) -> list[str | _Block]:
     """Cut a prompt list at its markers. Text stands before the dialogue that it is found in."""
     found: list[str | _Block] = []
     stack: list[_Block] = []
-    loose: _Block | None = None
+    loose: list[_Block] = []
     for position, item in enumerate(items):
         if isinstance(item, str):
             found.append(item)
         elif not isinstance(item, Mapping):
             problems.append(f"item {position} must be text or a dict with a role, got {type(item).__name__}")
         elif "section" in item:
-            found += [loose] if loose else []
-            loose = None
-            found += _marker(position, item, stack, problems)
+            found += [*loose, *_marker(position, item, stack, problems)]
+            loose.clear()
         elif not stack:
-            loose = loose or _Block("round")
-            loose.items.append((position, item))
-        elif stack[-1].section in _DIALOGUES:
-            stack[-1].items.append((position, item))
+            loose = loose or [("round", [])]
+            loose[0][1].append((position, item))
+        elif stack[-1][0] in _DIALOGUES:
+            stack[-1][1].append((position, item))
         else:
-            found.append(_Block(stack[-1].section, [(position, item)]))
-    found += [loose] if loose else []
-    for block in stack:
-        if block.items:
-            warnings.warn(
-                f"prompt: section {block.section!r} is never closed, so its {len(block.items)} items are left out; "
-                f"add {{'section': {block.section!r}, 'pos': 'end'}}",
+            found.append((stack[-1][0], [(position, item)]))
+    for name, left in stack:
+        if left:
+            warn(
+                f"prompt: section {name!r} is never closed, so its {len(left)} items are left out; "
+                f"add {{'section': {name!r}, 'pos': 'end'}}",
                 InContextWarning,
-                stacklevel=5,
             )
-    return found
+    return [*found, *loose]
 
 
 def _marker(position: int, item: Mapping[str, Any], stack: list[_Block], problems: list[str]) -> Iterable[_Block]:
@@ -130,9 +151,9 @@ def _marker(position: int, item: Mapping[str, Any], stack: list[_Block], problem
     elif pos not in ("begin", "end"):
         problems.append(f"item {position}: a section has pos 'begin' or 'end', got {pos!r}")
     elif pos == "begin" or (name == "end" and not stack):  # OpenCompass itself opens `end` with pos 'end'
-        stack.append(_Block(name))
-    elif not stack or stack[-1].section != name:
-        open_ = f"{stack[-1].section!r} is open" if stack else "no section is open"
+        stack.append((name, []))
+    elif not stack or stack[-1][0] != name:
+        open_ = f"{stack[-1][0]!r} is open" if stack else "no section is open"
         problems.append(f"item {position} closes section {name!r} while {open_}; open and close them in pairs")
     else:
         block = stack.pop()
@@ -140,116 +161,45 @@ def _marker(position: int, item: Mapping[str, Any], stack: list[_Block], problem
     return ()
 
 
-class _Reader:
-    """Reads the items of a dataset in the roles of a meta template."""
-
-    __slots__ = ("meta", "problems", "roles")
-
-    def __init__(self, meta: MetaFormat, problems: list[str]) -> None:
-        self.meta = meta
-        self.problems = problems
-        self.roles = meta.roles
-
-    def alone(self, position: int, item: Mapping[str, Any]) -> Turn | None:
-        """Return the turn of an item that belongs to no round."""
-        role = self._role(position, item)
-        return self._turn(role, item, position) if role is not None else None
-
-    def dialogue(self, items: Sequence[tuple[int, Mapping[str, Any]]], script: Script, *, gen: bool) -> bool:
-        """Append the rounds of a dialogue; with `gen`, return whether the last one stopped at the model's reply."""
-        if not self.meta.round:
-            return self._as_it_is(items, script, gen=gen)
-        rounds = self._rounds(items)
-        last = rounds[-1]
-        opening = [
-            place
-            for place, entry in enumerate(self.meta.round)
-            if isinstance(entry, RoleFormat) and last.switched.get(place, entry.generate)
-        ]
-        stop = opening[0] if gen and opening else -1
-        for round_ in rounds:
-            script += round_.asides.get(-1, ())
-            for place, entry in enumerate(self.meta.round):
-                if isinstance(entry, str):
-                    script.append(entry)
-                    continue
-                turn = round_.turns.get(place) or self._turn(entry, {}, -1)
-                script.append(turn)
-                if place == stop and round_ is last:
-                    turn.opens = True
-                    return True
-                script += round_.asides.get(place, ())
-        return False
-
-    def _rounds(self, items: Sequence[tuple[int, Mapping[str, Any]]]) -> list[_Round]:
-        """Cut a dialogue into rounds: a role that does not come after the one before it begins a new one."""
-        rounds = [_Round()]
-        previous = -1
-        for position, item in items:
-            role = self._role(position, item)
-            if role is None:
-                continue
-            turn = self._turn(role, item, position)
-            place = self.meta.order.get(role.role)
-            if place is None:
-                rounds[-1].asides.setdefault(previous, []).append(turn)
-                continue
-            if place <= previous:
-                rounds.append(_Round())
-            rounds[-1].turns[place] = turn
-            if "generate" in item:
-                rounds[-1].switched[place] = bool(item["generate"])
-            previous = place
-        return rounds
-
-    def _as_it_is(self, items: Sequence[tuple[int, Mapping[str, Any]]], script: Script, *, gen: bool) -> bool:
-        """Append the items in their own order: the meta template has no round."""
-        turns = [(item, turn) for position, item in items if (turn := self.alone(position, item)) is not None]
-        stops = [number for number, (item, turn) in enumerate(turns) if item.get("generate", self._replies(turn.role))]
-        last = stops[-1] if gen and stops else len(turns)
-        script += [turn for _, turn in turns[: last + 1]]
-        if last < len(turns):
-            turns[last][1].opens = True
-        return last < len(turns)
-
-    def _replies(self, role: str) -> bool:
-        return role in self.roles and self.roles[role].generate
-
-    def _role(self, position: int, item: Mapping[str, Any]) -> RoleFormat | None:
-        """Return the format of an item's role, or of its fallback; without a round a role of any name will do."""
-        name, fallback = item.get("role"), item.get("fallback_role")
-        for tried in (name, fallback):
-            if isinstance(tried, str) and tried in self.roles:
-                return self.roles[tried]
-        if not isinstance(name, str):
-            self.problems.append(f"item {position} has no role; give it one of {', '.join(map(repr, self.roles))}")
-        elif not self.meta.round:
-            return RoleFormat(name, name)
-        elif fallback is None or fallback == name:
-            why = "has no fallback_role" if fallback is None else "falls back to itself"
-            self.problems.append(f"item {position}: role {name!r} is unknown and {why}{nearest(name, self.roles)}")
-        else:
-            self.problems.append(
-                f"item {position}: role {name!r} and its fallback_role {fallback!r} are both unknown"
-                f"{nearest(str(fallback), self.roles)}"
-            )
+def _turn(meta: MetaFormat, position: int, item: Mapping[str, Any], problems: list[str]) -> Turn | None:
+    """Merge the fields of a dataset's item into those of the model's role; None for a role that is unknown."""
+    role = _role(meta, position, item, problems)
+    if role is None:
         return None
+    prompt = item.get("prompt")
+    media = parts_of(position, item, problems) if item.get("prompt_mm") else ()
+    for key, kind, what in (("api_role", str, "text"), ("generate", bool, "True or False")):
+        if key in item and not isinstance(item[key], kind):
+            problems.append(f"item {position}: {key} must be {what}, got {item[key]!r}"[:200])
+    begin, end = role.begin, role.end
+    if "begin" in item:
+        begin = read_marker(item["begin"], f"item {position}: begin", problems)
+    if "end" in item:
+        end = read_marker(item["end"], f"item {position}: end", problems)
+    if prompt is None:
+        prompt = "" if media else role.prompt
+    elif not isinstance(prompt, str):
+        problems.append(f"item {position}: prompt must be text, got {type(prompt).__name__}")
+    replies = item.get("generate", role.generate)
+    return Turn(role.role, item.get("api_role") or role.api_role, begin, prompt, end, replies, tuple(media))
 
-    def _turn(self, role: RoleFormat, item: Mapping[str, Any], position: int) -> Turn:
-        """Merge the fields of a dataset's item into those of the model's role."""
-        prompt = item.get("prompt")
-        media = parts_of(position, item, self.problems) if item.get("prompt_mm") else ()
-        if not isinstance(prompt, str) and prompt is not None:
-            self.problems.append(f"item {position}: prompt must be text, got {type(prompt).__name__}")
-            prompt = ""
-        for key, kind, what in (("api_role", str, "text"), ("generate", bool, "True or False")):
-            if key in item and not isinstance(item[key], kind):
-                self.problems.append(f"item {position}: {key} must be {what}, got {item[key]!r}"[:200])
-        if prompt is None:
-            prompt = "" if media else role.prompt
-        begin = self._marker(item, "begin", role.begin, position)
-        end = self._marker(item, "end", role.end, position)
-        return Turn(role.role, item.get("api_role") or role.api_role, begin, prompt, end, tuple(media))
 
-    def _marker(self, item: Mapping[str, Any], key: str, default: Pieces, position: int) -> Pieces:
-        return read_marker(item[key], f"item {position}: {key}", self.problems) if key in item else default
+def _role(meta: MetaFormat, position: int, item: Mapping[str, Any], problems: list[str]) -> RoleFormat | None:
+    """Return the format of an item's role, or of its fallback; without a round a role of any name will do."""
+    name, fallback = item.get("role"), item.get("fallback_role")
+    for tried in (name, fallback):
+        if isinstance(tried, str) and tried in meta.roles:
+            return meta.roles[tried]
+    if not isinstance(name, str):
+        problems.append(f"item {position} has no role; give it one of {', '.join(map(repr, meta.roles))}")
+    elif not meta.round:
+        return RoleFormat(name, name)
+    elif fallback is None or fallback == name:
+        why = "has no fallback_role" if fallback is None else "falls back to itself"
+        problems.append(f"item {position}: role {name!r} is unknown and {why}{nearest(name, meta.roles)}")
+    else:
+        problems.append(
+            f"item {position}: role {name!r} and its fallback_role {fallback!r} are both unknown"
+            f"{nearest(str(fallback), meta.roles)}"
+        )
+    return None
