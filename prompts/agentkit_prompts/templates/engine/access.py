@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from agentkit_prompts.context.frozen import FrozenDict, ReadOnlyDict
 from agentkit_prompts.context.parts import Url
 from agentkit_prompts.templates.engine.meter import Meter
-from agentkit_prompts.templates.engine.objects import Cycler, Function, Joiner, Loop, Macro, Namespace
+from agentkit_prompts.templates.engine.objects import Cycler, Function, Loop, Macro, Namespace
 from agentkit_prompts.templates.engine.values import Fault, Undefined
 
 __all__ = ["MAPPINGS", "attribute", "element", "made_in_python", "readable", "slice_of"]
@@ -38,7 +38,6 @@ _BUILTIN: dict[type, frozenset[str]] = {
     Url: frozenset({"fragment", "host", "path", "port", "query", "scheme"}),
     Loop: Loop.FIELDS,
     Cycler: frozenset({"current"}),
-    Joiner: frozenset(),
     Macro: frozenset(),
     Function: frozenset(),
 }

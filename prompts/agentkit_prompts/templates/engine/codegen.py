@@ -389,8 +389,7 @@ class _Generator(Expressions):
         self.block(node.body, inner)
         self.write(f"return concat(meter, literals, {inner.buffer})")
         self.level -= 1
-        takes_caller, takes_kwargs, takes_varargs = takes
-        return f"Macro({function}, {name!r}, {names!r}, {takes_caller}, {takes_kwargs}, {takes_varargs})"
+        return f"Macro({function}, {name!r}, {names!r}, {tuple(takes)!r})"
 
 
 def _uses_of_loop(body: Iterable[nodes.Node]) -> set[str]:

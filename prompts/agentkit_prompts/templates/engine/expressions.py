@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import nodes
@@ -48,27 +49,19 @@ class Names(Symbols):
         return ident
 
 
+@dataclass(slots=True)
 class Frame:
     """A scope while code is made."""
 
-    __slots__ = ("buffer", "indices", "loop", "printed", "symbols")
-
-    def __init__(
-        self,
-        symbols: Names,
-        buffer: str | None = None,
-        indices: tuple[str, ...] = (),
-        loop: tuple[str, str] | None = None,
-    ) -> None:
-        self.symbols = symbols
-        self.buffer = buffer
-        """Name of the list that takes text; None where pieces are collected."""
-        self.indices = indices
-        """Names of the index variables of the loops around."""
-        self.loop = loop
-        """Names of index and length of the loop whose counters stand for `loop`, when there is no loop object."""
-        self.printed = ""
-        """Code of what a chain of filters gets where the template gives it nothing: the text of its block."""
+    symbols: Names
+    buffer: str | None = None
+    """Name of the list that takes text; None where pieces are collected."""
+    indices: tuple[str, ...] = ()
+    """Names of the index variables of the loops around."""
+    loop: tuple[str, str] | None = None
+    """Names of index and length of the loop whose counters stand for `loop`, when there is no loop object."""
+    printed: str = ""
+    """Code of what a chain of filters gets where the template gives it nothing: the text of its block."""
 
     def inner(self, buffer: str | None = None) -> Frame:
         return Frame(Names(parent=self.symbols), buffer or self.buffer, self.indices, self.loop)

@@ -50,7 +50,7 @@ def _case(run: Callable[[str], bool]) -> Callable[[Meter, Any], bool]:
 _OF_A_TYPE = ("boolean", "false", "float", "mapping", "none", "number", "string", "true")
 
 TESTS: dict[str, Callable[..., bool]] = {
-    **{name: _of_known(JINJA_TESTS[name]) for name in _OF_A_TYPE},
+    **{name: _of_known(JINJA_TESTS[name]) for name in _OF_A_TYPE},  # type: ignore[arg-type]
     "defined": lambda meter, value, /: not isinstance(value, Undefined),
     "divisibleby": _divisibleby,
     "even": lambda meter, value, /: _divisibleby(meter, value, 2),

@@ -11,7 +11,7 @@ from agentkit_prompts.templates.engine.access import attribute
 from agentkit_prompts.templates.engine.finalise import text
 from agentkit_prompts.templates.engine.list_filters import items_of
 from agentkit_prompts.templates.engine.meter import Meter
-from agentkit_prompts.templates.engine.objects import Cycler, Function, Joiner, Loop, Macro, Namespace
+from agentkit_prompts.templates.engine.objects import Cycler, Function, Loop, Macro, Namespace
 from agentkit_prompts.templates.engine.values import Fault, Undefined
 
 __all__ = ["SAME_SIZE", "WIDTH", "call", "call_method"]
@@ -62,7 +62,7 @@ _DIRECTIVES = frozenset("aAbBdfGHIjmMpSuUVwWyYzZ%")
 
 
 def call(meter: Meter, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a macro, a `loop`, a joiner or a global function.
+    """Call a macro, a `loop` or a function.
 
     Raises:
         Fault: It is something else.
@@ -73,8 +73,6 @@ def call(meter: Meter, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     meter.charge(5)
     if kind is Function:
         return target.run(meter, *args, **kwargs)
-    if kind is Joiner and not args and not kwargs:
-        return target.call()
     if kind is Loop and len(args) == 1 and not kwargs:
         return target.recurse(meter, args[0])
     if isinstance(target, Undefined):
