@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, time, timedelta
+from datetime import date, time, timedelta
 from typing import Any
 
 from agentkit_prompts.templates.engine.access import attribute
@@ -96,9 +96,12 @@ def call_method(meter: Meter, target: Any, name: str, args: tuple[Any, ...], kwa
             meter.measure(target, args)
             return getattr(target, name)(*args, **kwargs)
     elif isinstance(target, date | time | timedelta):
-        method = _TIMES.get(name)
-        if method is not None:
-            return method(target, *args, **kwargs)
+        if name == "strftime":
+            return _strftime(target, *args, **kwargs)
+        if name in _TIMES:
+            if not hasattr(target, name):
+                raise Fault(f"{type(target).__name__} has no method {name}")
+            return getattr(target, name)(*args, **kwargs)
     elif isinstance(target, Loop | Cycler) and name in ("changed", "cycle", "next", "reset") and hasattr(target, name):
         return getattr(target, name)(meter, *args, **kwargs)
     elif isinstance(target, Namespace):
@@ -196,14 +199,6 @@ def _get(meter: Meter, value: Mapping[Any, Any], key: Any, default: Any = None) 
     return value[key] if key in value else default  # noqa: SIM401 (a mapping's own get may do anything)
 
 
-def _keys(meter: Meter, value: Mapping[Any, Any]) -> list[Any]:
-    return list(meter.items(value))
-
-
-def _values(meter: Meter, value: Mapping[Any, Any]) -> list[Any]:
-    return [value[key] for key in meter.items(value, 2)]
-
-
 def _strftime(value: Any, pattern: Any) -> str:
     """Format a time, without the widths, locale forms and time zones of the machine that C libraries add."""
     if not isinstance(value, date | time) or not isinstance(pattern, str):
@@ -216,15 +211,6 @@ def _strftime(value: Any, pattern: Any) -> str:
     return value.strftime(pattern)
 
 
-def _on(name: str, *kinds: type) -> Callable[..., Any]:
-    def run(value: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(value, kinds):
-            raise Fault(f"{type(value).__name__} has no method {name}")
-        return getattr(value, name)(*args, **kwargs)
-
-    return run
-
-
 _STR: dict[str, Callable[..., Any]] = {
     **{name: _plain(name) for name in SAME_SIZE},
     **{name: _wide(name) for name in WIDTH},
@@ -233,13 +219,10 @@ _STR: dict[str, Callable[..., Any]] = {
     "join": join_texts,
     "replace": replace,
 }
-_MAPPING: dict[str, Callable[..., Any]] = {"get": _get, "items": items_of, "keys": _keys, "values": _values}
-_TIMES: dict[str, Callable[..., Any]] = {
-    "date": _on("date", datetime),
-    "isoformat": _on("isoformat", date, time),
-    "isoweekday": _on("isoweekday", date),
-    "strftime": _strftime,
-    "time": _on("time", datetime),
-    "total_seconds": _on("total_seconds", timedelta),
-    "weekday": _on("weekday", date),
+_MAPPING: dict[str, Callable[..., Any]] = {
+    "get": _get,
+    "items": items_of,
+    "keys": lambda meter, value: list(meter.items(value)),
+    "values": lambda meter, value: [value[key] for key in meter.items(value, 2)],
 }
+_TIMES = frozenset({"date", "isoformat", "isoweekday", "time", "total_seconds", "weekday"})
