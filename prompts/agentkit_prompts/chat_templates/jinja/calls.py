@@ -94,20 +94,20 @@ def _text_method(
     bounds: Bounds, owner: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, ...]:
     if name in _LINEAR:
-        bounds.made(len(owner) * 4)
+        bounds.chars(len(owner) * 4)
     elif name in _WIDE:
-        bounds.made(max([len(owner), *(one for one in args if isinstance(one, int))]))
+        bounds.chars(max([len(owner), *(one for one in args if isinstance(one, int))]))
     elif name == "join" and args:
         items = bounds.listed(args[0], 2)
         texts = [item for item in items if isinstance(item, str)]
-        bounds.made(sum(map(len, texts)) + len(owner) * len(texts))
+        bounds.chars(sum(map(len, texts)) + len(owner) * len(texts))
         return (items, *args[1:])
     elif name == "replace" and len(args) > 1 and isinstance(args[0], str) and isinstance(args[1], str):
-        bounds.made(len(owner) * 2)
-        bounds.made(len(owner) + max(0, len(args[1]) - len(args[0])) * owner.count(args[0]))
+        bounds.chars(len(owner) * 2)
+        bounds.chars(len(owner) + max(0, len(args[1]) - len(args[0])) * owner.count(args[0]))
     elif name == "expandtabs":
         widths = (8, *args, *kwargs.values())
-        bounds.made(len(owner) + owner.count("\t") * max(one for one in widths if isinstance(one, int)))
+        bounds.chars(len(owner) + owner.count("\t") * max(one for one in widths if isinstance(one, int)))
     elif name not in ("join", "replace"):
         raise Fault(f"str.{name[:80]}() is not one of the methods that a template may call under limits")
     return args
@@ -138,7 +138,7 @@ def _bounded(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
             value = bounds.iterated(value, 12) if value else ()  # to Jinja, None and 0 hold nothing here
         elif type(value) is str:
             size = len(value)
-            bounds.made(size * 8 if name in _HEAVY else size)
+            bounds.chars(size * 8 if name in _HEAVY else size)
         else:
             if hasattr(value, "__next__"):
                 value = bounds.listed(value, 2)
@@ -172,7 +172,7 @@ def _widths(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str,
     for one in (*args, *kwargs.values()):
         if isinstance(one, str | int) and not isinstance(one, bool):
             width = len(one) if isinstance(one, str) else max(0, one)
-            bounds.made(lines * width)
+            bounds.chars(lines * width)
 
 
 def _counts(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -183,17 +183,17 @@ def _counts(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str,
 
 def _replaced(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     texts = [one for one in (*args, *kwargs.values()) if isinstance(one, str)]
-    bounds.made((len(str(value)) + 1) * max(1, *map(len, texts)) if texts else 1)
+    bounds.chars((len(str(value)) + 1) * max(1, *map(len, texts)) if texts else 1)
 
 
 def _wrapped(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     glue = max([1, *(len(one) for one in (*args, *kwargs.values()) if isinstance(one, str))])
-    bounds.made((len(value) if isinstance(value, str) else 1) * glue)
+    bounds.chars((len(value) if isinstance(value, str) else 1) * glue)
 
 
 def _join(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     glue = max([0, *(len(one) for one in (*args, *kwargs.values()) if isinstance(one, str))])
-    bounds.made(glue * len(value) if hasattr(value, "__len__") else 1)
+    bounds.chars(glue * len(value) if hasattr(value, "__len__") else 1)
 
 
 def _json(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -202,7 +202,7 @@ def _json(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str, A
         for one in (*args, *kwargs.values()):
             for part in one if isinstance(one, list | tuple) else (one,):
                 widest += len(part) if isinstance(part, str) else part if isinstance(part, int) else 0
-        bounds.made(max(0, widest) * (_nodes(value) + 1))
+        bounds.chars(max(0, widest) * (_nodes(value) + 1))
 
 
 def _nodes(value: Any) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 import jinja2
@@ -287,11 +288,10 @@ class JinjaChatTemplate:
             raise self._failure(template, error) from error
 
     def _failure(self, template: jinja2.Template, error: Exception) -> ChatTemplateError:
-        line, trace = None, error.__traceback__
-        while trace is not None:
-            if trace.tb_frame.f_globals.get("__jinja_template__") is template:
-                line = template.get_corresponding_lineno(trace.tb_lineno)
-            trace = trace.tb_next
+        lines = [
+            at for frame, at in walk_tb(error.__traceback__) if frame.f_globals.get("__jinja_template__") is template
+        ]
+        line = template.get_corresponding_lineno(lines[-1]) if lines else None
         where = f"{self.file or 'chat template'}{f':{line}' if line else ''}"
         if isinstance(error, Refusal):
             return ChatTemplateError(f"{where}: the template refuses this conversation: {error}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import islice
 from types import BuiltinMethodType
 from typing import Any, NoReturn
 
@@ -15,26 +16,25 @@ from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension
 from jinja2.ext import loopcontrols as LoopControls  # noqa: N812
 from jinja2.filters import do_indent
-from jinja2.lexer import Token, TokenStream
 from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
-from agentkit_prompts.chat_templates.jinja.bounds import Bounds
+from agentkit_prompts.chat_templates.jinja.bounds import OPERATORS, Bounds
 from agentkit_prompts.chat_templates.jinja.calls import TESTS, bounded_filters, guard, nests
 from agentkit_prompts.chat_templates.jinja.compiler import (
     DICT_NAMES,
-    INTERCEPTED,
     MARK,
     BoundedCodeGenerator,
     QuickCodeGenerator,
-    check_depth,
 )
 from agentkit_prompts.chat_templates.jinja.coverage import Roles, covered_roles
+from agentkit_prompts.templates.engine.parse import count_tokens, levels
 
 __all__ = ["Refusal", "RunContext", "compiled", "covered"]
 
+_MAX_DEPTH = 120
 _MAX_TOKENS = 30_000
 _MAX_SOURCE = 500_000
 _SAFE: dict[type, frozenset[str]] = {
@@ -87,16 +87,6 @@ class _Generation(Extension):
     def mark_generation(context: RunContext, caller: Callable[[], str]) -> str:
         """Return the text inside, between the marks when there are any."""
         return _marked(context, caller())
-
-
-class _CountTokens(Extension):
-    """Stops a hostile template while it is still being read."""
-
-    def filter_stream(self, stream: TokenStream) -> Iterable[Token]:
-        for count, token in enumerate(stream):
-            if count > _MAX_TOKENS:
-                raise jinja2.TemplateSyntaxError(f"the template has more than {_MAX_TOKENS:,} tokens", token.lineno)
-            yield token
 
 
 class _Dict:
@@ -197,10 +187,10 @@ class _Bounded(_Trusted):
     """The sandbox for templates from anywhere: every call, filter and growing value is charged."""
 
     code_generator_class = BoundedCodeGenerator
-    intercepted_binops = INTERCEPTED
+    intercepted_binops = frozenset({*OPERATORS, "+"})
 
     def __init__(self) -> None:
-        super().__init__(_CountTokens)
+        super().__init__(count_tokens(_MAX_TOKENS))
         self.filters = bounded_filters(self.filters)
         self.tests = dict(TESTS)
 
@@ -208,10 +198,12 @@ class _Bounded(_Trusted):
         if len(source) > _MAX_SOURCE:
             raise jinja2.TemplateSyntaxError(f"the template is longer than {_MAX_SOURCE:,} characters", 1)
         tree = super()._parse(source, name, filename)
-        line = check_depth(tree)
-        if line is not None:
-            raise jinja2.TemplateSyntaxError("the template nests too deeply", line)
+        for level in islice(levels(tree), _MAX_DEPTH, None):
+            raise jinja2.TemplateSyntaxError("the template nests too deeply", level[0].lineno)
         return tree
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        return OPERATORS[operator](context.bounds, left, right)  # type: ignore[attr-defined]
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> jinja2.Undefined:
         if attribute[:1] == "_":
@@ -232,14 +224,9 @@ class _Bounded(_Trusted):
             bounds.depth -= 1
 
 
-@lru_cache(maxsize=1)
-def _trusted() -> _Trusted:
-    return _Trusted()
-
-
-@lru_cache(maxsize=1)
-def _bounded() -> _Bounded:
-    return _Bounded()
+@cache
+def _environment(bounded: bool) -> _Trusted:
+    return _Bounded() if bounded else _Trusted()
 
 
 @lru_cache(maxsize=128)
@@ -249,10 +236,10 @@ def compiled(source: str, bounded: bool) -> jinja2.Template:
     Raises:
         jinja2.TemplateError: It is not a template, or too large for one that is not trusted.
     """
-    return (_bounded() if bounded else _trusted()).from_string(source)
+    return _environment(bounded).from_string(source)
 
 
 @lru_cache(maxsize=128)
 def covered(source: str) -> Roles:
     """Return the roles whose text a chat template prints whatever it says."""
-    return covered_roles(_trusted().parse(source))
+    return covered_roles(_environment(False).parse(source))
