@@ -288,10 +288,10 @@ class JinjaChatTemplate:
             raise self._failure(template, error) from error
 
     def _failure(self, template: jinja2.Template, error: Exception) -> ChatTemplateError:
-        lines = [
-            at for frame, at in walk_tb(error.__traceback__) if frame.f_globals.get("__jinja_template__") is template
-        ]
-        line = template.get_corresponding_lineno(lines[-1]) if lines else None
+        line = None
+        for frame, at in walk_tb(error.__traceback__):
+            if frame.f_globals.get("__jinja_template__") is template:
+                line = template.get_corresponding_lineno(at)
         where = f"{self.file or 'chat template'}{f':{line}' if line else ''}"
         if isinstance(error, Refusal):
             return ChatTemplateError(f"{where}: the template refuses this conversation: {error}")
