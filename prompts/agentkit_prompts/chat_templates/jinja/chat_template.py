@@ -9,10 +9,11 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from traceback import walk_tb
-from typing import Any
+from typing import Any, cast
 
 import jinja2
 
+from agentkit_prompts.chat_templates.chat_turns import plain_turns
 from agentkit_prompts.chat_templates.generation import Spans, has_generation, marked_spans, reply_spans
 from agentkit_prompts.chat_templates.jinja.bounds import CHAT_LIMITS, Bounds
 from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose
@@ -22,7 +23,7 @@ from agentkit_prompts.chat_templates.jinja.markers import tokens_of_sources
 from agentkit_prompts.chat_templates.jinja.model_files import read_files
 from agentkit_prompts.chat_templates.jinja.open_reply import render_open
 from agentkit_prompts.chat_templates.jinja.probe import Probe
-from agentkit_prompts.chat_templates.normalise import as_mappings, as_tools, flat, normalised, plain, simple
+from agentkit_prompts.chat_templates.normalise import as_mappings, as_tools, flat, normalised, plain
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, nearest
@@ -68,6 +69,8 @@ class JinjaChatTemplate:
     """What ends a reply; the eos token when nothing is given."""
     file: str | None = None
     """Where the template was read from, for error messages."""
+    _probes: dict[str, Probe] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _dated_probes: dict[str, Probe] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.stop_words is None and self.eos_token:
@@ -132,7 +135,7 @@ class JinjaChatTemplate:
         """
         given = as_tools(tools)
         source = self._source(given)
-        data, contents = self._messages(messages, source)
+        data, is_plain = self._messages(messages, source)
         variables = {**self._variables, "documents": None}
         if documents is not None or kwargs:
             variables |= flat("variables of the template", lambda: plain({**kwargs, "documents": documents}))
@@ -142,7 +145,7 @@ class JinjaChatTemplate:
         text = self._run(source, data, given, bool(add_generation_prompt), variables)
         if self.lossy or not self.normalise:
             return text
-        if contents is not None and not given and self._holds(source, text, contents):
+        if is_plain and not given and self._holds(source, text, data):
             return text
         lost = losses(
             data, given, text, lambda changed: self._run(source, changed, given, bool(add_generation_prompt), variables)
@@ -193,13 +196,9 @@ class JinjaChatTemplate:
         vars(made)["_probes"] = self._dated_probes  # what was found out holds at any time
         return made
 
-    @property
+    @cached_property
     def control_tokens(self) -> tuple[str, ...]:
         """What only the template may write: stop words, bos and eos, and the markers around messages."""
-        return self._control_tokens
-
-    @cached_property
-    def _control_tokens(self) -> tuple[str, ...]:
         tokens = (self.bos_token, self.eos_token, *self.special_tokens.values(), *(self.stop_words or ()))
         return tokens_of_sources([self.source, *self.named.values()], tokens, self._probe(self.source))
 
@@ -222,14 +221,6 @@ class JinjaChatTemplate:
             made[_CLOCK] = strftime_now
         return made
 
-    @cached_property
-    def _probes(self) -> dict[str, Probe]:
-        return {}
-
-    @cached_property
-    def _dated_probes(self) -> dict[str, Probe]:
-        return {}
-
     def _probe(self, source: str) -> Probe:
         if source not in self._probes:
             self._probes[source] = Probe(
@@ -240,20 +231,20 @@ class JinjaChatTemplate:
     def _source(self, tools: Sequence[Any] | None) -> str:
         return self.named.get(_WITH_TOOLS, self.source) if tools is not None else self.source
 
-    def _messages(self, messages: object, source: str) -> tuple[list[dict[str, Any]], list[str] | None]:
-        """Return what the template gets, and the contents when each message is a role and a text and nothing else."""
-        contents = simple(messages, self._probe(source).text_roles if self.normalise else None)
-        if contents is not None:
-            return messages, contents  # type: ignore[return-value]
+    def _messages(self, messages: object, source: str) -> tuple[list[dict[str, Any]], bool]:
+        """Return what the template gets, and whether each message is a role and a text and nothing else."""
+        turns = plain_turns(messages, self._probe(source).text_roles if self.normalise else None)
+        if turns is not None:
+            return cast("list[dict[str, Any]]", turns), True
         made = as_mappings(messages)
         if not self.normalise:
-            return made, None
+            return made, False
         probe = self._probe(source)
-        return normalised(made, probe.content, probe.arguments), None
+        return normalised(made, probe.content, probe.arguments), False
 
-    def _holds(self, source: str, text: str, contents: Sequence[str]) -> bool:
+    def _holds(self, source: str, text: str, messages: Sequence[dict[str, Any]]) -> bool:
         sure = covered(source)
-        return sure is None or self._probe(source).text_roles <= sure or holds_all(text, contents)
+        return sure is None or self._probe(source).text_roles <= sure or holds_all(text, messages)
 
     def _compiled(self, source: str, name: str = "") -> jinja2.Template:
         where = f"{self.file or 'chat template'}{f' ({name})' if name else ''}"

@@ -16,10 +16,11 @@ _MAX_GAP = 200
 """Characters that mostly stand between two messages, at the most."""
 
 
-def holds_all(text: str, contents: Sequence[str]) -> bool:
-    """Tell whether a text holds all contents word for word, one after the other; False may mean one was rewritten."""
+def holds_all(text: str, messages: Sequence[dict[str, Any]]) -> bool:
+    """Tell whether a text holds what all messages say word for word, in order; False may mean one was rewritten."""
     at = gap = other = 0
-    for content in contents:
+    for message in messages:
+        content = message["content"]
         # What stands between two messages is mostly as long as it was the turn before.
         start = at + gap
         at = start + len(content)
