@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 from typing import Literal, NamedTuple, TypeAlias
 
 from agentkit_prompts.chat_templates.guard.control_tokens import BREAK, ControlTokens, Found, insert_breaks
-from agentkit_prompts.chat_templates.guard.runs import Render, Run, Runs, Tree, rewrite, untagged
+from agentkit_prompts.chat_templates.guard.runs import Render, Run, Runs, Tree, rewrite, untagged, unused
 from agentkit_prompts.errors import ControlTokenError
 
 __all__ = ["Policy", "attempt", "broken", "broken_runs", "guarded", "is_harmless", "with_reasoning"]
@@ -91,12 +90,6 @@ def attempt(render: Render, tree: Tree) -> str | None:
         return render(tree)
     except Exception:
         return None
-
-
-def _unused(text: str) -> Iterator[str]:
-    """Yield private-use characters that are not in `text`, in ascending order."""
-    codes = chain(range(0xE000, 0xF900), range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
-    return (character for character in map(chr, codes) if character not in text)
 
 
 def with_reasoning(render: Render, tree: Tree, tokens: ControlTokens) -> Tree:
@@ -257,7 +250,7 @@ def _tainted(tree: Tree) -> Iterator[Run]:
 
 def _free(tree: Tree, text: str) -> Iterator[str]:
     """Return private-use characters that are nowhere in the input."""
-    return _unused("".join([text, *(run.text for run in _tainted(tree))]))
+    return unused("".join([text, *(run.text for run in _tainted(tree))]))
 
 
 def _table(tree: Tree, text: str, alphabet: frozenset[str]) -> dict[int, int]:
@@ -350,7 +343,7 @@ def _acts(render: Render, tree: Tree, where: list[bool], opening: str, closing: 
     text = drawn(opening, closing)
     if text is None:
         return False
-    stand_ins = _unused(text)
+    stand_ins = unused(text)
     first, last = next(stand_ins, ""), next(stand_ins, "")
     other = drawn(first * len(opening), last * len(closing))
     return other is None or other.replace(first * len(opening), opening).replace(last * len(closing), closing) != text

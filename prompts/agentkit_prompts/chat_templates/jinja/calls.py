@@ -182,13 +182,9 @@ def _counts(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str,
 
 
 def _replaced(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    texts = [one for one in (*args, *kwargs.values()) if isinstance(one, str)]
-    bounds.chars((len(str(value)) + 1) * max(1, *map(len, texts)) if texts else 1)
-
-
-def _wrapped(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Charge a filter that puts a text among its arguments in many places of what it is given."""
     glue = max([1, *(len(one) for one in (*args, *kwargs.values()) if isinstance(one, str))])
-    bounds.chars((len(value) if isinstance(value, str) else 1) * glue)
+    bounds.chars((len(str(value)) + 1) * glue)
 
 
 def _join(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -244,7 +240,7 @@ _CHECKS: dict[str, Callable[..., None]] = {
     "sum": _sum,
     "tojson": _json,
     "truncate": _widths,
-    "wordwrap": _wrapped,
+    "wordwrap": _replaced,
 }
 
 

@@ -90,21 +90,17 @@ class JinjaChatTemplate:
         Raises:
             ChatTemplateError: There is no such template, or it is none.
         """
-        files = read_files(Path(path))
-        named = dict(files.templates)
+        file, named, tokens = read_files(Path(path))
         chosen = name or ("default" if "default" in named else next(iter(named)) if len(named) == 1 else "default")
         if chosen not in named:
-            raise ChatTemplateError(f"{files.file}: there is no template {chosen!r}{nearest(chosen, named)}")
+            raise ChatTemplateError(f"{file}: there is no template {chosen!r}{nearest(chosen, named)}")
         source = named.pop(chosen)
-        if name is not None:
-            named.clear()
-        tokens = dict(files.tokens)
         made: dict[str, Any] = {
             "bos_token": tokens.pop("bos_token", None),
             "eos_token": tokens.pop("eos_token", None),
             "special_tokens": tokens,
-            "named": named,
-            "file": files.file,
+            "named": named if name is None else {},
+            "file": file,
         }
         return cls(source, **{**made, **fields})
 
@@ -205,7 +201,7 @@ class JinjaChatTemplate:
     def diagnose(self) -> list[Finding]:
         """Return what the template cannot do or does in its own way, found by rendering small conversations."""
         source = self.named.get(_WITH_TOOLS)
-        return diagnose(self.source, self._probe(self.source), self._probe(source) if source else None)
+        return [*diagnose(self.source, self._probe(self.source), self._probe(source) if source else None)]
 
     @cached_property
     def _variables(self) -> dict[str, Any]:
