@@ -168,7 +168,6 @@ class Plain(Rendered):
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the one place is trusted."""
         return self._trust == "trusted"
 
     def _pieces(self, prompt: str) -> Iterator[Segment]:
@@ -196,7 +195,6 @@ class Around(Rendered):
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the rendering inside is."""
         return self._child.is_trusted
 
     def _pieces(self, prompt: str) -> Iterator[Segment]:
@@ -228,7 +226,6 @@ class Join(Rendered):
 
     @property
     def is_trusted(self) -> bool:
-        """Whether all of them are."""
         return all(child.is_trusted for _, child in self._children)
 
     def _pieces(self, prompt: str) -> Iterator[Segment]:
@@ -250,7 +247,6 @@ class FromSegments(Rendered):
 
     @property
     def is_trusted(self) -> bool:
-        """Whether each of them is."""
         return all(segment.trust == "trusted" for segment in self._segments)
 
     def _pieces(self, prompt: str) -> Iterator[Segment]:

@@ -208,7 +208,8 @@ class _Generator(Expressions):
         else:
             raise AssertionError(type(target))
 
-    def visit_AssignBlock(self, node: nodes.AssignBlock, frame: Frame) -> None:
+    def captured(self, node: nodes.AssignBlock | nodes.FilterBlock, frame: Frame) -> str:
+        """Write the body of a block into a buffer; return the code of its text, filtered."""
         inner = frame.inner(self.fresh("b"))
         inner.symbols.analyze_node(node)
         if node.filter is not None:  # Jinja's symbol tables forget the filter of a set block
@@ -218,17 +219,13 @@ class _Generator(Expressions):
         self.write(f"{inner.buffer} = []", node)
         self.block(node.body, inner)
         inner.printed = f"concat(meter, literals, {inner.buffer})"
-        code = self.expression(node.filter, inner) if node.filter is not None else inner.printed
-        self.store(node.target, code, frame)
+        return self.expression(node.filter, inner) if node.filter is not None else inner.printed
+
+    def visit_AssignBlock(self, node: nodes.AssignBlock, frame: Frame) -> None:
+        self.store(node.target, self.captured(node, frame), frame)
 
     def visit_FilterBlock(self, node: nodes.FilterBlock, frame: Frame) -> None:
-        inner = frame.inner(self.fresh("b"))
-        inner.symbols.analyze_node(node)
-        self.enter(inner)
-        self.write(f"{inner.buffer} = []", node)
-        self.block(node.body, inner)
-        inner.printed = f"concat(meter, literals, {inner.buffer})"
-        self.output([(node, self.expression(node.filter, inner))], frame)
+        self.output([(node, self.captured(node, frame))], frame)
 
     def visit_If(self, node: nodes.If, frame: Frame) -> None:
         self.line = node.lineno

@@ -16,40 +16,13 @@ from agentkit_prompts.templates.engine.values import Fault, Undefined
 
 __all__ = ["SAME_SIZE", "WIDTH", "call", "call_method"]
 
-SAME_SIZE = [
-    "capitalize",
-    "casefold",
-    "count",
-    "endswith",
-    "find",
-    "index",
-    "isalnum",
-    "isalpha",
-    "isascii",
-    "isdecimal",
-    "isdigit",
-    "isidentifier",
-    "islower",
-    "isnumeric",
-    "isprintable",
-    "isspace",
-    "istitle",
-    "isupper",
-    "lower",
-    "lstrip",
-    "partition",
-    "removeprefix",
-    "removesuffix",
-    "rfind",
-    "rindex",
-    "rpartition",
-    "rstrip",
-    "startswith",
-    "strip",
-    "swapcase",
-    "title",
-    "upper",
-]
+SAME_SIZE = (
+    *("capitalize", "casefold", "lower", "swapcase", "title", "upper"),
+    *("lstrip", "rstrip", "strip", "removeprefix", "removesuffix", "partition", "rpartition"),
+    *("count", "endswith", "find", "index", "rfind", "rindex", "startswith"),
+    *("isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower"),
+    *("isnumeric", "isprintable", "isspace", "istitle", "isupper"),
+)
 """Methods of str whose result is about as long as the text."""
 WIDTH = ("center", "ljust", "rjust", "zfill")
 """Methods of str whose first argument is the length of the result."""
