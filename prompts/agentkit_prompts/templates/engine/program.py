@@ -10,10 +10,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, get_args
 
 from agentkit_prompts.errors import PromptError, TemplateError, nearest
-from agentkit_prompts.templates.engine.finalise import OPENING
 from agentkit_prompts.templates.engine.meter import DEFAULT, Limits
 from agentkit_prompts.templates.engine.trace import Trace
-from agentkit_prompts.templates.engine.values import Fault, Site, UndefinedName
+from agentkit_prompts.templates.engine.values import OPENING, Fault, Site, UndefinedName
 
 if TYPE_CHECKING:
     from jinja2 import nodes

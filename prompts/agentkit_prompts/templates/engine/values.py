@@ -11,6 +11,7 @@ from agentkit_prompts.errors import nearest
 
 __all__ = [
     "MISSING",
+    "OPENING",
     "Composed",
     "Fault",
     "Nothing",
@@ -22,6 +23,8 @@ __all__ = [
     "field_names",
 ]
 
+OPENING = "<|media:"
+"""How every media marker starts."""
 _MAX_NAME = 64
 
 
