@@ -13,6 +13,7 @@ from jinja2.utils import Namespace
 
 from agentkit_prompts.templates.engine import Limits
 from agentkit_prompts.templates.engine.meter import Meter
+from agentkit_prompts.templates.engine.operators import PERCENT, refuse_large, room_of
 from agentkit_prompts.templates.engine.values import Fault
 
 __all__ = ["CHAT_LIMITS", "OPERATORS", "Bounds"]
@@ -20,11 +21,9 @@ __all__ = ["CHAT_LIMITS", "OPERATORS", "Bounds"]
 CHAT_LIMITS = Limits(output_chars=8_000_000, steps=4_000_000, seconds=3.0)
 """Limits of an untrusted chat template: a context of some million tokens passes."""
 
-_MAX_INT_BITS = 8192
 _MAX_FIELD = 10_000
 _CONTAINERS = (list, tuple, dict, set, frozenset)
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
-_PERCENT = re.compile(r"%(?:\((?P<name>[^()]*)\))?[#0\- +]*(?P<width>\*|\d*)(?:\.(?P<precision>\*|\d*))?")
 _DIGITS = re.compile(r"\d{5,}")
 _NESTED = re.compile(r"\{[^{}]*\{")
 
@@ -77,15 +76,14 @@ class Bounds(Meter):
             self.charge(len(value))
         elif isinstance(value, str | bytes):
             self.chars(len(value))
-        elif kind is int and value.bit_length() > _MAX_INT_BITS:
-            raise Fault("a number grows too large")
+        elif kind is int:
+            refuse_large(value.bit_length())
         return value
 
     def multiplied(self, left: Any, right: Any) -> Any:
         """Return `left * right`."""
         if isinstance(left, int) and isinstance(right, int):
-            if left.bit_length() + right.bit_length() > _MAX_INT_BITS:
-                raise Fault("a number grows too large")
+            refuse_large(left.bit_length() + right.bit_length())
         else:
             count, value = (left, right) if isinstance(left, int) else (right, left)
             if isinstance(count, int) and isinstance(value, str | bytes):
@@ -96,8 +94,8 @@ class Bounds(Meter):
 
     def raised(self, left: Any, right: Any) -> Any:
         """Return `left ** right`."""
-        if isinstance(left, int) and isinstance(right, int) and left.bit_length() * abs(right) > _MAX_INT_BITS:
-            raise Fault("a number grows too large")
+        if isinstance(left, int) and isinstance(right, int):
+            refuse_large(left.bit_length() * abs(right))
         return left**right
 
     def modulo(self, left: Any, right: Any) -> Any:
@@ -110,12 +108,7 @@ class Bounds(Meter):
     def percent(self, template: str, values: Any) -> None:
         """Charge the filling of `%` fields, before it is done."""
         self.chars(len(template) * 4)
-        room = 0
-        for field in _PERCENT.finditer(template):
-            for size in (field["width"], field["precision"]):
-                if size and (size == "*" or len(size) > 5 or int(size) > _MAX_FIELD):
-                    raise Fault(f"the format field {field[0][:40]!r} is wider than {_MAX_FIELD:,} characters")
-                room += int(size or 0)
+        room = sum(map(room_of, PERCENT.finditer(template)))
         self.chars(room + template.count("%") * self.longest(values))
 
     def filled(self, template: str, args: tuple[Any, ...], kwargs: Any) -> None:

@@ -13,7 +13,7 @@ from agentkit_prompts.templates.engine.finalise import text
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.values import Fault, Undefined
 
-__all__ = ["BINARY", "COMPARE", "join", "negative", "percent", "positive"]
+__all__ = ["BINARY", "COMPARE", "PERCENT", "join", "negative", "percent", "positive", "refuse_large", "room_of"]
 
 _MAX_INT_BITS = 8192
 _MAX_FIELD_WIDTH = 10_000
@@ -21,9 +21,26 @@ _MAX_DIGITS = 1_000
 _NUMBERS = (int, float, Decimal)
 _TIMES = (datetime, date, timedelta, time)
 _SEQUENCES = (list, tuple)
-_PERCENT = re.compile(
-    r"%(?:\((?P<name>[^()]*)\))?(?P<spec>[#0\- +]*(?P<width>\d*)(?:\.(?P<precision>\d*))?)(?P<kind>.?)", re.S
+PERCENT = re.compile(
+    r"%(?:\((?P<name>[^()]*)\))?(?P<spec>[#0\- +]*(?P<width>\*|\d*)(?:\.(?P<precision>\*|\d*))?)(?P<kind>.?)", re.S
 )
+"""A `%` field of a text."""
+
+
+def refuse_large(bits: int) -> None:
+    """Raise a fault when a whole number of so many bits is more than a template may work out."""
+    if bits > _MAX_INT_BITS:
+        raise Fault("a number grows too large")
+
+
+def room_of(field: re.Match[str]) -> int:
+    """Return the characters that a `%` field is padded to; a fault when that is too wide, or unknown."""
+    if field["kind"] == "(":  # Python reads on behind a name with brackets in it, and finds a width there
+        raise Fault(f"the format field {field[0][:40]!r} has brackets in its name")
+    sizes = [size for size in (field["width"], field["precision"]) if size]
+    if any(size == "*" or len(size) > 5 or int(size) > _MAX_FIELD_WIDTH for size in sizes):
+        raise Fault(f"the format field {field[0][:40]!r} is wider than {_MAX_FIELD_WIDTH:,} characters")
+    return sum(map(int, sizes))
 
 
 def _refuse(sign: str, left: object, right: object) -> Fault:
@@ -34,8 +51,8 @@ def _refuse(sign: str, left: object, right: object) -> Fault:
 
 
 def _whole(value: Any) -> Any:
-    if type(value) is int and value.bit_length() > _MAX_INT_BITS:
-        raise Fault("a number grows too large")
+    if type(value) is int:
+        refuse_large(value.bit_length())
     return value
 
 
@@ -71,8 +88,8 @@ def multiply(meter: Meter, left: Any, right: Any) -> Any:
     """Multiply numbers, repeat text and lists."""
     meter.charge(2)
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
-        if type(left) is int and type(right) is int and left.bit_length() + right.bit_length() > _MAX_INT_BITS:
-            raise Fault("a number grows too large")
+        if type(left) is int and type(right) is int:
+            refuse_large(left.bit_length() + right.bit_length())
         return left * right  # type: ignore[operator]
     if isinstance(left, int):
         left, right = right, left
@@ -90,8 +107,8 @@ def power(meter: Meter, left: Any, right: Any) -> Any:
     meter.charge(10)
     if not isinstance(left, _NUMBERS) or not isinstance(right, _NUMBERS):
         raise _refuse("**", left, right)
-    if isinstance(left, int) and isinstance(right, int) and left.bit_length() * abs(right) > _MAX_INT_BITS:
-        raise Fault("a number grows too large")
+    if isinstance(left, int) and isinstance(right, int):
+        refuse_large(left.bit_length() * abs(right))
     made: object = left**right  # type: ignore[operator]
     if isinstance(made, complex):
         raise Fault("the power is not a real number")
@@ -119,15 +136,13 @@ def percent(meter: Meter, template: str, values: Any) -> str:
     at = 0
     pieces: list[str] = []
     last = 0
-    for field in _PERCENT.finditer(template):
+    for field in PERCENT.finditer(template):
         kind = field["kind"]
         if kind == "%":
             continue
         if not kind or kind not in "diouxXeEfFgGcrs":
             raise Fault(f"{field[0]!r} is not a format that templates know")
-        for size in (field["width"], field["precision"]):
-            if size and (len(size) > 5 or int(size) > _MAX_FIELD_WIDTH):
-                raise Fault(f"{field[0]!r} is wider than {_MAX_FIELD_WIDTH:,} characters")
+        room += room_of(field) + 400
         if field["name"] is not None:
             if not isinstance(values, Mapping) or field["name"] not in values:
                 raise Fault(f"the format names {field['name']!r}, which it was not given")
@@ -143,7 +158,6 @@ def percent(meter: Meter, template: str, values: Any) -> str:
             value = text(meter, value)
             kind = "s" if kind == "r" else kind
             room += len(value)
-        room += int(field["width"] or 0) + int(field["precision"] or 0) + 400
         if field["name"] is not None:
             keys[field["name"]] = value
         used.append(value)
