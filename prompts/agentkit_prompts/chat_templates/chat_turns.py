@@ -181,17 +181,11 @@ def _wire(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id or None, "type": "function", "function": function}
 
 
-def _arguments(arguments: Any) -> Any:
-    if arguments is None:
-        return {}
-    if not isinstance(arguments, str):
-        return arguments
-    if not arguments.strip():
-        return {}
+def _arguments(arguments: str) -> Any:
     try:
-        return json.loads(arguments, parse_constant=_refuse_constant)
+        return json.loads(arguments or "{}", parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
-        return arguments
+        return arguments if arguments.strip() else {}
 
 
 def _refuse_constant(name: str) -> None:

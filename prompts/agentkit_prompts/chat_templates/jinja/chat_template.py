@@ -132,17 +132,17 @@ class JinjaChatTemplate:
         given = as_tools(tools)
         source = self._source(given)
         data, is_plain = self._messages(messages, source)
-        variables = {**self._variables, "documents": None}
-        if documents is not None or kwargs:
-            variables |= flat("variables of the template", lambda: plain({**kwargs, "documents": documents}))
+        variables = self._given(documents, kwargs)
         if continue_final_message:
             name = continue_final_message if isinstance(continue_final_message, str) else "content"
             return render_open(data, name, lambda opened: self._run(source, opened, given, False, variables))
         text = self._run(source, data, given, bool(add_generation_prompt), variables)
         if self.lossy or not self.normalise:
             return text
-        if is_plain and not given and self._holds(source, text, data):
-            return text
+        if is_plain and not given:
+            is_sure = covered(source, frozenset(self._probe(source).text_roles))
+            if is_sure or holds_all(text, data):
+                return text
         lost = losses(
             data, given, text, lambda changed: self._run(source, changed, given, bool(add_generation_prompt), variables)
         )
@@ -172,11 +172,7 @@ class JinjaChatTemplate:
         if has_generation(source):
             text = self.render(messages, tools, False, **kwargs)
             data, _ = self._messages(messages, source)
-            variables = {
-                **self._variables,
-                "documents": None,
-                **flat("variables of the template", lambda: plain(kwargs)),
-            }
+            variables = self._given(None, kwargs)
             return text, marked_spans(text, lambda marks: self._run(source, data, given, False, variables, marks))
         return reply_spans(
             self._messages(messages, source)[0],
@@ -217,6 +213,13 @@ class JinjaChatTemplate:
             made[_CLOCK] = strftime_now
         return made
 
+    def _given(self, documents: object, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return the variables of one rendering."""
+        if documents is None and not kwargs:
+            return {**self._variables, "documents": None}
+        given = flat("variables of the template", lambda: plain({"documents": documents, **kwargs}))
+        return {**self._variables, **given}
+
     def _probe(self, source: str) -> Probe:
         if source not in self._probes:
             self._probes[source] = Probe(
@@ -237,10 +240,6 @@ class JinjaChatTemplate:
             return made, False
         probe = self._probe(source)
         return normalised(made, probe.content, probe.arguments), False
-
-    def _holds(self, source: str, text: str, messages: Sequence[dict[str, Any]]) -> bool:
-        sure = covered(source)
-        return sure is None or self._probe(source).text_roles <= sure or holds_all(text, messages)
 
     def _compiled(self, source: str, name: str = "") -> jinja2.Template:
         where = f"{self.file or 'chat template'}{f' ({name})' if name else ''}"

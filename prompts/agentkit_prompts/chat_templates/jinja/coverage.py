@@ -1,85 +1,54 @@
-"""Which messages a chat template prints whatever they say: read off its source, where that can be proved."""
+"""Whether a chat template prints messages of some roles whatever they say: read off its source, where it is proved."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Sequence
 
 from jinja2 import nodes
 
-__all__ = ["Roles", "covered_roles"]
-
-Roles: TypeAlias = frozenset[str] | None
-"""Names of roles; None for every role there is."""
-
-_NONE: Roles = frozenset()
+__all__ = ["covers"]
 
 
-def covered_roles(tree: nodes.Template) -> Roles:
-    """Return the roles whose text a template always prints: a top-level loop over `messages` says it for each.
+def covers(tree: nodes.Template, roles: Iterable[str]) -> bool:
+    """Whether a template always prints the text of these roles: a top-level loop over `messages` says it for each.
 
-    Nothing is proved, which is the empty set, when the loop can be left early or its names mean something else.
+    Nothing is proved when the loop can be left early or its names mean something else.
     """
     stored = [node.name for node in tree.find_all(nodes.Name) if node.ctx != "load"]
-    covered: Roles = _NONE
-    for loop in tree.body:
-        if (
-            isinstance(loop, nodes.For)
-            and isinstance(loop.iter, nodes.Name)
-            and isinstance(loop.target, nodes.Name)
-            and loop.iter.name == "messages"
-            and loop.test is None
-            and "messages" not in stored
-            and stored.count(loop.target.name) == 1
-            and next(loop.find_all((nodes.Break, nodes.Continue)), None) is None
-        ):
-            covered = _union([covered, _printed(loop.body, loop.target.name)])
-    return covered
+    loops = [
+        (loop.body, loop.target.name)
+        for loop in tree.body
+        if isinstance(loop, nodes.For)
+        and isinstance(loop.iter, nodes.Name)
+        and isinstance(loop.target, nodes.Name)
+        and loop.iter.name == "messages"
+        and loop.test is None
+        and "messages" not in stored
+        and stored.count(loop.target.name) == 1
+        and next(loop.find_all((nodes.Break, nodes.Continue)), None) is None
+    ]
+    return all(any(_says(body, name, role) for body, name in loops) for role in roles)
 
 
-def _union(many: Iterable[Roles]) -> Roles:
-    made: set[str] = set()
-    for roles in many:
-        if roles is None:
-            return None
-        made |= roles
-    return frozenset(made)
+def _says(body: Sequence[nodes.Node], name: str, role: str) -> bool:
+    """Whether one of the statements prints the text of a message of this role."""
+    return any(_statement(node, name, role) for node in body)
 
 
-def _printed(body: Sequence[nodes.Node], name: str) -> Roles:
-    return _union(_statement(node, name) for node in body)
-
-
-def _statement(node: nodes.Node, name: str) -> Roles:
+def _statement(node: nodes.Node, name: str, role: str) -> bool:
     if isinstance(node, nodes.Output):
-        return None if any(_prints(one, name) for one in node.nodes) else _NONE
+        return any(_prints(one, name) for one in node.nodes)
     if isinstance(node, nodes.CallBlock) and isinstance(node.call.node, nodes.ExtensionAttribute):
-        return _printed(node.body, name)
-    return _branches(node, name) if isinstance(node, nodes.If) else _NONE
-
-
-def _branches(node: nodes.If, name: str) -> Roles:
-    """Follow the branches in order: what a test on anything but the role may catch, no later branch is sure of."""
-    sure: set[str] = set()
-    taken: set[str] = set()
+        return _says(node.body, name, role)
+    if not isinstance(node, nodes.If):
+        return False
     for branch in (node, *node.elif_):
-        roles = _printed(branch.body, name)
-        role = _role_tested(branch.test, name)
-        if role is None:
-            if roles is not None:
-                return frozenset(sure)
-        elif role not in taken:
-            taken.add(role)
-            if _has(roles, role):
-                sure.add(role)
-    otherwise = _printed(node.else_, name) if node.else_ else _NONE
-    if otherwise is None:
-        return None if taken <= sure else frozenset(sure)
-    return frozenset(sure | (otherwise - taken))
-
-
-def _has(roles: Container[str] | None, role: str) -> bool:
-    return roles is None or role in roles
+        tested = _role_tested(branch.test, name)
+        if tested == role:
+            return _says(branch.body, name, role)
+        if tested is None and not _says(branch.body, name, role):  # which this message may end up in
+            return False
+    return _says(node.else_, name, role)
 
 
 def _role_tested(test: nodes.Node, name: str) -> str | None:

@@ -29,7 +29,7 @@ from agentkit_prompts.chat_templates.jinja.compiler import (
     BoundedCodeGenerator,
     QuickCodeGenerator,
 )
-from agentkit_prompts.chat_templates.jinja.coverage import Roles, covered_roles
+from agentkit_prompts.chat_templates.jinja.coverage import covers
 from agentkit_prompts.templates.engine.parse import count_tokens, levels
 
 __all__ = ["Refusal", "RunContext", "compiled", "covered"]
@@ -240,6 +240,6 @@ def compiled(source: str, bounded: bool) -> jinja2.Template:
 
 
 @lru_cache(maxsize=128)
-def covered(source: str) -> Roles:
-    """Return the roles whose text a chat template prints whatever it says."""
-    return covered_roles(_environment(False).parse(source))
+def covered(source: str, roles: frozenset[str]) -> bool:
+    """Whether a chat template prints the text of these roles whatever it says."""
+    return covers(_environment(False).parse(source), roles)

@@ -117,15 +117,16 @@ def element(meter: Meter, value: Any, key: Any) -> Any:
     raise Fault(f"{kind.__name__} has no elements that a {type(key).__name__} could name")
 
 
-def slice_of(value: Any, part: slice) -> Any:
+def slice_of(meter: Meter, value: Any, start: Any, stop: Any, step: Any) -> Any:
     """Return `value[start:stop:step]`."""
     if isinstance(value, Undefined):
         value.fail()
-    if isinstance(value, list | tuple | str | range):
-        return value[part]
-    if _has_own_elements(type(value)) and not isinstance(value, Mapping):
-        return value[part]
-    raise Fault(f"{type(value).__name__} cannot be sliced: expected text, a list or a tuple")
+    is_plain = isinstance(value, list | tuple | str | range)
+    if not is_plain and (isinstance(value, Mapping) or not _has_own_elements(type(value))):
+        raise Fault(f"{type(value).__name__} cannot be sliced: expected text, a list or a tuple")
+    made = value[start:stop:step]
+    meter.charge(1 + (len(made) // 16 if isinstance(made, str) else len(made)))
+    return made
 
 
 def _has_own_elements(kind: type) -> bool:

@@ -27,11 +27,11 @@ _WORD = re.compile(r"\w+")
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "'": "&#39;", '"': "&#34;"})
 
 
-def _texts(run: Callable[[str], Any], slowness: int = 2) -> Callable[[Meter, Any], Any]:
-    def apply(meter: Meter, value: Any, /) -> Any:
+def _texts(run: Callable[..., Any], slowness: int = 2) -> Callable[..., Any]:
+    def apply(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> Any:
         given = text(meter, value)
         meter.chars(len(given), slowness)
-        return run(given)
+        return run(given, *args, **kwargs)
 
     return apply
 
@@ -86,12 +86,6 @@ def _default(meter: Meter, value: Any, /, default_value: Any = "", boolean: bool
 
 def _replace(meter: Meter, value: Any, /, old: Any, new: Any, count: Any = None) -> str:
     return replace(meter, text(meter, value), text(meter, old), text(meter, new), -1 if count is None else count)
-
-
-def _trim(meter: Meter, value: Any, /, chars: str | None = None) -> str:
-    given = text(meter, value)
-    meter.chars(len(given))
-    return given.strip(chars)
 
 
 def _center(meter: Meter, value: Any, /, width: Any = 80) -> str:
@@ -257,7 +251,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "striptags": _striptags,
     "title": _texts(filters.do_title, 8),
     "tojson": _tojson,
-    "trim": _trim,
+    "trim": _texts(filters.do_trim, 1),
     "truncate": _truncate,
     "upper": _texts(str.upper),
     "urlencode": _urlencode,

@@ -48,12 +48,6 @@ def _keywords(meter: Meter, value: Any) -> dict[str, Any]:
     return value
 
 
-def _slice_of(meter: Meter, value: Any, start: Any, stop: Any, step: Any) -> Any:
-    made = access.slice_of(value, slice(start, stop, step))
-    meter.charge(1 + (len(made) // 16 if isinstance(made, str) else len(made)))
-    return made
-
-
 RUNTIME: dict[str, Any] = {
     "__builtins__": {"enumerate": enumerate, "isinstance": isinstance, "len": len, "tuple": tuple, "type": type},
     "Loop": Loop,
@@ -71,7 +65,7 @@ RUNTIME: dict[str, Any] = {
     "negative": operators.negative,
     "positive": operators.positive,
     "set_name": _set_name,
-    "slice_of": _slice_of,
+    "slice_of": access.slice_of,
     "str": str,
     "text_kept": finalise.text_kept,
     "undefined": Undefined,
