@@ -50,12 +50,12 @@ def plain_turns(messages: object, roles: Container[str] | None) -> list[Turn] | 
 
     Such messages need no reading, so they are the dicts given. `roles` are those that count; None for any.
     """
-    if type(messages) not in (list, tuple):
+    if type(messages) is not list and type(messages) is not tuple:
         return None
     try:
         turns = [
             message
-            for message in cast("Sequence[Any]", messages)
+            for message in messages
             if type(message) is dict
             and len(message) == 2
             and type(message["content"]) is str
@@ -64,7 +64,7 @@ def plain_turns(messages: object, roles: Container[str] | None) -> list[Turn] | 
         ]
     except KeyError:
         return None
-    return turns if len(turns) == len(cast("Sequence[Any]", messages)) else None
+    return cast("list[Turn]", turns) if len(turns) == len(messages) else None
 
 
 def read_prompt(prompt: object, template: str) -> str:

@@ -109,7 +109,7 @@ def power(meter: Meter, left: Any, right: Any) -> Any:
         raise _refuse("**", left, right)
     if isinstance(left, int) and isinstance(right, int):
         refuse_large(left.bit_length() * abs(right))
-    made: object = left**right  # type: ignore[operator]
+    made: object = left**right
     if isinstance(made, complex):
         raise Fault("the power is not a real number")
     return made
