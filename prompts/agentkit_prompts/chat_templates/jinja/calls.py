@@ -15,7 +15,7 @@ from agentkit_prompts.chat_templates.jinja.bounds import Bounds
 from agentkit_prompts.templates.engine.methods import SAME_SIZE, WIDTH
 from agentkit_prompts.templates.engine.values import Fault
 
-__all__ = ["TESTS", "bounded_filters", "guard", "nests"]
+__all__ = ["MARK", "TESTS", "bounded_filters", "guard", "nests"]
 
 _LINEAR = frozenset((*SAME_SIZE, "encode", "rsplit", "split", "splitlines"))
 _WIDE = frozenset(WIDTH)
@@ -113,7 +113,9 @@ def _text_method(
     return args
 
 
-_FREE = frozenset(("abs", "attr", "count", "d", "default", "first", "float", "int", "items", "last", "length"))
+MARK = "mark_generation"
+"""The filter that marks what `{% generation %}` encloses."""
+_FREE = frozenset((MARK, "abs", "attr", "count", "d", "default", "first", "float", "int", "items", "last", "length"))
 """Filters that take the same time whatever they get."""
 _LAZY = frozenset(("map", "reject", "rejectattr", "select", "selectattr"))
 _NO_LONGER = frozenset(("capitalize", "lower", "string", "trim", "upper"))

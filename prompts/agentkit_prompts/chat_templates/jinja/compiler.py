@@ -14,13 +14,10 @@ from jinja2.compiler import CodeGenerator, Frame, operators
 
 from agentkit_prompts.templates.engine.objects import Loop
 
-__all__ = ["DICT_NAMES", "MARK", "BoundedCodeGenerator", "QuickCodeGenerator"]
+__all__ = ["DICT_NAMES", "BoundedCodeGenerator", "QuickCodeGenerator"]
 
 DICT_NAMES = frozenset(dir(dict))
 """Attributes of a dict: `message.name` reads any other name as a key."""
-
-MARK = "mark_generation"
-"""Method, of the extension and of the environment, that marks what `{% generation %}` encloses."""
 
 _MAX_SUM = 6
 _NAMES = ("text", "printed", "joined", "grown", "weighed", "searched", "iterated", "concat")
@@ -61,19 +58,6 @@ class QuickCodeGenerator(CodeGenerator):
             self._key(node.node, node.arg.value, "getitem", frame)
         else:
             super().visit_Getitem(node, frame)
-
-    def visit_CallBlock(self, node: nodes.CallBlock, frame: Frame) -> None:
-        """Write `{% generation %}` without the macro that any other call block needs."""
-        called = node.call.node
-        if not (isinstance(called, nodes.ExtensionAttribute) and called.name == MARK) or any(
-            one.name in ("caller", "kwargs", "varargs") for one in node.find_all(nodes.Name)
-        ):
-            super().visit_CallBlock(node, frame)
-            return
-        self.macro_body(node, frame)
-        self.start_write(frame, node)
-        self.write(f"environment.{MARK}(context, macro())")
-        self.end_write(frame)
 
     def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
         operands = _operands(node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from itertools import islice
 from types import BuiltinMethodType
@@ -22,14 +22,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 from agentkit_prompts.chat_templates.jinja.bounds import OPERATORS, Bounds
-from agentkit_prompts.chat_templates.jinja.calls import TESTS, bounded_filters, guard, nests
-from agentkit_prompts.chat_templates.jinja.compiler import (
-    DICT_NAMES,
-    MARK,
-    BoundedCodeGenerator,
-    QuickCodeGenerator,
-)
-from agentkit_prompts.chat_templates.jinja.coverage import covers
+from agentkit_prompts.chat_templates.jinja.calls import MARK, TESTS, bounded_filters, guard, nests
+from agentkit_prompts.chat_templates.jinja.compiler import DICT_NAMES, BoundedCodeGenerator, QuickCodeGenerator
+from agentkit_prompts.chat_templates.jinja.losses import covers
 from agentkit_prompts.templates.engine.parse import count_tokens, levels
 
 __all__ = ["Refusal", "RunContext", "compiled", "covered"]
@@ -68,7 +63,8 @@ class RunContext(Context):
         return made
 
 
-def _marked(context: RunContext, text: str) -> str:
+@jinja2.pass_context
+def _mark_generation(context: RunContext, text: str) -> str:
     return text if context.marks is None else f"{context.marks[0]}{text}{context.marks[1]}"
 
 
@@ -80,13 +76,8 @@ class _Generation(Extension):
     def parse(self, parser: Parser) -> nodes.Node:
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.CallBlock(self.call_method(MARK), [], [], body).set_lineno(line)
-
-    @staticmethod
-    @jinja2.pass_context
-    def mark_generation(context: RunContext, caller: Callable[[], str]) -> str:
-        """Return the text inside, between the marks when there are any."""
-        return _marked(context, caller())
+        mark = nodes.Filter(None, MARK, [], [], None, None)
+        return nodes.FilterBlock(body, mark).set_lineno(line)
 
 
 class _Dict:
@@ -149,7 +140,6 @@ class _Trusted(ImmutableSandboxedEnvironment):
     """The sandbox itself; keys of dictionaries are found without an exception on the way."""
 
     context_class = RunContext
-    mark_generation = staticmethod(_marked)
     code_generator_class: type[CodeGenerator] = QuickCodeGenerator
 
     def __init__(self, *more: type[Extension]) -> None:
@@ -158,6 +148,7 @@ class _Trusted(ImmutableSandboxedEnvironment):
         )
         self.filters["tojson"] = _tojson
         self.filters["indent"] = _indent
+        self.filters[MARK] = _mark_generation
         del self.globals["lipsum"]
         for name in _NOT_DETERMINISTIC:
             del self.filters[name]

@@ -1,8 +1,7 @@
 """Turns the syntax tree of a template into one Python function that appends text and marks to a trace.
 
-Scopes are Jinja's own (its symbol tables are used as they are). Everything a template can do goes through the
-functions in `RUNTIME`, and every name in the code made is one of theirs, a local, or a number: text of the template
-gets into the code as `repr` only.
+Scopes are Jinja's own (its symbol tables are used as they are). Every name in the code made is one of `_RUNTIME` of
+the expressions, a local, or a number: text of the template gets into the code as `repr` only.
 """
 
 # ruff: noqa: N802 (the visitor calls methods by the name of the node class)
