@@ -18,16 +18,7 @@ from agentkit_prompts.context.wire.read_parts import Problems, plain_text_of
 from agentkit_prompts.context.wire.read_tools import openai_tool, read_tools
 from agentkit_prompts.errors import ChatTemplateError
 
-__all__ = [
-    "Form",
-    "as_mappings",
-    "as_tools",
-    "flat",
-    "normalised",
-    "plain",
-    "template_message",
-    "with_reasoning",
-]
+__all__ = ["Form", "as_mappings", "as_tools", "flat", "normalised", "plain", "template_message"]
 
 T = TypeVar("T")
 
@@ -64,7 +55,7 @@ def plain(value: Any) -> Any:
     return f"<{kind.__name__}>"
 
 
-def with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
+def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message whose reasoning has every name that templates read it under."""
     if message.keys().isdisjoint(REASONING):
         return message
@@ -87,7 +78,7 @@ def as_mappings(messages: object) -> list[dict[str, Any]]:
         for index, message in enumerate(made)
         if type(message) is not dict
     )
-    return [with_reasoning(message) for message in made]
+    return [_with_reasoning(message) for message in made]
 
 
 def _mapping(message: object) -> Any:

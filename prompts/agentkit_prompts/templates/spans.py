@@ -10,7 +10,10 @@ from agentkit_prompts.context.parts import Media
 from agentkit_prompts.context.prompt_context import Trust
 from agentkit_prompts.templates.engine.values import OPENING
 
-__all__ = ["Segment", "Span", "defused", "tile"]
+__all__ = ["BREAK", "Segment", "Span", "defused", "insert_breaks", "tile"]
+
+BREAK = "\u200b"
+"""Zero-width space: what stands inside a marker or token that must not be one."""
 
 
 class Span(NamedTuple):
@@ -78,9 +81,10 @@ def defused(segments: Sequence[Segment]) -> Sequence[Segment]:
     result: list[Segment] = []
     for start, segment in zip(starts, segments, strict=True):
         here = [cut - start for cut in cuts if start <= cut < start + len(segment.text)]
-        result.append(segment._replace(text=_insert(segment.text, here)) if here else segment)
+        result.append(segment._replace(text=insert_breaks(segment.text, here)) if here else segment)
     return result
 
 
-def _insert(text: str, offsets: Sequence[int]) -> str:
-    return "\u200b".join(text[a:b] for a, b in pairwise([0, *offsets, len(text)]))
+def insert_breaks(text: str, offsets: Iterable[int]) -> str:
+    """Return `text` with a zero-width space at each of the offsets."""
+    return BREAK.join([text[start:end] for start, end in pairwise([0, *sorted(set(offsets)), len(text)])])

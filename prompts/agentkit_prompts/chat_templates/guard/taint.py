@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from agentkit_prompts.chat_templates.guard.control_tokens import BREAK, ControlTokens, Found, insert_breaks
+from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, Found
 from agentkit_prompts.chat_templates.guard.runs import Render, Run, Runs, Tree, rewrite, untagged, unused
 from agentkit_prompts.errors import ControlTokenError
+from agentkit_prompts.templates.spans import BREAK, insert_breaks
 
 __all__ = ["Policy", "attempt", "broken", "broken_runs", "guarded", "is_harmless", "with_reasoning"]
 
@@ -123,13 +125,13 @@ class _Cut(NamedTuple):
         return max(self.tainted[0], self.found.start + 1)
 
 
+@dataclass(frozen=True, slots=True)
 class _Guard:
     """The steps of `guarded`."""
 
-    def __init__(self, render: Render, tokens: ControlTokens, policy: Policy) -> None:
-        self._render = render
-        self._tokens = tokens
-        self._policy = policy
+    render: Render
+    tokens: ControlTokens
+    policy: Policy
 
     def tracked(self, tree: Tree, text: str) -> str | None:
         """Return `text`, the rendering of `tree`, with tainted tokens broken; None when taint cannot be followed."""
@@ -143,8 +145,8 @@ class _Guard:
         swapped = self._swapped(tree, text, alphabet)
         if swapped is None:
             return None
-        cuts = _cuts(self._tokens, text, swapped)
-        if cuts and self._policy == "reject":
+        cuts = _cuts(self.tokens, text, swapped)
+        if cuts and self.policy == "reject":
             self._refuse(self._places(tree, text, cuts))
         return insert_breaks(text, [cut.at for cut in cuts])
 
@@ -155,7 +157,7 @@ class _Guard:
         def change(runs: Runs) -> Runs:
             text = runs.text
             swapped = "".join(["\0" * len(run.text) if run.is_tainted else run.text for run in runs])
-            cuts = _cuts(self._tokens.in_json, text, swapped)
+            cuts = _cuts(self.tokens.in_json, text, swapped)
             owners = [run.pointer for run in runs for _ in run.text]
             places.extend((cut.found.token, owners[at]) for cut in cuts for at in cut.tainted)
             return _cut(runs, [cut.at for cut in cuts])
@@ -168,26 +170,29 @@ class _Guard:
         """Whether `text` holds the tokens, in order, that the template writes around text that can form none."""
         own = [found.token for found in self._in_order(text)]
         for alphabet in self._alphabets(tree):
-            table = _table(tree, text, alphabet)
-            swapped = attempt(self._render, _swap(tree, _for_all(table)))
+            swapped, _ = self._redrawn(tree, text, alphabet)
             if swapped is not None and [found.token for found in self._in_order(swapped)] == own:
                 return True
         return False
 
     def _in_order(self, text: str) -> list[Found]:
-        return sorted(self._tokens.find(text))
+        return sorted(self.tokens.find(text))
 
     def _alphabets(self, tree: Tree) -> Iterator[frozenset[str]]:
         """Yield what is swapped: every character, or else (fewer templates notice) those that no token is without."""
-        tokens = self._tokens
+        tokens = self.tokens
         yield tokens.alphabet
         if tokens.telling != tokens.alphabet and not any(tokens.fits_inside(run.text) for run in _tainted(tree)):
             yield tokens.telling
 
+    def _redrawn(self, tree: Tree, text: str, alphabet: frozenset[str]) -> tuple[str | None, dict[int, int]]:
+        """Return what the template makes of the swapped tree, and the swaps."""
+        table = _table(tree, text, alphabet)
+        return attempt(self.render, _swap(tree, lambda _: table)), table
+
     def _swapped(self, tree: Tree, text: str, alphabet: frozenset[str]) -> str | None:
         """Return what the template makes of the swapped tree if it is `text`, swapped."""
-        table = _table(tree, text, alphabet)
-        swapped = attempt(self._render, _swap(tree, _for_all(table)))
+        swapped, table = self._redrawn(tree, text, alphabet)
         return swapped if swapped is not None and _unswapped(swapped, table) == text else None
 
     def _places(self, tree: Tree, text: str, cuts: Iterable[_Cut]) -> Iterator[tuple[str, str]]:
@@ -204,7 +209,7 @@ class _Guard:
             if run.pointer not in tables:
                 tables[run.pointer] = dict(zip(map(ord, needed), map(ord, free), strict=False))
         owners = {chr(swap): pointer for pointer, table in tables.items() for swap in table.values()}
-        swapped = attempt(self._render, _swap(tree, lambda run: tables[run.pointer]))
+        swapped = attempt(self.render, _swap(tree, lambda run: tables[run.pointer]))
         back = {swap: character for table in tables.values() for character, swap in table.items()}
         is_followed = swapped is not None and swapped.translate(back) == text
         for cut in cuts:
@@ -215,7 +220,7 @@ class _Guard:
 
     def _refuse(self, places: Iterable[tuple[str, str]]) -> None:
         """Raise an error that names every token and where it is from, if that is the policy."""
-        if self._policy != "reject" or not (found := tuple(dict.fromkeys(places))):
+        if self.policy != "reject" or not (found := tuple(dict.fromkeys(places))):
             return
         listed = "; ".join(f"{token!r} in {pointer}" for token, pointer in found)
         raise ControlTokenError(
@@ -268,10 +273,6 @@ def _unswapped(text: str, table: dict[int, int]) -> str:
         if chr(swap) in text:
             text = text.replace(chr(swap), chr(character))
     return text
-
-
-def _for_all(table: dict[int, int]) -> Callable[[Run], dict[int, int]]:
-    return lambda _: table
 
 
 def _swap(tree: Tree, table_of: Callable[[Run], dict[int, int]]) -> Tree:

@@ -239,7 +239,7 @@ class JinjaChatTemplate:
         if not self.normalise:
             return made, False
         probe = self._probe(source)
-        return normalised(made, probe.content, probe.arguments), False
+        return normalised(made, probe.content, lambda: probe.arguments), False
 
     def _compiled(self, source: str, name: str = "") -> jinja2.Template:
         where = f"{self.file or 'chat template'}{f' ({name})' if name else ''}"

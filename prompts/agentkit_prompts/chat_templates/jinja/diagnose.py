@@ -35,10 +35,7 @@ def _user(content: Any = "a") -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 
-def _late_system() -> list[dict[str, Any]]:
-    return [_user(), {"role": "assistant", "content": "b"}, {"role": "system", "content": WORD}, _user("c")]
-
-
+_LATE_SYSTEM = [_user(), {"role": "assistant", "content": "b"}, {"role": "system", "content": WORD}, _user("c")]
 _RESULT = {"role": "tool", "tool_call_id": _ANSWERED, "name": NAME, "content": WORD}
 
 
@@ -55,13 +52,13 @@ def diagnose(source: str, probe: Probe, with_tools: Probe | None = None) -> Iter
         yield Finding("refuses_everything", f"a single user message fails: {simple}")
         return
     tooled = with_tools or probe
-    call = CALL('{"key": "c"}' if tooled.arguments() == "text" else {"key": "c"})
+    call = CALL('{"key": "c"}' if tooled.arguments == "text" else {"key": "c"})
     for code, what, word, messages, tools, asked in (
         ("ignores_tools", "tools", NAME, [_user()], [TOOL], tooled),
         ("drops_tool_calls", "tool calls", NAME, [_user(), call, _RESULT], None, tooled),
         ("ignores_tool_results", "tool results", WORD, [_user(), call, _RESULT], None, tooled),
         ("ignores_system", "system messages", WORD, conversation_of("system", WORD), None, probe),
-        ("ignores_late_system", "later system messages", WORD, _late_system(), None, probe),
+        ("ignores_late_system", "later system messages", WORD, _LATE_SYSTEM, None, probe),
     ):
         outcome = asked.outcome(messages, tools)
         if isinstance(outcome, ChatTemplateError):
@@ -93,7 +90,7 @@ def _forms(probe: Probe, tooled: Probe) -> Iterator[Finding]:
         yield Finding("wants_text_content", "content must be text; the normaliser joins parts")
     if probe.content("user", "text") == "parts":
         yield Finding("wants_parts_content", "content must be a list of parts; the normaliser makes one")
-    form = tooled.arguments()
+    form = tooled.arguments
     if form == "object":
         yield Finding("wants_object_arguments", "arguments of tool calls must be objects; the normaliser parses")
     elif form == "text":
