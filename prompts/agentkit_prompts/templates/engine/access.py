@@ -16,7 +16,7 @@ from agentkit_prompts.context.frozen import FrozenDict, ReadOnlyDict
 from agentkit_prompts.context.parts import Url
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.objects import Cycler, Function, Loop, Macro, Namespace
-from agentkit_prompts.templates.engine.values import Fault, Undefined
+from agentkit_prompts.templates.engine.values import Fault, Undefined, require
 
 __all__ = ["MAPPINGS", "attribute", "element", "made_in_python", "readable", "slice_of"]
 
@@ -100,10 +100,8 @@ def element(meter: Meter, value: Any, key: Any) -> Any:
             return Undefined(key, value)
         except TypeError:
             raise Fault(f"a {type(key).__name__} cannot be a key") from None
-    if isinstance(value, Undefined):
-        value.fail()
-    if isinstance(key, Undefined):
-        key.fail()
+    if isinstance(value, Undefined) or isinstance(key, Undefined):
+        require(value, key)
     if isinstance(value, Mapping):
         return value[key] if key in value else Undefined(key, value)
     if isinstance(key, str):
@@ -119,8 +117,7 @@ def element(meter: Meter, value: Any, key: Any) -> Any:
 
 def slice_of(meter: Meter, value: Any, start: Any, stop: Any, step: Any) -> Any:
     """Return `value[start:stop:step]`."""
-    if isinstance(value, Undefined):
-        value.fail()
+    require(value)
     is_plain = isinstance(value, list | tuple | str | range)
     if not is_plain and (isinstance(value, Mapping) or not _has_own_elements(type(value))):
         raise Fault(f"{type(value).__name__} cannot be sliced: expected text, a list or a tuple")

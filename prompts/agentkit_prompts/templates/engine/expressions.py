@@ -19,7 +19,7 @@ from agentkit_prompts.templates.engine.is_tests import TESTS
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.objects import COUNTERS, GLOBALS, UNSET, Loop, Macro, Namespace
 from agentkit_prompts.templates.engine.trace import emit
-from agentkit_prompts.templates.engine.values import Fault, Nothing, Undefined
+from agentkit_prompts.templates.engine.values import Fault, Nothing, Undefined, require
 
 __all__ = ["CodeError", "Expressions", "Frame", "Names"]
 
@@ -234,8 +234,7 @@ class Expressions(NodeVisitor):
 
 def _set_name(target: Any, name: str, value: Any) -> None:
     if type(target) is not Namespace:
-        if isinstance(target, Undefined):
-            target.fail()
+        require(target)
         raise Fault(f"only a namespace can be assigned to, not {type(target).__name__}")
     if name[:1] == "_":
         raise Fault(f"{name[:80]!r} is private: templates use public names only", name[:80])
@@ -259,8 +258,7 @@ def _mapping(meter: Meter, pairs: tuple[tuple[Any, Any], ...]) -> dict[Any, Any]
 
 
 def _keywords(meter: Meter, value: Any) -> dict[str, Any]:
-    if isinstance(value, Undefined):
-        value.fail()
+    require(value)
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise Fault("** takes a mapping whose keys are text")
     meter.charge(len(value))

@@ -15,9 +15,9 @@ from agentkit_prompts.templates.engine.finalise import json_text, text
 from agentkit_prompts.templates.engine.is_tests import TESTS
 from agentkit_prompts.templates.engine.list_filters import LIST_FILTERS, getter, items_of, whole
 from agentkit_prompts.templates.engine.meter import Meter
-from agentkit_prompts.templates.engine.methods import replace
+from agentkit_prompts.templates.engine.methods import of_text, replace
 from agentkit_prompts.templates.engine.operators import percent
-from agentkit_prompts.templates.engine.values import Fault, Undefined
+from agentkit_prompts.templates.engine.values import Fault, Undefined, require
 
 __all__ = ["FILTERS"]
 
@@ -25,15 +25,6 @@ _JINJA = Environment(cache_size=0)
 """What some of Jinja's filters want to be handed; all they read of it is given to them as arguments."""
 _WORD = re.compile(r"\w+")
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "'": "&#39;", '"': "&#34;"})
-
-
-def _texts(run: Callable[..., Any], slowness: int = 2) -> Callable[..., Any]:
-    def apply(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> Any:
-        given = text(meter, value)
-        meter.chars(len(given), slowness)
-        return run(given, *args, **kwargs)
-
-    return apply
 
 
 def _map(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> list[Any]:
@@ -136,8 +127,7 @@ def _format(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> str:
 
 def _int(meter: Meter, value: Any, /, default: Any = 0, base: int = 10) -> Any:
     meter.charge(10)
-    if isinstance(value, Undefined):
-        value.fail()
+    require(value)
     try:
         if isinstance(value, str):
             if len(value) > 4000:
@@ -152,8 +142,7 @@ def _int(meter: Meter, value: Any, /, default: Any = 0, base: int = 10) -> Any:
 
 def _float(meter: Meter, value: Any, /, default: Any = 0.0) -> Any:
     meter.charge(10)
-    if isinstance(value, Undefined):
-        value.fail()
+    require(value)
     if isinstance(value, str):
         meter.chars(len(value), 4)
     try:
@@ -220,12 +209,12 @@ def _tojson(meter: Meter, value: Any, /, indent: Any = None, sort_keys: bool = F
     return json_text(meter, value, indent, sort_keys=bool(sort_keys))
 
 
-_ESCAPE = _texts(lambda given: given.translate(_HTML), 3)
+_ESCAPE = of_text(lambda given: given.translate(_HTML), 3)
 
 FILTERS: dict[str, Callable[..., Any]] = {
     **LIST_FILTERS,
     "abs": _abs,
-    "capitalize": _texts(str.capitalize),
+    "capitalize": of_text(str.capitalize),
     "center": _center,
     "d": _default,
     "default": _default,
@@ -238,24 +227,24 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "indent": _indent,
     "int": _int,
     "join": _join,
-    "lower": _texts(str.lower),
+    "lower": of_text(str.lower),
     "map": _map,
     "reject": _select(False, False),
     "rejectattr": _select(True, False),
     "replace": _replace,
     "round": _round,
-    "safe": _texts(str, 1),
+    "safe": of_text(str, 1),
     "select": _select(False, True),
     "selectattr": _select(True, True),
-    "string": _texts(str, 1),
+    "string": of_text(str, 1),
     "striptags": _striptags,
-    "title": _texts(filters.do_title, 8),
+    "title": of_text(filters.do_title, 8),
     "tojson": _tojson,
-    "trim": _texts(filters.do_trim, 1),
+    "trim": of_text(filters.do_trim, 1),
     "truncate": _truncate,
-    "upper": _texts(str.upper),
+    "upper": of_text(str.upper),
     "urlencode": _urlencode,
-    "wordcount": _texts(lambda given: len(_WORD.findall(given)), 16),
+    "wordcount": of_text(lambda given: len(_WORD.findall(given)), 16),
     "wordwrap": _wordwrap,
 }
 """Filters by name. Each gets the meter, the value, then the arguments written in the template."""

@@ -9,7 +9,7 @@ from jinja2.tests import TESTS as JINJA_TESTS
 
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.operators import COMPARE
-from agentkit_prompts.templates.engine.values import Fault, Undefined
+from agentkit_prompts.templates.engine.values import Fault, Undefined, require
 
 __all__ = ["TESTS"]
 
@@ -18,8 +18,7 @@ def _of_known(run: Callable[..., bool]) -> Callable[[Meter, Any], bool]:
     """Return a test of a value that has to be there."""
 
     def test(meter: Meter, value: Any, /) -> bool:
-        if isinstance(value, Undefined):
-            value.fail()
+        require(value)
         return run(value)
 
     return test
@@ -37,8 +36,7 @@ def _divisibleby(meter: Meter, value: Any, num: Any, /) -> bool:
 
 def _case(run: Callable[[str], bool]) -> Callable[[Meter, Any], bool]:
     def test(meter: Meter, value: Any, /) -> bool:
-        if isinstance(value, Undefined):
-            value.fail()
+        require(value)
         if not isinstance(value, str):
             return False
         meter.chars(len(value))

@@ -14,7 +14,7 @@ from agentkit_prompts.templates.engine.access import attribute as attribute_of
 from agentkit_prompts.templates.engine.finalise import text
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.operators import add
-from agentkit_prompts.templates.engine.values import Fault, Undefined
+from agentkit_prompts.templates.engine.values import Fault, Undefined, require
 
 __all__ = ["LIST_FILTERS", "getter", "items_of", "whole"]
 
@@ -187,8 +187,7 @@ def last(meter: Meter, value: Any, /) -> Any:
 
 
 def length(meter: Meter, value: Any, /) -> int:
-    if isinstance(value, Undefined):
-        value.fail()
+    require(value)
     if not hasattr(type(value), "__len__"):
         raise Fault(f"{type(value).__name__} has no length")
     return len(value)

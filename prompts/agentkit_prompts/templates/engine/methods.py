@@ -12,9 +12,9 @@ from agentkit_prompts.templates.engine.finalise import text
 from agentkit_prompts.templates.engine.list_filters import items_of
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.objects import Cycler, Function, Loop, Macro, Namespace
-from agentkit_prompts.templates.engine.values import Fault, Undefined
+from agentkit_prompts.templates.engine.values import Fault, require
 
-__all__ = ["SAME_SIZE", "WIDTH", "call", "call_method"]
+__all__ = ["SAME_SIZE", "WIDTH", "call", "call_method", "of_text"]
 
 SAME_SIZE = (
     *("capitalize", "casefold", "lower", "swapcase", "title", "upper"),
@@ -48,8 +48,7 @@ def call(meter: Meter, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         return target.run(meter, *args, **kwargs)
     if kind is Loop and len(args) == 1 and not kwargs:
         return target.recurse(meter, args[0])
-    if isinstance(target, Undefined):
-        target.fail()
+    require(target)
     raise Fault(f"{kind.__name__} cannot be called: templates call macros and a few built-in functions only")
 
 
@@ -79,8 +78,7 @@ def call_method(meter: Meter, target: Any, name: str, args: tuple[Any, ...], kwa
         return getattr(target, name)(meter, *args, **kwargs)
     elif isinstance(target, Namespace):
         return call(meter, attribute(meter, target, name), args, kwargs)
-    elif isinstance(target, Undefined):
-        target.fail()
+    require(target)
     if name[:1] == "_":
         raise Fault(f"{name[:80]!r} is private: templates read public names only", name[:80])
     raise Fault(
@@ -88,14 +86,15 @@ def call_method(meter: Meter, target: Any, name: str, args: tuple[Any, ...], kwa
     )
 
 
-def _plain(name: str, slowness: int = 2) -> Callable[..., Any]:
-    method = getattr(str, name)
+def of_text(run: Callable[..., Any], slowness: int = 2) -> Callable[..., Any]:
+    """Return a filter or method that gives `run` the text of a value, charged by its length."""
 
-    def run(meter: Meter, value: str, *args: Any, **kwargs: Any) -> Any:
-        meter.chars(len(value), slowness)
-        return method(value, *args, **kwargs)
+    def apply(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> Any:
+        given = text(meter, value)
+        meter.chars(len(given), slowness)
+        return run(given, *args, **kwargs)
 
-    return run
+    return apply
 
 
 def _wide(name: str) -> Callable[..., str]:
@@ -185,9 +184,9 @@ def _strftime(value: Any, pattern: Any) -> str:
 
 
 _STR: dict[str, Callable[..., Any]] = {
-    **{name: _plain(name) for name in SAME_SIZE},
+    **{name: of_text(getattr(str, name)) for name in SAME_SIZE},
     **{name: _wide(name) for name in WIDTH},
-    **{name: _plain(name, 8) for name in ("split", "rsplit", "splitlines")},
+    **{name: of_text(getattr(str, name), 8) for name in ("split", "rsplit", "splitlines")},
     "format": format_text,
     "join": join_texts,
     "replace": replace,

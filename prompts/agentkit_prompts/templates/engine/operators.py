@@ -11,7 +11,7 @@ from typing import Any
 
 from agentkit_prompts.templates.engine.finalise import text
 from agentkit_prompts.templates.engine.meter import Meter
-from agentkit_prompts.templates.engine.values import Fault, Undefined
+from agentkit_prompts.templates.engine.values import Fault, Undefined, require
 
 __all__ = ["BINARY", "COMPARE", "PERCENT", "join", "negative", "percent", "positive", "refuse_large", "room_of"]
 
@@ -44,9 +44,7 @@ def room_of(field: re.Match[str]) -> int:
 
 
 def _refuse(sign: str, left: object, right: object) -> Fault:
-    for side in (left, right):
-        if isinstance(side, Undefined):
-            side.fail()
+    require(left, right)
     return Fault(f"{type(left).__name__} {sign} {type(right).__name__} is not something templates can work out")
 
 
@@ -190,17 +188,14 @@ def negative(meter: Meter, value: Any) -> Any:
 
 
 def _minus(value: object) -> Any:
-    if isinstance(value, Undefined):
-        value.fail()
+    require(value)
     raise Fault(f"{type(value).__name__} has no sign")
 
 
 def contains(meter: Meter, value: Any, container: Any) -> bool:
     """Tell whether a container holds a value, or a text a part of text."""
-    if isinstance(container, Undefined):
-        container.fail()
-    if isinstance(value, Undefined):
-        value.fail()
+    if isinstance(container, Undefined) or isinstance(value, Undefined):
+        require(container, value)
     if isinstance(container, str):
         if not isinstance(value, str):
             raise Fault(f"a text can hold text only, not {type(value).__name__}")

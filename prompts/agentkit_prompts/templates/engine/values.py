@@ -21,6 +21,7 @@ __all__ = [
     "Trusted",
     "Undefined",
     "field_names",
+    "require",
 ]
 
 OPENING = "<|media:"
@@ -135,6 +136,13 @@ class Nothing(Undefined):
 
 class UndefinedName(Fault):
     """A name that nobody supplied; the message still lacks what was supplied."""
+
+
+def require(*values: object) -> None:
+    """Raise the fault of the first value that is not there."""
+    for value in values:
+        if isinstance(value, Undefined):
+            value.fail()
 
 
 def field_names(value: object) -> list[str]:
