@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, TypeVar
 
@@ -71,7 +71,9 @@ def as_mappings(messages: object) -> list[dict[str, Any]]:
     Raises:
         ChatTemplateError: They are not a list of messages; names every entry that is not.
     """
-    given = _entries(messages, "messages")
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
+        raise ChatTemplateError(f"messages: expected a list, got {type(messages).__name__}")
+    given = list(messages)
     made = flat("messages", lambda: [_mapping(message) for message in given])
     _refuse(
         f"messages[{index}] is a {type(given[index]).__name__}, expected a Message or a mapping with role and content"
@@ -111,12 +113,6 @@ def flat(what: str, make: Callable[[], T]) -> T:
         return make()
     except RecursionError:
         raise ChatTemplateError(f"{what}: the data is cyclic or nests too deeply; pass flatter data") from None
-
-
-def _entries(value: object, what: str) -> Sequence[Any]:
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise ChatTemplateError(f"{what}: expected a list, got {type(value).__name__}")
-    return value if isinstance(value, list | tuple) else list(value)
 
 
 def _refuse(problems: Iterable[str]) -> None:

@@ -27,8 +27,6 @@ _METHODS: dict[type, frozenset[str]] = {
     int: frozenset(("as_integer_ratio", "bit_count", "bit_length", "conjugate")),
     float: frozenset(("as_integer_ratio", "conjugate", "hex", "is_integer")),
     bytes: frozenset(("decode", "hex")),
-}
-_OWN: dict[type, frozenset[str]] = {
     LoopContext: frozenset(("changed", "cycle")),
     Cycler: frozenset(("next", "reset")),
 }
@@ -80,9 +78,6 @@ def _method(bounds: Bounds, owner: Any, name: str, args: tuple[Any, ...], kwargs
         else:
             bounds.measure(args)
             bounds.charge(len(owner) if name in ("copy", "decode", "hex") and kind is not float else 1)
-        return args
-    if name in _OWN.get(kind, ()):
-        bounds.measure(args)
         return args
     raise Fault(
         f"{kind.__name__}.{name[:80]}() is not one of the methods that a template may call under limits; "

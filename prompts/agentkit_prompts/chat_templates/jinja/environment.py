@@ -37,7 +37,6 @@ _SAFE: dict[type, frozenset[str]] = {
     dict: frozenset(("copy", "get", "items", "keys", "values")),
 }
 """Methods that the sandbox hands out as they are, so that asking it each time changes nothing."""
-_NOT_DETERMINISTIC = ("random",)
 
 
 class Refusal(jinja2.TemplateError):
@@ -150,8 +149,7 @@ class _Trusted(ImmutableSandboxedEnvironment):
         self.filters["indent"] = _indent
         self.filters[MARK] = _mark_generation
         del self.globals["lipsum"]
-        for name in _NOT_DETERMINISTIC:
-            del self.filters[name]
+        del self.filters["random"]
         self.globals.update(raise_exception=_raise_exception, dict=_Dict(), namespace=_Namespace)
 
     def getattr(self, obj: Any, attribute: str) -> Any:

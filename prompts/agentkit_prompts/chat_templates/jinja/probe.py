@@ -91,15 +91,13 @@ class Probe:
             other: Form = "parts"
             if at_hand == "parts":
                 takes, takes_other, other = takes_other, takes, "text"
-            known = "any" if takes(role) or not (takes_other(role) or self._wants_text(at_hand)) else other
+            # A template that says no small conversation: one that never names `text` cannot take parts.
+            wants_text = at_hand == "parts" and _TEXT_OF_PART.search(self._source) is None
+            known = "any" if takes(role) or not (takes_other(role) or wants_text) else other
             self._forms[role, at_hand] = known
             if at_hand == "text" and known == "any":
                 self.text_roles.add(role)
         return known
-
-    def _wants_text(self, at_hand: str) -> bool:
-        """Decide for a template that says no small conversation: one that never names `text` cannot take parts."""
-        return at_hand == "parts" and _TEXT_OF_PART.search(self._source) is None
 
     def _takes_text(self, role: str) -> bool:
         return self.holds(WORD, conversation_of(role, WORD)) or (

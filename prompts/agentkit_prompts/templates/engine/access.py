@@ -77,7 +77,8 @@ def attribute(meter: Meter, value: Any, name: str) -> Any:
             meter.tick()
         return getattr(value, name)
     held = getattr(value, "__dict__", None)
-    if type(held) is dict and name in held and _holds_data(kind):
+    holds_data = kind is SimpleNamespace or (made_in_python(kind) and not issubclass(kind, ModuleType | type))
+    if type(held) is dict and name in held and holds_data:
         return held[name]
     if isinstance(value, BaseModel) and name in (value.__pydantic_extra__ or ()):
         return value.__pydantic_extra__[name]  # type: ignore[index]
@@ -128,10 +129,6 @@ def slice_of(meter: Meter, value: Any, start: Any, stop: Any, step: Any) -> Any:
 
 def _has_own_elements(kind: type) -> bool:
     return made_in_python(kind) and hasattr(kind, "__getitem__") and not issubclass(kind, type)
-
-
-def _holds_data(kind: type) -> bool:
-    return kind is SimpleNamespace or (made_in_python(kind) and not issubclass(kind, ModuleType | type))
 
 
 def _is_readable(kind: type, name: str) -> bool:

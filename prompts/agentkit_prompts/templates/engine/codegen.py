@@ -127,12 +127,6 @@ class _Generator(Expressions):
 
     # statements
 
-    def index(self, frame: Frame) -> str:
-        """Return the code of the loop indices of a piece; empty outside loops."""
-        if not frame.indices:
-            return ""
-        return frame.indices[0] if len(frame.indices) == 1 else f"({', '.join(frame.indices)})"
-
     def visit_Output(self, node: nodes.Output, frame: Frame) -> None:
         items: list[str | nodes.Node] = []
         for item in node.nodes:
@@ -168,7 +162,8 @@ class _Generator(Expressions):
             return
         number = len(self.groups)
         self.groups.append(tuple(item if isinstance(item, str) else self.numbers[id(item)] for item, _ in items))
-        index = self.index(frame)
+        indices = frame.indices  # empty outside loops
+        index = f"({', '.join(indices)})" if len(indices) > 1 else "".join(indices)
         texts: list[str] = []
         temps: list[str] = []
         for item, code in items:

@@ -172,10 +172,6 @@ def total(meter: Meter, value: Any, /, attribute: Any = None, start: Any = 0) ->
     return total
 
 
-def as_list(meter: Meter, value: Any, /) -> list[Any]:
-    return list(meter.items(value))
-
-
 def first(meter: Meter, value: Any, /) -> Any:
     items = meter.items(value, 0)
     return items[0] if items else Undefined("first", hint="the list is empty, so it has no first item")
@@ -224,7 +220,7 @@ LIST_FILTERS: dict[str, Callable[..., Any]] = {
     "items": items_of,
     "last": last,
     "length": length,
-    "list": as_list,
+    "list": lambda meter, value, /: list(meter.items(value)),
     "max": extreme(max),
     "min": extreme(min),
     "reverse": reverse,
