@@ -107,7 +107,7 @@ def power(meter: Meter, left: Any, right: Any) -> Any:
         raise _refuse("**", left, right)
     if isinstance(left, int) and isinstance(right, int):
         refuse_large(left.bit_length() * abs(right))
-    made: object = left**right
+    made: object = operator.pow(left, right)
     if isinstance(made, complex):
         raise Fault("the power is not a real number")
     return made
