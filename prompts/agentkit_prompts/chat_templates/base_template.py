@@ -35,15 +35,7 @@ class BaseTemplate:
     """What ends a reply."""
 
     marker_fields: ClassVar[tuple[str, ...]] = (
-        "system",
-        "eosys",
-        "user",
-        "eoh",
-        "assistant",
-        "eoa",
-        "separator",
-        "tool",
-        "eotool",
+        *("system", "eosys", "user", "eoh", "assistant", "eoa", "separator", "tool", "eotool"),
     )
     """Attributes that hold text put around messages, where a template has them."""
 

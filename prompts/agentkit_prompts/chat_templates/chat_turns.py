@@ -6,7 +6,7 @@ What has to change for that is a new dict; the caller's own are only read.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any, NotRequired, TypeAlias, TypedDict, cast
 
 from agentkit_prompts.chat_templates.normalise import template_message
@@ -45,9 +45,12 @@ class Turn(TypedDict):
     """With `first_text`: a message with tool calls has no content at all, which LMDeploy tells from an empty one."""
 
 
-def plain_turns(messages: Messages, roles: Collection[str]) -> list[Turn] | None:
-    """Return the messages when each is a plain dict of one of `roles` and text, and nothing else; else None."""
-    if type(messages) not in (list, tuple):
+def plain_turns(messages: object, roles: Container[str] | None) -> list[Turn] | None:
+    """Return the messages when each is a plain dict of a role and text, and nothing else; else None.
+
+    Such messages need no reading, so they are the dicts given. `roles` are those that count; None for any.
+    """
+    if type(messages) is not list and type(messages) is not tuple:
         return None
     try:
         turns = [
@@ -56,9 +59,10 @@ def plain_turns(messages: Messages, roles: Collection[str]) -> list[Turn] | None
             if type(message) is dict
             and len(message) == 2
             and type(message["content"]) is str
-            and message["role"] in roles
+            and type(message["role"]) is str
+            and (roles is None or message["role"] in roles)
         ]
-    except (KeyError, TypeError):
+    except KeyError:
         return None
     return cast("list[Turn]", turns) if len(turns) == len(messages) else None
 
@@ -177,17 +181,11 @@ def _wire(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id or None, "type": "function", "function": function}
 
 
-def _arguments(arguments: Any) -> Any:
-    if arguments is None:
-        return {}
-    if not isinstance(arguments, str):
-        return arguments
-    if not arguments.strip():
-        return {}
+def _arguments(arguments: str) -> Any:
     try:
-        return json.loads(arguments, parse_constant=_refuse_constant)
+        return json.loads(arguments or "{}", parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
-        return arguments
+        return arguments if arguments.strip() else {}
 
 
 def _refuse_constant(name: str) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from agentkit_prompts.chat_templates.guard.runs import unused
 from agentkit_prompts.errors import ChatTemplateError
 
 if TYPE_CHECKING:
@@ -15,8 +17,8 @@ __all__ = ["Spans", "has_generation", "marked_spans", "reply_spans", "shifted", 
 
 Spans: TypeAlias = list[tuple[int, int]]
 """Start and end, in characters of the text, of what the assistant wrote."""
-
-_PRIVATE = range(0xE000, 0xF8FF)
+_Messages: TypeAlias = Sequence[Mapping[str, Any]]
+_Draw: TypeAlias = Callable[[_Messages, bool], str]
 
 
 def has_generation(source: str) -> bool:
@@ -33,7 +35,7 @@ def marked_spans(text: str, render: Callable[[tuple[str, str]], str]) -> Spans:
     Raises:
         ChatTemplateError: The template changes the text of the blocks after they were written.
     """
-    start, end = _unused(text)
+    start, end = islice(unused(text), 2)
     marked = render((start, end))
     spans: Spans = []
     depth = 0
@@ -64,7 +66,7 @@ def marked_spans(text: str, render: Callable[[tuple[str, str]], str]) -> Spans:
 
 def spans_of(
     template: ChatTemplate,
-    messages: Sequence[Mapping[str, Any]],
+    messages: _Messages,
     tools: Sequence[Mapping[str, Any]] | None = None,
     **kwargs: Any,
 ) -> tuple[str, Spans]:
@@ -106,11 +108,7 @@ def shifted(spans: Spans, text: str, escaped: str) -> Spans:
     return [(places[start], places[end - 1] + 1) for start, end in spans]
 
 
-def reply_spans(
-    messages: Sequence[Mapping[str, Any]],
-    render: Callable[[Sequence[Mapping[str, Any]], bool], str],
-    control_tokens: Sequence[str],
-) -> tuple[str, Spans]:
+def reply_spans(messages: _Messages, render: _Draw, control_tokens: Sequence[str]) -> tuple[str, Spans]:
     """Return the text of a conversation whose template has no `{% generation %}`, and what the assistant wrote in it.
 
     A model that is asked after the messages before a reply sees those with the generation prompt; what it must write
@@ -127,8 +125,8 @@ def reply_spans(
     for index, message in enumerate(messages):
         if message.get("role") != "assistant":
             continue
-        span = _prompted(messages, index, text, render, control_tokens)
-        span = span or _marked(messages, index, text, render, control_tokens)
+        asked = (messages, index, text, render, control_tokens)
+        span = _prompted(*asked) or _marked(*asked)
         if span is None:
             raise ChatTemplateError(
                 f"messages[{index}]: the template has no {{% generation %}} blocks, and writes this reply differently "
@@ -141,11 +139,7 @@ def reply_spans(
 
 
 def _prompted(
-    messages: Sequence[Mapping[str, Any]],
-    index: int,
-    text: str,
-    render: Callable[[Sequence[Mapping[str, Any]], bool], str],
-    control_tokens: Sequence[str],
+    messages: _Messages, index: int, text: str, render: _Draw, control_tokens: Sequence[str]
 ) -> tuple[int, int] | None:
     try:
         before, after = render(messages[:index], True), render(messages[: index + 1], False)
@@ -158,16 +152,12 @@ def _prompted(
 
 
 def _marked(
-    messages: Sequence[Mapping[str, Any]],
-    index: int,
-    text: str,
-    render: Callable[[Sequence[Mapping[str, Any]], bool], str],
-    control_tokens: Sequence[str],
+    messages: _Messages, index: int, text: str, render: _Draw, control_tokens: Sequence[str]
 ) -> tuple[int, int] | None:
     content = messages[index].get("content")
     if not isinstance(content, str) or not content or messages[index].get("tool_calls"):
         return None
-    start, end = _unused(text)
+    start, end = islice(unused(text), 2)
     shown = [*messages]
     shown[index] = {**messages[index], "content": f"{start}{content}{end}"}
     try:
@@ -187,8 +177,3 @@ def _closed(reply: str, control_tokens: Sequence[str]) -> str:
     """Return a text up to the control token that ends it, white space aside; nothing when there is none."""
     bare = reply.rstrip()
     return bare if bare.endswith(tuple(control_tokens)) else ""
-
-
-def _unused(text: str) -> tuple[str, str]:
-    unused = (chr(code) for code in _PRIVATE if chr(code) not in text)
-    return next(unused), next(unused)

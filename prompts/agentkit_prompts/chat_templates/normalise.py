@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, TypeVar
 
@@ -18,17 +18,7 @@ from agentkit_prompts.context.wire.read_parts import Problems, plain_text_of
 from agentkit_prompts.context.wire.read_tools import openai_tool, read_tools
 from agentkit_prompts.errors import ChatTemplateError
 
-__all__ = [
-    "Form",
-    "as_mappings",
-    "as_tools",
-    "flat",
-    "normalised",
-    "plain",
-    "simple",
-    "template_message",
-    "with_reasoning",
-]
+__all__ = ["Form", "as_mappings", "as_tools", "flat", "normalised", "plain", "template_message"]
 
 T = TypeVar("T")
 
@@ -65,7 +55,7 @@ def plain(value: Any) -> Any:
     return f"<{kind.__name__}>"
 
 
-def with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
+def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message whose reasoning has every name that templates read it under."""
     if message.keys().isdisjoint(REASONING):
         return message
@@ -75,42 +65,22 @@ def with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
     return {"thinking": found, **message, "reasoning_content": found}
 
 
-def simple(messages: object, roles: Container[str] | None) -> list[str] | None:
-    """Return the contents of messages that are a role and a text and nothing else; None for any others.
-
-    Such messages are plain data already, so a template, which cannot change them, may have them as they are. `roles`
-    are those whose text it takes as it is; None for any role.
-    """
-    if type(messages) is not list:
-        return None
-    contents: list[str] = []
-    try:
-        for message in messages:
-            if type(message) is not dict or len(message) != 2:
-                return None
-            role, content = message["role"], message["content"]
-            if type(role) is not str or type(content) is not str or not (roles is None or role in roles):
-                return None
-            contents.append(content)
-    except KeyError:
-        return None
-    return contents
-
-
 def as_mappings(messages: object) -> list[dict[str, Any]]:
     """Return messages as plain dictionaries of their own.
 
     Raises:
         ChatTemplateError: They are not a list of messages; names every entry that is not.
     """
-    given = _entries(messages, "messages")
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
+        raise ChatTemplateError(f"messages: expected a list, got {type(messages).__name__}")
+    given = list(messages)
     made = flat("messages", lambda: [_mapping(message) for message in given])
     _refuse(
         f"messages[{index}] is a {type(given[index]).__name__}, expected a Message or a mapping with role and content"
         for index, message in enumerate(made)
         if type(message) is not dict
     )
-    return [with_reasoning(message) for message in made]
+    return [_with_reasoning(message) for message in made]
 
 
 def _mapping(message: object) -> Any:
@@ -143,12 +113,6 @@ def flat(what: str, make: Callable[[], T]) -> T:
         return make()
     except RecursionError:
         raise ChatTemplateError(f"{what}: the data is cyclic or nests too deeply; pass flatter data") from None
-
-
-def _entries(value: object, what: str) -> Sequence[Any]:
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise ChatTemplateError(f"{what}: expected a list, got {type(value).__name__}")
-    return value if isinstance(value, list | tuple) else list(value)
 
 
 def _refuse(problems: Iterable[str]) -> None:
@@ -216,18 +180,25 @@ def normalised(
             if content(role, "text") == "parts":
                 message["content"] = [{"type": "text", "text": text}]
         elif isinstance(text, list | tuple):
-            problems += _content(message, text, index, content)
+            listed = [{"type": "text", "text": part} if isinstance(part, str) else part for part in text]
+            wrong = [
+                f"messages[{index}].content[{at}] is a {type(part).__name__}, expected text or a part"
+                for at, part in enumerate(listed)
+                if not isinstance(part, dict)
+            ]
+            wants_text = not wrong and content(role, "parts") == "text"
+            message["content"] = "".join(map(_plain_text, listed)) if wants_text else listed
+            problems += wrong
         else:
             problems.append(f"messages[{index}].content is a {type(text).__name__}, expected text or a list of parts")
         if "tool_calls" in message:
             if not message["tool_calls"]:
                 del message["tool_calls"]
             else:
-                found = _calls(message["tool_calls"], index, count, arguments())
-                problems += found if isinstance(found, list) else []
-                if isinstance(found, tuple):
-                    message["tool_calls"], open_calls = list(found), [_answerable(call) for call in found]
-                    count += len(found)
+                calls = _calls(message["tool_calls"], f"messages[{index}].tool_calls", problems, count, arguments())
+                message["tool_calls"] = calls
+                open_calls = [(str(call["id"]), str(call["function"]["name"])) for call in calls]
+                count += len(calls)
         elif role == "tool" and open_calls:
             _answer(message, open_calls)
         made.append(message)
@@ -235,46 +206,28 @@ def normalised(
     return made
 
 
-def _content(
-    message: dict[str, Any], parts: Sequence[Any], index: int, content: Callable[[str, str], Form]
-) -> list[str]:
-    listed = [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]
-    wrong = [
-        f"messages[{index}].content[{at}] is a {type(part).__name__}, expected text or a part"
-        for at, part in enumerate(listed)
-        if not isinstance(part, dict)
-    ]
-    if not wrong:
-        wants_text = content(message["role"], "parts") == "text"
-        message["content"] = "".join(map(_plain_text, listed)) if wants_text else listed
-    return wrong
-
-
 def _plain_text(part: dict[str, Any]) -> str:
     return plain_text_of(part, "", [])[0] or f"[{part.get('type', 'part')}]"
 
 
-def _calls(calls: Any, index: int, count: int, form: Form) -> tuple[dict[str, Any], ...] | list[str]:
-    """Return the calls of a message made whole, or what is wrong with them."""
+def _calls(calls: Any, where: str, problems: Problems, count: int, form: Form) -> list[dict[str, Any]]:
+    """Return the calls of a message made whole, `count` of them in front of it; what is wrong is noted."""
     if not isinstance(calls, list | tuple):
-        return [f"messages[{index}].tool_calls is a {type(calls).__name__}, expected a list"]
+        problems.append(f"{where} is a {type(calls).__name__}, expected a list")
+        return []
     made: list[dict[str, Any]] = []
-    problems: list[str] = []
     for at, call in enumerate(calls):
         flat = isinstance(call, dict) and "function" not in call and "name" in call
         function = call if flat else call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-            problems.append(f"messages[{index}].tool_calls[{at}] names no function")
+            problems.append(f"{where}[{at}] names no function")
             continue
-        around = {} if flat else {key: value for key, value in call.items() if value is not None}
+        around = {key: value for key, value in call.items() if value is not None and (not flat or key == "id")}
         inside = {key: value for key, value in function.items() if not flat or key in ("name", "arguments")}
         inside["arguments"] = _arguments(function.get("arguments"), form)
-        name = call.get("id") if flat else around.get("id")
         # Nine digits: the one form of id that every family of templates accepts.
         made.append({"id": f"{count + at:09d}", "type": "function", **around, "function": inside})
-        if flat and name is not None:
-            made[-1]["id"] = name
-    return problems or tuple(made)
+    return made
 
 
 def _arguments(arguments: Any, form: Form) -> Any:
@@ -289,10 +242,6 @@ def _arguments(arguments: Any, form: Form) -> Any:
             return arguments  # as the model wrote it: the template says it, or says why it cannot
         return parsed if isinstance(parsed, dict) else arguments
     return arguments
-
-
-def _answerable(call: dict[str, Any]) -> tuple[str, str]:
-    return str(call["id"]), str(call["function"]["name"])
 
 
 def _answer(message: dict[str, Any], calls: list[tuple[str, str]]) -> None:

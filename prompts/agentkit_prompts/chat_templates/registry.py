@@ -133,9 +133,9 @@ def _whose(maker: object) -> str:
 
 
 def _builtin() -> tuple[Mapping[str, TemplateMaker], Mapping[str, re.Pattern[str]]]:
-    from agentkit_prompts.chat_templates.models.builtin import builtin_matches, builtin_templates
+    from agentkit_prompts.chat_templates.models.builtin import builtin
 
-    return builtin_templates(), builtin_matches()
+    return builtin()
 
 
 CHAT_TEMPLATES = ChatTemplateRegistry(_builtin)

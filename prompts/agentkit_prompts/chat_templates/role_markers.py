@@ -184,28 +184,10 @@ class RoleMarkerTemplate(BaseTemplate):
             raise ChatTemplateError(f"{name}: {'; '.join(problems)}")
         return self.write(turns, task)
 
-    def task(
-        self,
-        tools: Tools | None = None,
-        *,
-        add_generation_prompt: bool = True,
-        sequence_start: bool = True,
-        enable_thinking: bool | None = None,
-        strict: bool = True,
-        is_plain: bool = False,
-    ) -> Task:
-        """Return what is asked of the template beside the messages."""
+    def task(self, tools: Tools | None = None, **asked: Any) -> Task:
+        """Return what is asked of the template beside the messages: the markers, the tools, and fields by name."""
         functions = None if tools is None else read_functions(tools, type(self).__name__)
-        return Task(
-            markers=self.markers(),
-            tools=functions,
-            tool_texts=[json_text(function) for function in functions or ()],
-            sequence_start=sequence_start,
-            add_generation_prompt=add_generation_prompt,
-            enable_thinking=enable_thinking,
-            strict=strict,
-            is_plain=is_plain,
-        )
+        return Task(self.markers(), functions, [json_text(function) for function in functions or ()], **asked)
 
     def missing_places(self, turns: Sequence[Turn], task: Task) -> list[str]:
         """Return what of this the template has no place for."""

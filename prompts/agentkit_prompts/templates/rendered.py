@@ -13,7 +13,8 @@ from agentkit_prompts.context.parts import MARKER, Media, neutralise_markers
 from agentkit_prompts.context.prompt_context import Trust
 from agentkit_prompts.errors import PromptError
 from agentkit_prompts.templates.engine import Program, RenderedText, Trusted
-from agentkit_prompts.templates.spans import MEDIA_OPENING, Segment, Span, defused, tile
+from agentkit_prompts.templates.engine.values import OPENING
+from agentkit_prompts.templates.spans import Segment, Span, defused, tile
 from agentkit_prompts.tokens.counter import TokenCounter, media_tokens
 
 __all__ = ["Around", "FromSegments", "FromTemplate", "Join", "Plain", "Rendered", "count_tokens"]
@@ -45,7 +46,7 @@ class Rendered:
         """Fill in what every rendering has; what only reads like a media marker is broken."""
         self.media = media
         self._derived = None
-        if "<" in text and MEDIA_OPENING in text and text.count(MEDIA_OPENING) != len(media):  # one character is cheap
+        if "<" in text and OPENING in text and text.count(OPENING) != len(media):  # one character is cheap
             self._is_defused = True
             text = "".join([segment.text for segment in self.segments()])
         else:
@@ -168,7 +169,6 @@ class Plain(Rendered):
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the one place is trusted."""
         return self._trust == "trusted"
 
     def _pieces(self, prompt: str) -> Iterator[Segment]:
@@ -196,7 +196,6 @@ class Around(Rendered):
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the rendering inside is."""
         return self._child.is_trusted
 
     def _pieces(self, prompt: str) -> Iterator[Segment]:
@@ -228,7 +227,6 @@ class Join(Rendered):
 
     @property
     def is_trusted(self) -> bool:
-        """Whether all of them are."""
         return all(child.is_trusted for _, child in self._children)
 
     def _pieces(self, prompt: str) -> Iterator[Segment]:
@@ -250,7 +248,6 @@ class FromSegments(Rendered):
 
     @property
     def is_trusted(self) -> bool:
-        """Whether each of them is."""
         return all(segment.trust == "trusted" for segment in self._segments)
 
     def _pieces(self, prompt: str) -> Iterator[Segment]:
@@ -274,7 +271,7 @@ class FromTemplate(Rendered):
         self._trace = trace = program.trace(values)
         text = trace.text
         media: tuple[Media, ...] = ()
-        if trace.parts or ("<" in text and MEDIA_OPENING in text):
+        if trace.parts or ("<" in text and OPENING in text):
             media = tuple([piece.media for piece in self._pieces("") if piece.media is not None])
         self._set(text, media)
 
@@ -302,7 +299,7 @@ class FromTemplate(Rendered):
             place = self._place(pointer, site.roots)
             if isinstance(value, Media):
                 yield Segment(value.marker, prompt, site.line, place, "untrusted", value)
-            elif MEDIA_OPENING in value:
+            elif OPENING in value:
                 yield from self._split(str(value), Segment("", prompt, site.line, place, trust))
             else:
                 atomic = self._atomic(site.roots, item)

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 from agentkit_prompts.context.parts import Media
 from agentkit_prompts.context.prompt_context import Trust
+from agentkit_prompts.templates.engine.values import OPENING
 
-__all__ = ["MEDIA_OPENING", "Segment", "Span", "defused", "tile"]
+__all__ = ["BREAK", "Segment", "Span", "defused", "insert_breaks", "tile"]
 
-MEDIA_OPENING = "<|media:"
-"""How every media marker starts."""
+BREAK = "\u200b"
+"""Zero-width space: what stands inside a marker or token that must not be one."""
 
 
 class Span(NamedTuple):
@@ -63,7 +64,7 @@ def defused(segments: Sequence[Segment]) -> Sequence[Segment]:
     A value may hold one, and neighbouring values may form one together.
     """
     text = "".join([segment.text for segment in segments])
-    if text.count(MEDIA_OPENING) == sum(1 for segment in segments if segment.media is not None):
+    if text.count(OPENING) == sum(1 for segment in segments if segment.media is not None):
         return segments
     starts: list[int] = []
     offset = 0
@@ -72,17 +73,18 @@ def defused(segments: Sequence[Segment]) -> Sequence[Segment]:
         offset += len(segment.text)
     real = {start for start, segment in zip(starts, segments, strict=True) if segment.media is not None}
     cuts: list[int] = []
-    at = text.find(MEDIA_OPENING)
+    at = text.find(OPENING)
     while at >= 0:
         if at not in real:
             cuts.append(at + 1)
-        at = text.find(MEDIA_OPENING, at + 1)
+        at = text.find(OPENING, at + 1)
     result: list[Segment] = []
     for start, segment in zip(starts, segments, strict=True):
         here = [cut - start for cut in cuts if start <= cut < start + len(segment.text)]
-        result.append(segment._replace(text=_insert(segment.text, here)) if here else segment)
+        result.append(segment._replace(text=insert_breaks(segment.text, here)) if here else segment)
     return result
 
 
-def _insert(text: str, offsets: Sequence[int]) -> str:
-    return "\u200b".join(text[a:b] for a, b in pairwise([0, *offsets, len(text)]))
+def insert_breaks(text: str, offsets: Iterable[int]) -> str:
+    """Return `text` with a zero-width space at each of the offsets."""
+    return BREAK.join([text[start:end] for start, end in pairwise([0, *sorted(set(offsets)), len(text)])])

@@ -11,18 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-__all__ = [
-    "BREAK",
-    "ControlTokens",
-    "Found",
-    "control_tokens_of",
-    "insert_breaks",
-    "is_at_line_start",
-    "tokens_and_markers",
-]
-
-BREAK = "\u200b"
-"""Zero-width space: what stands inside a token that must not be one."""
+__all__ = ["ControlTokens", "Found", "control_tokens_of", "is_at_line_start", "tokens_and_markers"]
 
 _LINE_BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _BREAK = re.compile(f"[{_LINE_BREAKS}]")
@@ -143,16 +132,6 @@ def _is_reached_from_right(tokens: ControlTokens, text: str, is_start: bool) -> 
 def is_at_line_start(text: str) -> bool:
     """Whether what stands behind `text` starts a line; so does what stands behind nothing."""
     return not _BREAK.split(text)[-1].strip()
-
-
-def insert_breaks(text: str, offsets: Iterable[int]) -> str:
-    """Return `text` with a zero-width space at each of the offsets."""
-    parts: list[str] = []
-    start = 0
-    for offset in sorted(set(offsets)):
-        parts.append(text[start:offset])
-        start = offset
-    return BREAK.join([*parts, text[start:]])
 
 
 def _characters(text: str) -> Iterator[str]:

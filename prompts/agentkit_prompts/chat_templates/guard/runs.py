@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
-__all__ = ["Render", "Run", "Runs", "Tree", "rewrite", "untagged"]
+__all__ = ["Render", "Run", "Runs", "Tree", "rewrite", "untagged", "unused"]
 
 
 class Run(NamedTuple):
@@ -48,3 +49,9 @@ def rewrite(tree: Tree, change: Callable[[Runs], object]) -> Tree:
 def untagged(tree: Tree) -> Tree:
     """Return the tree with every `Runs` as a str."""
     return rewrite(tree, lambda runs: runs.text)
+
+
+def unused(text: str) -> Iterator[str]:
+    """Yield private-use characters that are not in `text`, in ascending order."""
+    codes = chain(range(0xE000, 0xF900), range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
+    return (character for character in map(chr, codes) if character not in text)

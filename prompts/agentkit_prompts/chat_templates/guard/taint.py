@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from agentkit_prompts.chat_templates.guard.control_tokens import BREAK, ControlTokens, Found, insert_breaks
-from agentkit_prompts.chat_templates.guard.runs import Render, Run, Runs, Tree, rewrite, untagged
+from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, Found
+from agentkit_prompts.chat_templates.guard.runs import Render, Run, Runs, Tree, rewrite, untagged, unused
 from agentkit_prompts.errors import ControlTokenError
+from agentkit_prompts.templates.spans import BREAK, insert_breaks
 
 __all__ = ["Policy", "attempt", "broken", "broken_runs", "guarded", "is_harmless", "with_reasoning"]
 
@@ -93,12 +94,6 @@ def attempt(render: Render, tree: Tree) -> str | None:
         return None
 
 
-def _unused(text: str) -> Iterator[str]:
-    """Yield private-use characters that are not in `text`, in ascending order."""
-    codes = chain(range(0xE000, 0xF900), range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
-    return (character for character in map(chr, codes) if character not in text)
-
-
 def with_reasoning(render: Render, tree: Tree, tokens: ControlTokens) -> Tree:
     """Return the tree (`{"messages": [...]}`) with the tags of the reasoning that a reply begins with trusted.
 
@@ -130,13 +125,13 @@ class _Cut(NamedTuple):
         return max(self.tainted[0], self.found.start + 1)
 
 
+@dataclass(frozen=True, slots=True)
 class _Guard:
     """The steps of `guarded`."""
 
-    def __init__(self, render: Render, tokens: ControlTokens, policy: Policy) -> None:
-        self._render = render
-        self._tokens = tokens
-        self._policy = policy
+    render: Render
+    tokens: ControlTokens
+    policy: Policy
 
     def tracked(self, tree: Tree, text: str) -> str | None:
         """Return `text`, the rendering of `tree`, with tainted tokens broken; None when taint cannot be followed."""
@@ -150,8 +145,8 @@ class _Guard:
         swapped = self._swapped(tree, text, alphabet)
         if swapped is None:
             return None
-        cuts = _cuts(self._tokens, text, swapped)
-        if cuts and self._policy == "reject":
+        cuts = _cuts(self.tokens, text, swapped)
+        if cuts and self.policy == "reject":
             self._refuse(self._places(tree, text, cuts))
         return insert_breaks(text, [cut.at for cut in cuts])
 
@@ -162,7 +157,7 @@ class _Guard:
         def change(runs: Runs) -> Runs:
             text = runs.text
             swapped = "".join(["\0" * len(run.text) if run.is_tainted else run.text for run in runs])
-            cuts = _cuts(self._tokens.in_json, text, swapped)
+            cuts = _cuts(self.tokens.in_json, text, swapped)
             owners = [run.pointer for run in runs for _ in run.text]
             places.extend((cut.found.token, owners[at]) for cut in cuts for at in cut.tainted)
             return _cut(runs, [cut.at for cut in cuts])
@@ -175,26 +170,29 @@ class _Guard:
         """Whether `text` holds the tokens, in order, that the template writes around text that can form none."""
         own = [found.token for found in self._in_order(text)]
         for alphabet in self._alphabets(tree):
-            table = _table(tree, text, alphabet)
-            swapped = attempt(self._render, _swap(tree, _for_all(table)))
+            swapped, _ = self._redrawn(tree, text, alphabet)
             if swapped is not None and [found.token for found in self._in_order(swapped)] == own:
                 return True
         return False
 
     def _in_order(self, text: str) -> list[Found]:
-        return sorted(self._tokens.find(text))
+        return sorted(self.tokens.find(text))
 
     def _alphabets(self, tree: Tree) -> Iterator[frozenset[str]]:
         """Yield what is swapped: every character, or else (fewer templates notice) those that no token is without."""
-        tokens = self._tokens
+        tokens = self.tokens
         yield tokens.alphabet
         if tokens.telling != tokens.alphabet and not any(tokens.fits_inside(run.text) for run in _tainted(tree)):
             yield tokens.telling
 
+    def _redrawn(self, tree: Tree, text: str, alphabet: frozenset[str]) -> tuple[str | None, dict[int, int]]:
+        """Return what the template makes of the swapped tree, and the swaps."""
+        table = _table(tree, text, alphabet)
+        return attempt(self.render, _swap(tree, lambda _: table)), table
+
     def _swapped(self, tree: Tree, text: str, alphabet: frozenset[str]) -> str | None:
         """Return what the template makes of the swapped tree if it is `text`, swapped."""
-        table = _table(tree, text, alphabet)
-        swapped = attempt(self._render, _swap(tree, _for_all(table)))
+        swapped, table = self._redrawn(tree, text, alphabet)
         return swapped if swapped is not None and _unswapped(swapped, table) == text else None
 
     def _places(self, tree: Tree, text: str, cuts: Iterable[_Cut]) -> Iterator[tuple[str, str]]:
@@ -211,7 +209,7 @@ class _Guard:
             if run.pointer not in tables:
                 tables[run.pointer] = dict(zip(map(ord, needed), map(ord, free), strict=False))
         owners = {chr(swap): pointer for pointer, table in tables.items() for swap in table.values()}
-        swapped = attempt(self._render, _swap(tree, lambda run: tables[run.pointer]))
+        swapped = attempt(self.render, _swap(tree, lambda run: tables[run.pointer]))
         back = {swap: character for table in tables.values() for character, swap in table.items()}
         is_followed = swapped is not None and swapped.translate(back) == text
         for cut in cuts:
@@ -222,7 +220,7 @@ class _Guard:
 
     def _refuse(self, places: Iterable[tuple[str, str]]) -> None:
         """Raise an error that names every token and where it is from, if that is the policy."""
-        if self._policy != "reject" or not (found := tuple(dict.fromkeys(places))):
+        if self.policy != "reject" or not (found := tuple(dict.fromkeys(places))):
             return
         listed = "; ".join(f"{token!r} in {pointer}" for token, pointer in found)
         raise ControlTokenError(
@@ -257,7 +255,7 @@ def _tainted(tree: Tree) -> Iterator[Run]:
 
 def _free(tree: Tree, text: str) -> Iterator[str]:
     """Return private-use characters that are nowhere in the input."""
-    return _unused("".join([text, *(run.text for run in _tainted(tree))]))
+    return unused("".join([text, *(run.text for run in _tainted(tree))]))
 
 
 def _table(tree: Tree, text: str, alphabet: frozenset[str]) -> dict[int, int]:
@@ -275,10 +273,6 @@ def _unswapped(text: str, table: dict[int, int]) -> str:
         if chr(swap) in text:
             text = text.replace(chr(swap), chr(character))
     return text
-
-
-def _for_all(table: dict[int, int]) -> Callable[[Run], dict[int, int]]:
-    return lambda _: table
 
 
 def _swap(tree: Tree, table_of: Callable[[Run], dict[int, int]]) -> Tree:
@@ -350,7 +344,7 @@ def _acts(render: Render, tree: Tree, where: list[bool], opening: str, closing: 
     text = drawn(opening, closing)
     if text is None:
         return False
-    stand_ins = _unused(text)
+    stand_ins = unused(text)
     first, last = next(stand_ins, ""), next(stand_ins, "")
     other = drawn(first * len(opening), last * len(closing))
     return other is None or other.replace(first * len(opening), opening).replace(last * len(closing), closing) != text

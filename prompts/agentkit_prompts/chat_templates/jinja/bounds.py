@@ -6,25 +6,24 @@ Compiled templates call these wherever a value can grow, be walked or be printed
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any
 
 from jinja2.utils import Namespace
 
 from agentkit_prompts.templates.engine import Limits
 from agentkit_prompts.templates.engine.meter import Meter
+from agentkit_prompts.templates.engine.operators import PERCENT, refuse_large, room_of
 from agentkit_prompts.templates.engine.values import Fault
 
-__all__ = ["CHAT_LIMITS", "Bounds"]
+__all__ = ["CHAT_LIMITS", "OPERATORS", "Bounds"]
 
 CHAT_LIMITS = Limits(output_chars=8_000_000, steps=4_000_000, seconds=3.0)
 """Limits of an untrusted chat template: a context of some million tokens passes."""
 
-_MAX_INT_BITS = 8192
 _MAX_FIELD = 10_000
 _CONTAINERS = (list, tuple, dict, set, frozenset)
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
-_PERCENT = re.compile(r"%(?:\((?P<name>[^()]*)\))?[#0\- +]*(?P<width>\*|\d*)(?:\.(?P<precision>\*|\d*))?")
 _DIGITS = re.compile(r"\d{5,}")
 _NESTED = re.compile(r"\{[^{}]*\{")
 
@@ -33,12 +32,6 @@ class Bounds(Meter):
     """What one rendering has used, with the guarded forms of what templates do to values."""
 
     __slots__ = ()
-
-    def made(self, count: int) -> None:
-        """Charge a text of `count` characters."""
-        if count > self.limits.output_chars:
-            self.too_long(count)
-        self.charge(1 + (count >> 4))
 
     def text(self, value: Any) -> str:
         """Return what `{{ value }}` prints."""
@@ -58,7 +51,7 @@ class Bounds(Meter):
     def joined(self, values: tuple[Any, ...]) -> str:
         """Return `a ~ b ~ ...`."""
         texts = [self.text(value) for value in values]
-        self.made(sum(map(len, texts)))
+        self.chars(sum(map(len, texts)))
         return "".join(texts)
 
     def concat(self, texts: Iterable[str]) -> str:
@@ -82,28 +75,27 @@ class Bounds(Meter):
         elif kind is list or kind is tuple:
             self.charge(len(value))
         elif isinstance(value, str | bytes):
-            self.made(len(value))
-        elif kind is int and value.bit_length() > _MAX_INT_BITS:
-            raise Fault("a number grows too large")
+            self.chars(len(value))
+        elif kind is int:
+            refuse_large(value.bit_length())
         return value
 
     def multiplied(self, left: Any, right: Any) -> Any:
         """Return `left * right`."""
         if isinstance(left, int) and isinstance(right, int):
-            if left.bit_length() + right.bit_length() > _MAX_INT_BITS:
-                raise Fault("a number grows too large")
+            refuse_large(left.bit_length() + right.bit_length())
         else:
             count, value = (left, right) if isinstance(left, int) else (right, left)
             if isinstance(count, int) and isinstance(value, str | bytes):
-                self.made(len(value) * max(0, count))
+                self.chars(len(value) * max(0, count))
             elif isinstance(count, int) and isinstance(value, list | tuple):
                 self.charge(len(value) * max(0, count))
         return left * right
 
     def raised(self, left: Any, right: Any) -> Any:
         """Return `left ** right`."""
-        if isinstance(left, int) and isinstance(right, int) and left.bit_length() * abs(right) > _MAX_INT_BITS:
-            raise Fault("a number grows too large")
+        if isinstance(left, int) and isinstance(right, int):
+            refuse_large(left.bit_length() * abs(right))
         return left**right
 
     def modulo(self, left: Any, right: Any) -> Any:
@@ -115,22 +107,17 @@ class Bounds(Meter):
 
     def percent(self, template: str, values: Any) -> None:
         """Charge the filling of `%` fields, before it is done."""
-        self.made(len(template) * 4)
-        room = 0
-        for field in _PERCENT.finditer(template):
-            for size in (field["width"], field["precision"]):
-                if size and (size == "*" or len(size) > 5 or int(size) > _MAX_FIELD):
-                    raise Fault(f"the format field {field[0][:40]!r} is wider than {_MAX_FIELD:,} characters")
-                room += int(size or 0)
-        self.made(room + template.count("%") * self.longest(values))
+        self.chars(len(template) * 4)
+        room = sum(map(room_of, PERCENT.finditer(template)))
+        self.chars(room + template.count("%") * self.longest(values))
 
     def filled(self, template: str, args: tuple[Any, ...], kwargs: Any) -> None:
         """Charge the filling of `{}` fields, before it is done."""
-        self.made(len(template) * 4)
+        self.chars(len(template) * 4)
         if _DIGITS.search(template) or _NESTED.search(template.replace("{{", "")):
             raise Fault("the text to format has fields of a computed width, or wider than 9,999 characters")
         fields = template.count("{")
-        self.made(fields * (self.longest((args, kwargs)) + (_MAX_FIELD if ":" in template else 0)) if fields else 0)
+        self.chars(fields * (self.longest((args, kwargs)) + (_MAX_FIELD if ":" in template else 0)) if fields else 0)
 
     def longest(self, values: Any) -> int:
         """Return how many characters the longest of the values can take when it is written out."""
@@ -211,3 +198,11 @@ class Bounds(Meter):
         """Return an iterator as a list; anything with a size as it is."""
         visited = self.iterated(value, weight)
         return visited if visited is value else list(visited)
+
+
+OPERATORS: dict[str, Callable[[Bounds, Any, Any], Any]] = {
+    "*": Bounds.multiplied,
+    "**": Bounds.raised,
+    "%": Bounds.modulo,
+}
+"""The operators that are bounded before they run; what `+` makes is charged at once."""

@@ -15,7 +15,7 @@ from agentkit_prompts.chat_templates.jinja.bounds import Bounds
 from agentkit_prompts.templates.engine.methods import SAME_SIZE, WIDTH
 from agentkit_prompts.templates.engine.values import Fault
 
-__all__ = ["TESTS", "bounded_filters", "guard", "nests"]
+__all__ = ["MARK", "TESTS", "bounded_filters", "guard", "nests"]
 
 _LINEAR = frozenset((*SAME_SIZE, "encode", "rsplit", "split", "splitlines"))
 _WIDE = frozenset(WIDTH)
@@ -27,8 +27,6 @@ _METHODS: dict[type, frozenset[str]] = {
     int: frozenset(("as_integer_ratio", "bit_count", "bit_length", "conjugate")),
     float: frozenset(("as_integer_ratio", "conjugate", "hex", "is_integer")),
     bytes: frozenset(("decode", "hex")),
-}
-_OWN: dict[type, frozenset[str]] = {
     LoopContext: frozenset(("changed", "cycle")),
     Cycler: frozenset(("next", "reset")),
 }
@@ -81,9 +79,6 @@ def _method(bounds: Bounds, owner: Any, name: str, args: tuple[Any, ...], kwargs
             bounds.measure(args)
             bounds.charge(len(owner) if name in ("copy", "decode", "hex") and kind is not float else 1)
         return args
-    if name in _OWN.get(kind, ()):
-        bounds.measure(args)
-        return args
     raise Fault(
         f"{kind.__name__}.{name[:80]}() is not one of the methods that a template may call under limits; "
         "give limits=None for a template that you trust"
@@ -94,26 +89,28 @@ def _text_method(
     bounds: Bounds, owner: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, ...]:
     if name in _LINEAR:
-        bounds.made(len(owner) * 4)
+        bounds.chars(len(owner) * 4)
     elif name in _WIDE:
-        bounds.made(max([len(owner), *(one for one in args if isinstance(one, int))]))
+        bounds.chars(max([len(owner), *(one for one in args if isinstance(one, int))]))
     elif name == "join" and args:
         items = bounds.listed(args[0], 2)
         texts = [item for item in items if isinstance(item, str)]
-        bounds.made(sum(map(len, texts)) + len(owner) * len(texts))
+        bounds.chars(sum(map(len, texts)) + len(owner) * len(texts))
         return (items, *args[1:])
     elif name == "replace" and len(args) > 1 and isinstance(args[0], str) and isinstance(args[1], str):
-        bounds.made(len(owner) * 2)
-        bounds.made(len(owner) + max(0, len(args[1]) - len(args[0])) * owner.count(args[0]))
+        bounds.chars(len(owner) * 2)
+        bounds.chars(len(owner) + max(0, len(args[1]) - len(args[0])) * owner.count(args[0]))
     elif name == "expandtabs":
         widths = (8, *args, *kwargs.values())
-        bounds.made(len(owner) + owner.count("\t") * max(one for one in widths if isinstance(one, int)))
+        bounds.chars(len(owner) + owner.count("\t") * max(one for one in widths if isinstance(one, int)))
     elif name not in ("join", "replace"):
         raise Fault(f"str.{name[:80]}() is not one of the methods that a template may call under limits")
     return args
 
 
-_FREE = frozenset(("abs", "attr", "count", "d", "default", "first", "float", "int", "items", "last", "length"))
+MARK = "mark_generation"
+"""The filter that marks what `{% generation %}` encloses."""
+_FREE = frozenset((MARK, "abs", "attr", "count", "d", "default", "first", "float", "int", "items", "last", "length"))
 """Filters that take the same time whatever they get."""
 _LAZY = frozenset(("map", "reject", "rejectattr", "select", "selectattr"))
 _NO_LONGER = frozenset(("capitalize", "lower", "string", "trim", "upper"))
@@ -138,7 +135,7 @@ def _bounded(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
             value = bounds.iterated(value, 12) if value else ()  # to Jinja, None and 0 hold nothing here
         elif type(value) is str:
             size = len(value)
-            bounds.made(size * 8 if name in _HEAVY else size)
+            bounds.chars(size * 8 if name in _HEAVY else size)
         else:
             if hasattr(value, "__next__"):
                 value = bounds.listed(value, 2)
@@ -172,7 +169,7 @@ def _widths(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str,
     for one in (*args, *kwargs.values()):
         if isinstance(one, str | int) and not isinstance(one, bool):
             width = len(one) if isinstance(one, str) else max(0, one)
-            bounds.made(lines * width)
+            bounds.chars(lines * width)
 
 
 def _counts(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -182,18 +179,14 @@ def _counts(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str,
 
 
 def _replaced(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    texts = [one for one in (*args, *kwargs.values()) if isinstance(one, str)]
-    bounds.made((len(str(value)) + 1) * max(1, *map(len, texts)) if texts else 1)
-
-
-def _wrapped(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Charge a filter that puts a text among its arguments in many places of what it is given."""
     glue = max([1, *(len(one) for one in (*args, *kwargs.values()) if isinstance(one, str))])
-    bounds.made((len(value) if isinstance(value, str) else 1) * glue)
+    bounds.chars((len(str(value)) + 1) * glue)
 
 
 def _join(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     glue = max([0, *(len(one) for one in (*args, *kwargs.values()) if isinstance(one, str))])
-    bounds.made(glue * len(value) if hasattr(value, "__len__") else 1)
+    bounds.chars(glue * len(value) if hasattr(value, "__len__") else 1)
 
 
 def _json(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -202,7 +195,7 @@ def _json(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str, A
         for one in (*args, *kwargs.values()):
             for part in one if isinstance(one, list | tuple) else (one,):
                 widest += len(part) if isinstance(part, str) else part if isinstance(part, int) else 0
-        bounds.made(max(0, widest) * (_nodes(value) + 1))
+        bounds.chars(max(0, widest) * (_nodes(value) + 1))
 
 
 def _nodes(value: Any) -> int:
@@ -244,7 +237,7 @@ _CHECKS: dict[str, Callable[..., None]] = {
     "sum": _sum,
     "tojson": _json,
     "truncate": _widths,
-    "wordwrap": _wrapped,
+    "wordwrap": _replaced,
 }
 
 

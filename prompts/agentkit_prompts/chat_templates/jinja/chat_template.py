@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from traceback import walk_tb
+from typing import Any, cast
 
 import jinja2
 
+from agentkit_prompts.chat_templates.chat_turns import plain_turns
 from agentkit_prompts.chat_templates.generation import Spans, has_generation, marked_spans, reply_spans
 from agentkit_prompts.chat_templates.jinja.bounds import CHAT_LIMITS, Bounds
 from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose
@@ -21,7 +23,7 @@ from agentkit_prompts.chat_templates.jinja.markers import tokens_of_sources
 from agentkit_prompts.chat_templates.jinja.model_files import read_files
 from agentkit_prompts.chat_templates.jinja.open_reply import render_open
 from agentkit_prompts.chat_templates.jinja.probe import Probe
-from agentkit_prompts.chat_templates.normalise import as_mappings, as_tools, flat, normalised, plain, simple
+from agentkit_prompts.chat_templates.normalise import as_mappings, as_tools, flat, normalised, plain
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, nearest
@@ -67,6 +69,8 @@ class JinjaChatTemplate:
     """What ends a reply; the eos token when nothing is given."""
     file: str | None = None
     """Where the template was read from, for error messages."""
+    _probes: dict[str, Probe] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _dated_probes: dict[str, Probe] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.stop_words is None and self.eos_token:
@@ -86,21 +90,17 @@ class JinjaChatTemplate:
         Raises:
             ChatTemplateError: There is no such template, or it is none.
         """
-        files = read_files(Path(path))
-        named = dict(files.templates)
+        file, named, tokens = read_files(Path(path))
         chosen = name or ("default" if "default" in named else next(iter(named)) if len(named) == 1 else "default")
         if chosen not in named:
-            raise ChatTemplateError(f"{files.file}: there is no template {chosen!r}{nearest(chosen, named)}")
+            raise ChatTemplateError(f"{file}: there is no template {chosen!r}{nearest(chosen, named)}")
         source = named.pop(chosen)
-        if name is not None:
-            named.clear()
-        tokens = dict(files.tokens)
         made: dict[str, Any] = {
             "bos_token": tokens.pop("bos_token", None),
             "eos_token": tokens.pop("eos_token", None),
             "special_tokens": tokens,
-            "named": named,
-            "file": files.file,
+            "named": named if name is None else {},
+            "file": file,
         }
         return cls(source, **{**made, **fields})
 
@@ -131,18 +131,18 @@ class JinjaChatTemplate:
         """
         given = as_tools(tools)
         source = self._source(given)
-        data, contents = self._messages(messages, source)
-        variables = {**self._variables, "documents": None}
-        if documents is not None or kwargs:
-            variables |= flat("variables of the template", lambda: plain({**kwargs, "documents": documents}))
+        data, is_plain = self._messages(messages, source)
+        variables = self._given(documents, kwargs)
         if continue_final_message:
             name = continue_final_message if isinstance(continue_final_message, str) else "content"
             return render_open(data, name, lambda opened: self._run(source, opened, given, False, variables))
         text = self._run(source, data, given, bool(add_generation_prompt), variables)
         if self.lossy or not self.normalise:
             return text
-        if contents is not None and not given and self._holds(source, text, contents):
-            return text
+        if is_plain and not given:
+            is_sure = covered(source, frozenset(self._probe(source).text_roles))
+            if is_sure or holds_all(text, data):
+                return text
         lost = losses(
             data, given, text, lambda changed: self._run(source, changed, given, bool(add_generation_prompt), variables)
         )
@@ -172,11 +172,7 @@ class JinjaChatTemplate:
         if has_generation(source):
             text = self.render(messages, tools, False, **kwargs)
             data, _ = self._messages(messages, source)
-            variables = {
-                **self._variables,
-                "documents": None,
-                **flat("variables of the template", lambda: plain(kwargs)),
-            }
+            variables = self._given(None, kwargs)
             return text, marked_spans(text, lambda marks: self._run(source, data, given, False, variables, marks))
         return reply_spans(
             self._messages(messages, source)[0],
@@ -192,20 +188,16 @@ class JinjaChatTemplate:
         vars(made)["_probes"] = self._dated_probes  # what was found out holds at any time
         return made
 
-    @property
+    @cached_property
     def control_tokens(self) -> tuple[str, ...]:
         """What only the template may write: stop words, bos and eos, and the markers around messages."""
-        return self._control_tokens
-
-    @cached_property
-    def _control_tokens(self) -> tuple[str, ...]:
         tokens = (self.bos_token, self.eos_token, *self.special_tokens.values(), *(self.stop_words or ()))
         return tokens_of_sources([self.source, *self.named.values()], tokens, self._probe(self.source))
 
     def diagnose(self) -> list[Finding]:
         """Return what the template cannot do or does in its own way, found by rendering small conversations."""
         source = self.named.get(_WITH_TOOLS)
-        return diagnose(self.source, self._probe(self.source), self._probe(source) if source else None)
+        return [*diagnose(self.source, self._probe(self.source), self._probe(source) if source else None)]
 
     @cached_property
     def _variables(self) -> dict[str, Any]:
@@ -221,13 +213,12 @@ class JinjaChatTemplate:
             made[_CLOCK] = strftime_now
         return made
 
-    @cached_property
-    def _probes(self) -> dict[str, Probe]:
-        return {}
-
-    @cached_property
-    def _dated_probes(self) -> dict[str, Probe]:
-        return {}
+    def _given(self, documents: object, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return the variables of one rendering."""
+        if documents is None and not kwargs:
+            return {**self._variables, "documents": None}
+        given = flat("variables of the template", lambda: plain({"documents": documents, **kwargs}))
+        return {**self._variables, **given}
 
     def _probe(self, source: str) -> Probe:
         if source not in self._probes:
@@ -239,20 +230,16 @@ class JinjaChatTemplate:
     def _source(self, tools: Sequence[Any] | None) -> str:
         return self.named.get(_WITH_TOOLS, self.source) if tools is not None else self.source
 
-    def _messages(self, messages: object, source: str) -> tuple[list[dict[str, Any]], list[str] | None]:
-        """Return what the template gets, and the contents when each message is a role and a text and nothing else."""
-        contents = simple(messages, self._probe(source).text_roles if self.normalise else None)
-        if contents is not None:
-            return messages, contents  # type: ignore[return-value]
+    def _messages(self, messages: object, source: str) -> tuple[list[dict[str, Any]], bool]:
+        """Return what the template gets, and whether each message is a role and a text and nothing else."""
+        turns = plain_turns(messages, self._probe(source).text_roles if self.normalise else None)
+        if turns is not None:
+            return cast("list[dict[str, Any]]", turns), True
         made = as_mappings(messages)
         if not self.normalise:
-            return made, None
+            return made, False
         probe = self._probe(source)
-        return normalised(made, probe.content, probe.arguments), None
-
-    def _holds(self, source: str, text: str, contents: Sequence[str]) -> bool:
-        sure = covered(source)
-        return sure is None or self._probe(source).text_roles <= sure or holds_all(text, contents)
+        return normalised(made, probe.content, lambda: probe.arguments), False
 
     def _compiled(self, source: str, name: str = "") -> jinja2.Template:
         where = f"{self.file or 'chat template'}{f' ({name})' if name else ''}"
@@ -287,11 +274,10 @@ class JinjaChatTemplate:
             raise self._failure(template, error) from error
 
     def _failure(self, template: jinja2.Template, error: Exception) -> ChatTemplateError:
-        line, trace = None, error.__traceback__
-        while trace is not None:
-            if trace.tb_frame.f_globals.get("__jinja_template__") is template:
-                line = template.get_corresponding_lineno(trace.tb_lineno)
-            trace = trace.tb_next
+        line = None
+        for frame, at in walk_tb(error.__traceback__):
+            if frame.f_globals.get("__jinja_template__") is template:
+                line = template.get_corresponding_lineno(at)
         where = f"{self.file or 'chat template'}{f':{line}' if line else ''}"
         if isinstance(error, Refusal):
             return ChatTemplateError(f"{where}: the template refuses this conversation: {error}")

@@ -12,46 +12,16 @@ from typing import Any
 from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, Frame, operators
 
-__all__ = ["DICT_NAMES", "INTERCEPTED", "MARK", "BoundedCodeGenerator", "QuickCodeGenerator", "check_depth"]
+from agentkit_prompts.templates.engine.objects import Loop
 
-INTERCEPTED = frozenset({"+", "-", "*", "/", "//", "%", "**"})
-"""Operators that are never worked out while a template is compiled."""
+__all__ = ["DICT_NAMES", "BoundedCodeGenerator", "QuickCodeGenerator"]
 
 DICT_NAMES = frozenset(dir(dict))
 """Attributes of a dict: `message.name` reads any other name as a key."""
 
-MARK = "mark_generation"
-"""Method, of the extension and of the environment, that marks what `{% generation %}` encloses."""
-
-_LOOP = frozenset(
-    ("depth", "depth0", "first", "index", "index0", "last", "length", "nextitem", "previtem", "revindex", "revindex0")
-)
 _MAX_SUM = 6
-_MAX_DEPTH = 120
-_NAMES = [
-    "text",
-    "printed",
-    "joined",
-    "grown",
-    "multiplied",
-    "raised",
-    "modulo",
-    "weighed",
-    "searched",
-    "iterated",
-    "concat",
-]
+_NAMES = ("text", "printed", "joined", "grown", "weighed", "searched", "iterated", "concat")
 _LITERALS = (nodes.List, nodes.Tuple)
-
-
-def check_depth(tree: nodes.Template) -> int | None:
-    """Return the line at which a template nests too deeply to be compiled, or None."""
-    level: list[nodes.Node] = [tree]
-    for _ in range(_MAX_DEPTH):
-        if not level:
-            return None
-        level = [child for node in level for child in node.iter_child_nodes()]
-    return level[0].lineno if level else None
 
 
 def _weight(parts: list[nodes.Node]) -> int:
@@ -73,7 +43,7 @@ class QuickCodeGenerator(CodeGenerator):
     """Writes the same program as Jinja, without a call where a key of a dict or a counter of a loop is read."""
 
     def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:
-        if isinstance(node.node, nodes.Name) and node.node.name == "loop" and node.attr in _LOOP:
+        if isinstance(node.node, nodes.Name) and node.node.name == "loop" and node.attr in Loop.FIELDS:
             temp = self.temporary_identifier()
             self.write(f"({temp}.{node.attr} if type({temp} := ")
             self.visit(node.node, frame)
@@ -88,19 +58,6 @@ class QuickCodeGenerator(CodeGenerator):
             self._key(node.node, node.arg.value, "getitem", frame)
         else:
             super().visit_Getitem(node, frame)
-
-    def visit_CallBlock(self, node: nodes.CallBlock, frame: Frame) -> None:
-        """Write `{% generation %}` without the macro that any other call block needs."""
-        called = node.call.node
-        if not (isinstance(called, nodes.ExtensionAttribute) and called.name == MARK) or any(
-            one.name in ("caller", "kwargs", "varargs") for one in node.find_all(nodes.Name)
-        ):
-            super().visit_CallBlock(node, frame)
-            return
-        self.macro_body(node, frame)
-        self.start_write(frame, node)
-        self.write(f"environment.{MARK}(context, macro())")
-        self.end_write(frame)
 
     def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
         operands = _operands(node)
@@ -211,25 +168,9 @@ class BoundedCodeGenerator(QuickCodeGenerator):
         self.write(")")
 
     def _plain_add(self, node: nodes.BinExpr, frame: Frame) -> None:
-        self._infix("+", node, frame)
-
-    def visit_Mul(self, node: nodes.BinExpr, frame: Frame) -> None:
-        self._pair("multiplied(", node, frame)
-
-    def visit_Pow(self, node: nodes.BinExpr, frame: Frame) -> None:
-        self._pair("raised(", node, frame)
-
-    def visit_Mod(self, node: nodes.BinExpr, frame: Frame) -> None:
-        self._pair("modulo(", node, frame)
-
-    def visit_Sub(self, node: nodes.BinExpr, frame: Frame) -> None:
-        self._infix("-", node, frame)
-
-    def visit_Div(self, node: nodes.BinExpr, frame: Frame) -> None:
-        self._infix("/", node, frame)
-
-    def visit_FloorDiv(self, node: nodes.BinExpr, frame: Frame) -> None:
-        self._infix("//", node, frame)
+        self._call("(", [node.left], frame)
+        self._call(" + ", [node.right], frame)
+        self.write(")")
 
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:
         if isinstance(node.arg, nodes.Slice):
@@ -272,15 +213,6 @@ class BoundedCodeGenerator(QuickCodeGenerator):
         else:
             self._call(guard, [node], frame)
             self.write(")")
-
-    def _pair(self, guard: str, node: nodes.BinExpr, frame: Frame) -> None:
-        self._call(guard, [node.left, node.right], frame)
-        self.write(")")
-
-    def _infix(self, sign: str, node: nodes.BinExpr, frame: Frame) -> None:
-        self._call("(", [node.left], frame)
-        self._call(f" {sign} ", [node.right], frame)
-        self.write(")")
 
     def _call(self, head: str, arguments: list[Any], frame: Frame) -> None:
         self.write(head)

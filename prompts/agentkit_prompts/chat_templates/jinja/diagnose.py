@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,15 +35,12 @@ def _user(content: Any = "a") -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 
-def _late_system() -> list[dict[str, Any]]:
-    return [_user(), {"role": "assistant", "content": "b"}, {"role": "system", "content": WORD}, _user("c")]
-
-
+_LATE_SYSTEM = [_user(), {"role": "assistant", "content": "b"}, {"role": "system", "content": WORD}, _user("c")]
 _RESULT = {"role": "tool", "tool_call_id": _ANSWERED, "name": NAME, "content": WORD}
 
 
-def diagnose(source: str, probe: Probe, with_tools: Probe | None = None) -> list[Finding]:
-    """Return what is to know about a template.
+def diagnose(source: str, probe: Probe, with_tools: Probe | None = None) -> Iterator[Finding]:
+    """Yield what is to know about a template.
 
     Args:
         source: Its text.
@@ -51,82 +49,65 @@ def diagnose(source: str, probe: Probe, with_tools: Probe | None = None) -> list
     """
     simple = probe.outcome([_user(WORD)], None, False)
     if isinstance(simple, ChatTemplateError):
-        return [Finding("refuses_everything", f"a single user message fails: {simple}")]
+        yield Finding("refuses_everything", f"a single user message fails: {simple}")
+        return
     tooled = with_tools or probe
-    call = CALL('{"key": "c"}' if tooled.arguments() == "text" else {"key": "c"})
-    found: list[Finding] = []
-    for ignored, refused, what, word, messages, tools, asked in (
-        ("ignores_tools", "refuses_tools", "tools", NAME, [_user()], [TOOL], tooled),
-        ("drops_tool_calls", "refuses_tool_calls", "tool calls", NAME, [_user(), call, _RESULT], None, tooled),
-        ("ignores_tool_results", "refuses_tool_results", "tool results", WORD, [_user(), call, _RESULT], None, tooled),
-        ("ignores_system", "refuses_system", "system messages", WORD, conversation_of("system", WORD), None, probe),
-        ("ignores_late_system", "refuses_late_system", "later system messages", WORD, _late_system(), None, probe),
+    call = CALL('{"key": "c"}' if tooled.arguments == "text" else {"key": "c"})
+    for code, what, word, messages, tools, asked in (
+        ("ignores_tools", "tools", NAME, [_user()], [TOOL], tooled),
+        ("drops_tool_calls", "tool calls", NAME, [_user(), call, _RESULT], None, tooled),
+        ("ignores_tool_results", "tool results", WORD, [_user(), call, _RESULT], None, tooled),
+        ("ignores_system", "system messages", WORD, conversation_of("system", WORD), None, probe),
+        ("ignores_late_system", "later system messages", WORD, _LATE_SYSTEM, None, probe),
     ):
-        found += _lost(ignored, refused, what, asked.outcome(messages, tools), word)
-    found += _turns(probe)
-    found += _forms(probe, tooled)
-    found += _rest(source, probe)
-    return found
+        outcome = asked.outcome(messages, tools)
+        if isinstance(outcome, ChatTemplateError):
+            yield Finding(f"refuses_{code.partition('_')[2]}", f"{what} make it fail: {outcome}")
+        elif word not in outcome:
+            yield Finding(code, f"{what} leave no trace in the text")
+    yield from _turns(probe)
+    yield from _forms(probe, tooled)
+    yield from _rest(source, probe)
 
 
-def _lost(ignored: str, refused: str, what: str, outcome: str | ChatTemplateError, word: str) -> list[Finding]:
-    if isinstance(outcome, ChatTemplateError):
-        return [Finding(refused, f"{what} make it fail: {outcome}")]
-    return [] if word in outcome else [Finding(ignored, f"{what} leave no trace in the text")]
-
-
-def _turns(probe: Probe) -> list[Finding]:
-    found: list[Finding] = []
+def _turns(probe: Probe) -> Iterator[Finding]:
     twice = probe.outcome([_user(), _user(WORD)])
     if isinstance(twice, ChatTemplateError):
-        found.append(Finding("needs_alternation", f"two user messages in a row fail: {twice}"))
+        yield Finding("needs_alternation", f"two user messages in a row fail: {twice}")
     elif WORD not in twice:
-        found.append(Finding("needs_alternation", "of two user messages in a row one is lost"))
-    first = probe.outcome([{"role": "assistant", "content": WORD}, _user()])
-    if isinstance(first, ChatTemplateError) or WORD not in first:
-        found.append(Finding("needs_user_first", "a conversation cannot start with the assistant"))
+        yield Finding("needs_alternation", "of two user messages in a row one is lost")
+    if not probe.holds(WORD, [{"role": "assistant", "content": WORD}, _user()]):
+        yield Finding("needs_user_first", "a conversation cannot start with the assistant")
     thought = {"role": "assistant", "content": "b", "reasoning_content": WORD, "thinking": WORD}
     if not any(probe.holds(WORD, [_user(), thought, *more]) for more in ([], [_user()])):
-        found.append(Finding("drops_reasoning", "what the model thought before a reply is left out"))
+        yield Finding("drops_reasoning", "what the model thought before a reply is left out")
     elif not probe.holds(WORD, [_user(), thought, _user()]):
-        found.append(Finding("drops_reasoning", "what the model thought before earlier replies is left out"))
-    return found
+        yield Finding("drops_reasoning", "what the model thought before earlier replies is left out")
 
 
-def _forms(probe: Probe, tooled: Probe) -> list[Finding]:
-    found: list[Finding] = []
+def _forms(probe: Probe, tooled: Probe) -> Iterator[Finding]:
     if probe.content("user", "parts") == "text":
-        found.append(Finding("wants_text_content", "content must be text; the normaliser joins parts"))
+        yield Finding("wants_text_content", "content must be text; the normaliser joins parts")
     if probe.content("user", "text") == "parts":
-        found.append(Finding("wants_parts_content", "content must be a list of parts; the normaliser makes one"))
-    form = tooled.arguments()
+        yield Finding("wants_parts_content", "content must be a list of parts; the normaliser makes one")
+    form = tooled.arguments
     if form == "object":
-        found.append(
-            Finding("wants_object_arguments", "arguments of tool calls must be objects; the normaliser parses")
-        )
+        yield Finding("wants_object_arguments", "arguments of tool calls must be objects; the normaliser parses")
     elif form == "text":
-        found.append(
-            Finding("wants_text_arguments", "arguments of tool calls must be JSON text; the normaliser writes it")
-        )
-    return found
+        yield Finding("wants_text_arguments", "arguments of tool calls must be JSON text; the normaliser writes it")
 
 
-def _rest(source: str, probe: Probe) -> list[Finding]:
-    found: list[Finding] = []
+def _rest(source: str, probe: Probe) -> Iterator[Finding]:
     if probe.outcome([_user(WORD)], None, True) == probe.outcome([_user(WORD)], None, False):
-        found.append(Finding("no_generation_prompt", "add_generation_prompt makes no difference"))
+        yield Finding("no_generation_prompt", "add_generation_prompt makes no difference")
     if not has_generation(source):
-        found.append(
-            Finding(
-                "no_generation_blocks", "no {% generation %} blocks: loss spans come from what it writes around replies"
-            )
-        )
+        why = "no {% generation %} blocks: loss spans come from what it writes around replies"
+        yield Finding("no_generation_blocks", why)
     names = _read_names(source)
     if "strftime_now" in names:
-        found.append(Finding("reads_clock", "it prints today's date: pass now=, or its own fixed date stands there"))
+        yield Finding("reads_clock", "it prints today's date: pass now=, or its own fixed date stands there")
     if more := sorted(names - _GIVEN):
-        found.append(Finding("reads_variables", f"render takes, for this template: {', '.join(more)}"))
-    return found
+        yield Finding("reads_variables", f"render takes, for this template: {', '.join(more)}")
 
 
 def _read_names(source: str) -> set[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections.abc import Iterable
+from functools import cache, lru_cache
+from itertools import islice
 from types import BuiltinMethodType
 from typing import Any, NoReturn
 
@@ -15,26 +16,20 @@ from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension
 from jinja2.ext import loopcontrols as LoopControls  # noqa: N812
 from jinja2.filters import do_indent
-from jinja2.lexer import Token, TokenStream
 from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
-from agentkit_prompts.chat_templates.jinja.bounds import Bounds
-from agentkit_prompts.chat_templates.jinja.calls import TESTS, bounded_filters, guard, nests
-from agentkit_prompts.chat_templates.jinja.compiler import (
-    DICT_NAMES,
-    INTERCEPTED,
-    MARK,
-    BoundedCodeGenerator,
-    QuickCodeGenerator,
-    check_depth,
-)
-from agentkit_prompts.chat_templates.jinja.coverage import Roles, covered_roles
+from agentkit_prompts.chat_templates.jinja.bounds import OPERATORS, Bounds
+from agentkit_prompts.chat_templates.jinja.calls import MARK, TESTS, bounded_filters, guard, nests
+from agentkit_prompts.chat_templates.jinja.compiler import DICT_NAMES, BoundedCodeGenerator, QuickCodeGenerator
+from agentkit_prompts.chat_templates.jinja.losses import covers
+from agentkit_prompts.templates.engine.parse import count_tokens, levels
 
 __all__ = ["Refusal", "RunContext", "compiled", "covered"]
 
+_MAX_DEPTH = 120
 _MAX_TOKENS = 30_000
 _MAX_SOURCE = 500_000
 _SAFE: dict[type, frozenset[str]] = {
@@ -42,7 +37,6 @@ _SAFE: dict[type, frozenset[str]] = {
     dict: frozenset(("copy", "get", "items", "keys", "values")),
 }
 """Methods that the sandbox hands out as they are, so that asking it each time changes nothing."""
-_NOT_DETERMINISTIC = ("random",)
 
 
 class Refusal(jinja2.TemplateError):
@@ -68,7 +62,8 @@ class RunContext(Context):
         return made
 
 
-def _marked(context: RunContext, text: str) -> str:
+@jinja2.pass_context
+def _mark_generation(context: RunContext, text: str) -> str:
     return text if context.marks is None else f"{context.marks[0]}{text}{context.marks[1]}"
 
 
@@ -80,23 +75,8 @@ class _Generation(Extension):
     def parse(self, parser: Parser) -> nodes.Node:
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.CallBlock(self.call_method(MARK), [], [], body).set_lineno(line)
-
-    @staticmethod
-    @jinja2.pass_context
-    def mark_generation(context: RunContext, caller: Callable[[], str]) -> str:
-        """Return the text inside, between the marks when there are any."""
-        return _marked(context, caller())
-
-
-class _CountTokens(Extension):
-    """Stops a hostile template while it is still being read."""
-
-    def filter_stream(self, stream: TokenStream) -> Iterable[Token]:
-        for count, token in enumerate(stream):
-            if count > _MAX_TOKENS:
-                raise jinja2.TemplateSyntaxError(f"the template has more than {_MAX_TOKENS:,} tokens", token.lineno)
-            yield token
+        mark = nodes.Filter(None, MARK, [], [], None, None)
+        return nodes.FilterBlock(body, mark).set_lineno(line)
 
 
 class _Dict:
@@ -159,7 +139,6 @@ class _Trusted(ImmutableSandboxedEnvironment):
     """The sandbox itself; keys of dictionaries are found without an exception on the way."""
 
     context_class = RunContext
-    mark_generation = staticmethod(_marked)
     code_generator_class: type[CodeGenerator] = QuickCodeGenerator
 
     def __init__(self, *more: type[Extension]) -> None:
@@ -168,9 +147,9 @@ class _Trusted(ImmutableSandboxedEnvironment):
         )
         self.filters["tojson"] = _tojson
         self.filters["indent"] = _indent
+        self.filters[MARK] = _mark_generation
         del self.globals["lipsum"]
-        for name in _NOT_DETERMINISTIC:
-            del self.filters[name]
+        del self.filters["random"]
         self.globals.update(raise_exception=_raise_exception, dict=_Dict(), namespace=_Namespace)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
@@ -197,10 +176,10 @@ class _Bounded(_Trusted):
     """The sandbox for templates from anywhere: every call, filter and growing value is charged."""
 
     code_generator_class = BoundedCodeGenerator
-    intercepted_binops = INTERCEPTED
+    intercepted_binops = frozenset({*OPERATORS, "+"})
 
     def __init__(self) -> None:
-        super().__init__(_CountTokens)
+        super().__init__(count_tokens(_MAX_TOKENS))
         self.filters = bounded_filters(self.filters)
         self.tests = dict(TESTS)
 
@@ -208,10 +187,12 @@ class _Bounded(_Trusted):
         if len(source) > _MAX_SOURCE:
             raise jinja2.TemplateSyntaxError(f"the template is longer than {_MAX_SOURCE:,} characters", 1)
         tree = super()._parse(source, name, filename)
-        line = check_depth(tree)
-        if line is not None:
-            raise jinja2.TemplateSyntaxError("the template nests too deeply", line)
+        for level in islice(levels(tree), _MAX_DEPTH, None):
+            raise jinja2.TemplateSyntaxError("the template nests too deeply", level[0].lineno)
         return tree
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        return OPERATORS[operator](context.bounds, left, right)  # type: ignore[attr-defined]
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> jinja2.Undefined:
         if attribute[:1] == "_":
@@ -232,14 +213,9 @@ class _Bounded(_Trusted):
             bounds.depth -= 1
 
 
-@lru_cache(maxsize=1)
-def _trusted() -> _Trusted:
-    return _Trusted()
-
-
-@lru_cache(maxsize=1)
-def _bounded() -> _Bounded:
-    return _Bounded()
+@cache
+def _environment(bounded: bool) -> _Trusted:
+    return _Bounded() if bounded else _Trusted()
 
 
 @lru_cache(maxsize=128)
@@ -249,10 +225,10 @@ def compiled(source: str, bounded: bool) -> jinja2.Template:
     Raises:
         jinja2.TemplateError: It is not a template, or too large for one that is not trusted.
     """
-    return (_bounded() if bounded else _trusted()).from_string(source)
+    return _environment(bounded).from_string(source)
 
 
 @lru_cache(maxsize=128)
-def covered(source: str) -> Roles:
-    """Return the roles whose text a chat template prints whatever it says."""
-    return covered_roles(_trusted().parse(source))
+def covered(source: str, roles: frozenset[str]) -> bool:
+    """Whether a chat template prints the text of these roles whatever it says."""
+    return covers(_environment(False).parse(source), roles)

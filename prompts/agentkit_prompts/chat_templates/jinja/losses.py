@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from jinja2 import nodes
+
+from agentkit_prompts.chat_templates.jinja.calls import MARK
 from agentkit_prompts.chat_templates.jinja.probe import WORD
 from agentkit_prompts.errors import ChatTemplateError
 
-__all__ = ["holds_all", "losses"]
+__all__ = ["covers", "holds_all", "losses"]
 
 _THOUGHT = "</think>"
 _MAX_GAP = 200
 """Characters that mostly stand between two messages, at the most."""
 
 
-def holds_all(text: str, contents: Sequence[str]) -> bool:
-    """Tell whether a text holds all contents word for word, one after the other; False may mean one was rewritten."""
+def holds_all(text: str, messages: Sequence[dict[str, Any]]) -> bool:
+    """Tell whether a text holds what all messages say word for word, in order; False may mean one was rewritten."""
     at = gap = other = 0
-    for content in contents:
+    for message in messages:
+        content = message["content"]
         # What stands between two messages is mostly as long as it was the turn before.
         start = at + gap
         at = start + len(content)
@@ -116,3 +120,75 @@ def _without_media(message: dict[str, Any]) -> dict[str, Any]:
     if type(content) is not list:
         return message
     return {**message, "content": [part for part in content if part.get("type", "text") == "text"]}
+
+
+def covers(tree: nodes.Template, roles: Iterable[str]) -> bool:
+    """Whether a template always prints the text of these roles: a top-level loop over `messages` says it for each.
+
+    Nothing is proved when the loop can be left early or its names mean something else.
+    """
+    stored = [node.name for node in tree.find_all(nodes.Name) if node.ctx != "load"]
+    loops = [
+        (loop.body, loop.target.name)
+        for loop in tree.body
+        if isinstance(loop, nodes.For)
+        and isinstance(loop.iter, nodes.Name)
+        and isinstance(loop.target, nodes.Name)
+        and loop.iter.name == "messages"
+        and loop.test is None
+        and "messages" not in stored
+        and stored.count(loop.target.name) == 1
+        and next(loop.find_all((nodes.Break, nodes.Continue)), None) is None
+    ]
+    return all(any(_says(body, name, role) for body, name in loops) for role in roles)
+
+
+def _says(body: Sequence[nodes.Node], name: str, role: str) -> bool:
+    """Whether one of the statements prints the text of a message of this role."""
+    return any(_statement(node, name, role) for node in body)
+
+
+def _statement(node: nodes.Node, name: str, role: str) -> bool:
+    if isinstance(node, nodes.Output):
+        return any(_prints(one, name) for one in node.nodes)
+    if isinstance(node, nodes.FilterBlock) and node.filter.name == MARK:
+        return _says(node.body, name, role)
+    if not isinstance(node, nodes.If):
+        return False
+    for branch in (node, *node.elif_):
+        tested = _role_tested(branch.test, name)
+        if tested == role:
+            return _says(branch.body, name, role)
+        if tested is None and not _says(branch.body, name, role):  # which this message may end up in
+            return False
+    return _says(node.else_, name, role)
+
+
+def _role_tested(test: nodes.Node, name: str) -> str | None:
+    """Return `X` of `message.role == X`."""
+    if isinstance(test, nodes.Compare) and len(test.ops) == 1 and test.ops[0].op == "eq":
+        value = test.ops[0].expr
+        if _reads(test.expr, name, "role") and isinstance(value, nodes.Const) and isinstance(value.value, str):
+            return value.value
+    return None
+
+
+def _prints(node: nodes.Node, name: str) -> bool:
+    """Tell whether an expression is the content, white space around it aside, or a sum of texts that has it."""
+    if isinstance(node, nodes.Add):
+        return _prints(node.left, name) or _prints(node.right, name)
+    if isinstance(node, nodes.Concat):
+        return any(_prints(one, name) for one in node.nodes)
+    if isinstance(node, nodes.Filter) and node.name == "trim" and node.node is not None and not node.args:
+        return _prints(node.node, name)
+    return _reads(node, name, "content")
+
+
+def _reads(node: nodes.Node, name: str, key: str) -> bool:
+    if isinstance(node, nodes.Getattr):
+        read: object = node.attr
+    elif isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
+        read = node.arg.value
+    else:
+        return False
+    return read == key and isinstance(node.node, nodes.Name) and node.node.name == name

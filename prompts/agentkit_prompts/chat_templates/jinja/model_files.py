@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentkit_prompts.errors import ChatTemplateError
 
@@ -18,14 +17,13 @@ _MORE = "additional_chat_templates"
 _MAX_BYTES = 64_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class TemplateFiles:
+class TemplateFiles(NamedTuple):
     """What the files of a model say about its chat template."""
 
     file: str
-    templates: Mapping[str, str]
+    templates: dict[str, str]
     """Source by name; the one to use is called `default`."""
-    tokens: Mapping[str, str]
+    tokens: dict[str, str]
     """Special tokens by the names templates read them under, such as `bos_token`."""
 
 
@@ -85,19 +83,18 @@ def _in_config(config: Mapping[str, Any], path: Path) -> dict[str, str]:
         return {}
     if isinstance(found, str):
         return {"default": found}
-    named = found.items() if isinstance(found, dict) else _named(found, path)
+    if isinstance(found, list) and all(isinstance(one, dict) for one in found):
+        named = [(one.get("name"), one.get("template")) for one in found]
+    elif isinstance(found, dict):
+        named = list(found.items())
+    else:
+        raise ChatTemplateError(f"{path}: chat_template is {type(found).__name__}, expected text or a list of objects")
     templates = {name: source for name, source in named if isinstance(name, str) and isinstance(source, str)}
     if not templates or len(templates) < len(found):
         raise ChatTemplateError(
             f"{path}: chat_template is neither text nor a list of objects with a name and a template, both text"
         )
     return templates
-
-
-def _named(found: Any, path: Path) -> list[tuple[Any, Any]]:
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise ChatTemplateError(f"{path}: chat_template is {type(found).__name__}, expected text or a list of objects")
-    return [(one.get("name"), one.get("template")) for one in found]
 
 
 def _tokens(config: Mapping[str, Any]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from agentkit_prompts.chat_templates.normalise import Form
@@ -37,8 +38,8 @@ def CALL(arguments: Any) -> dict[str, Any]:  # noqa: N802 (a constant with a hol
     return {"role": "assistant", "content": "", "tool_calls": [call]}
 
 
-def conversation_of(role: str, content: Any) -> list[dict[str, Any]]:
-    """Return a short conversation with a message of `role` that holds `content`."""
+def conversation_of(role: str, content: Any, arguments: Any = None) -> list[dict[str, Any]]:
+    """Return a short conversation with a message of `role` that holds `content`; a tool is called with `arguments`."""
     user = {"role": "user", "content": "a"}
     match role:
         case "user":
@@ -46,7 +47,8 @@ def conversation_of(role: str, content: Any) -> list[dict[str, Any]]:
         case "assistant":
             return [user, {"role": "assistant", "content": content}, {"role": "user", "content": "b"}]
         case "tool":
-            return [user, CALL({"key": "c"}), {"role": "tool", "tool_call_id": _ID, "name": NAME, "content": content}]
+            call = CALL(arguments or {"key": "c"})
+            return [user, call, {"role": "tool", "tool_call_id": _ID, "name": NAME, "content": content}]
         case _:
             return [{"role": role, "content": content}, user]
 
@@ -59,7 +61,6 @@ class Probe:
         self._source = source
         self._known: dict[str, str | ChatTemplateError] = {}
         self._forms: dict[tuple[str, str], Form] = {}
-        self._arguments: Form | None = None
         self.text_roles: set[str] = set()
         """Roles whose text, it is known by now, the template takes as it is."""
 
@@ -90,19 +91,17 @@ class Probe:
             other: Form = "parts"
             if at_hand == "parts":
                 takes, takes_other, other = takes_other, takes, "text"
-            known = "any" if takes(role) or not (takes_other(role) or self._wants_text(at_hand)) else other
+            # A template that says no small conversation: one that never names `text` cannot take parts.
+            wants_text = at_hand == "parts" and _TEXT_OF_PART.search(self._source) is None
+            known = "any" if takes(role) or not (takes_other(role) or wants_text) else other
             self._forms[role, at_hand] = known
             if at_hand == "text" and known == "any":
                 self.text_roles.add(role)
         return known
 
-    def _wants_text(self, at_hand: str) -> bool:
-        """Decide for a template that says no small conversation: one that never names `text` cannot take parts."""
-        return at_hand == "parts" and _TEXT_OF_PART.search(self._source) is None
-
     def _takes_text(self, role: str) -> bool:
         return self.holds(WORD, conversation_of(role, WORD)) or (
-            role == "tool" and self.holds(WORD, [_with_text(one) for one in conversation_of(role, WORD)])
+            role == "tool" and self.holds(WORD, conversation_of(role, WORD, '{"key": "c"}'))
         )
 
     def _takes_parts(self, role: str) -> bool:
@@ -112,21 +111,12 @@ class Probe:
         found = found.lower()  # the template may
         return f"'text': '{WORD}'" not in found and f'"text": "{WORD}"' not in found
 
+    @cached_property
     def arguments(self) -> Form:
-        """Tell the form in which the template takes the arguments of tool calls; `any` when it drops them."""
-        if self._arguments is None:
-            self._arguments = self._arguments_form()
-        return self._arguments
-
-    def _arguments_form(self) -> Form:
+        """The form in which the template takes the arguments of tool calls; `any` when it drops them."""
         user = {"role": "user", "content": "a"}
         as_object = self.outcome([user, CALL({"key": WORD})], [TOOL])
         as_text = self.outcome([user, CALL(f'{{"key": "{WORD}"}}')], [TOOL])
         if isinstance(as_object, ChatTemplateError) or WORD not in as_object:
             return "text" if isinstance(as_text, str) and WORD in as_text else "any"
         return "text" if f"'{WORD}'" in as_object and isinstance(as_text, str) and WORD in as_text else "object"
-
-
-def _with_text(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a probing message with the arguments of its calls as text."""
-    return CALL('{"key": "c"}') if "tool_calls" in message else message

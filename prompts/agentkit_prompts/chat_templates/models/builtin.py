@@ -10,7 +10,6 @@ import json
 import re
 from functools import cache
 from importlib import resources
-from types import MappingProxyType
 from typing import Any, cast
 
 from agentkit_prompts.chat_templates.models.chatglm import ChatGLM2Template
@@ -20,7 +19,7 @@ from agentkit_prompts.chat_templates.models.llama3_1 import Llama31Template
 from agentkit_prompts.chat_templates.models.qwen2_5 import Qwen25Template
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
 
-__all__ = ["builtin_matches", "builtin_templates"]
+__all__ = ["builtin"]
 
 _CODE: dict[str, type[RoleMarkerTemplate]] = {
     "chatglm2": ChatGLM2Template,
@@ -34,17 +33,15 @@ _NOT_FIELDS = ("code", "like", "match")
 
 
 @cache
-def _rows() -> dict[str, dict[str, Any]]:
+def builtin() -> tuple[dict[str, type[RoleMarkerTemplate]], dict[str, re.Pattern[str]]]:
+    """Return, in the order of the rows, the class of each, named as its row, and what names of its models look like.
+
+    The names are in lower case.
+    """
     text = resources.files("agentkit_prompts.chat_templates.models").joinpath("role_markers.json").read_text("utf-8")
     rows: dict[str, dict[str, Any]] = json.loads(text)
-    return rows
-
-
-@cache
-def builtin_templates() -> MappingProxyType[str, type[RoleMarkerTemplate]]:
-    """Return the class of every row, in the order of the rows. A class is named as its row."""
     made: dict[str, type[RoleMarkerTemplate]] = {}
-    for name, row in _rows().items():
+    for name, row in rows.items():
         base = made[row["like"]] if "like" in row else _CODE[row["code"]] if "code" in row else RoleMarkerTemplate
         fields = {
             key: tuple(value) if isinstance(value, list) else value
@@ -54,18 +51,12 @@ def builtin_templates() -> MappingProxyType[str, type[RoleMarkerTemplate]]:
         made[name] = cast(
             "type[RoleMarkerTemplate]", type(name, (base,), {**fields, "__module__": __name__, "__doc__": base.__doc__})
         )
-    return MappingProxyType(made)
-
-
-@cache
-def builtin_matches() -> dict[str, re.Pattern[str]]:
-    """Return, by name, what the names of a row's models look like in lower case."""
-    return {name: re.compile(row["match"]) for name, row in _rows().items() if "match" in row}
+    return made, {name: re.compile(row["match"]) for name, row in rows.items() if "match" in row}
 
 
 def __getattr__(name: str) -> type[RoleMarkerTemplate]:
     """Return the class of a row, so that templates can be pickled."""
-    templates = {} if name.startswith("_") else builtin_templates()
+    templates = {} if name.startswith("_") else builtin()[0]
     if name not in templates:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return templates[name]

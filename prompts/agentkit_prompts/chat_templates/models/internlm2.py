@@ -43,7 +43,6 @@ class InternLM2Template(RoleMarkerTemplate):
         return made
 
     def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
-        """Return a message in three: what stands before its text, the text with its calls, and what stands behind."""
         role, text = turn["role"], turn["content"]
         if len(turn) == 2:
             begin, end = task.markers[role]

@@ -34,7 +34,6 @@ class Llama31Template(RoleMarkerTemplate):
     code_tokens: ClassVar[tuple[str, ...]] = ("<|python_tag|>", "</function>", "<function=")
 
     def markers(self) -> dict[str, tuple[str, str]]:
-        """Return what stands before and behind a message, by role."""
         ipython = (self.ipython, self.eoi)
         call = (self.assistant, self.eom)
         return {**super().markers(), "tool": ipython, "ipython": ipython, "assistant call": call}
@@ -51,7 +50,6 @@ class Llama31Template(RoleMarkerTemplate):
         return [bos]
 
     def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
-        """Return a message in three: what stands before its text, the text with its calls, and what stands behind."""
         role, text = turn["role"], turn["content"]
         begin, end = task.markers[role]
         if role == "assistant":

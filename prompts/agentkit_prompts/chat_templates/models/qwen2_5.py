@@ -29,7 +29,6 @@ class Qwen25Template(RoleMarkerTemplate):
     )
 
     def markers(self) -> dict[str, tuple[str, str]]:
-        """Return what stands before and behind a message, by role."""
         end = self.eosys
         return {
             "system": (self.system, end),
@@ -55,7 +54,6 @@ class Qwen25Template(RoleMarkerTemplate):
         return [bos]
 
     def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
-        """Return a message in three: what stands before its text, the text with its calls, and what stands behind."""
         role, text = turn["role"], turn["content"]
         begin, end = task.markers[role]
         if role == "tool":

@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from agentkit_prompts.templates.engine.meter import DEFAULT, Limits
+from agentkit_prompts.templates.engine.meter import Limits
 from agentkit_prompts.templates.engine.program import Program, Syntax, compile_program
-from agentkit_prompts.templates.engine.trace import Trace
-from agentkit_prompts.templates.engine.values import Piece, RenderedText, Site, Trusted
+from agentkit_prompts.templates.engine.values import RenderedText, Site, Trusted
 
-__all__ = [
-    "DEFAULT",
-    "Limits",
-    "Piece",
-    "Program",
-    "RenderedText",
-    "Site",
-    "Syntax",
-    "Trace",
-    "Trusted",
-    "compile_program",
-]
+__all__ = ["Limits", "Program", "RenderedText", "Site", "Syntax", "Trusted", "compile_program"]

@@ -15,8 +15,8 @@ from pydantic import BaseModel
 from agentkit_prompts.context.frozen import FrozenDict, ReadOnlyDict
 from agentkit_prompts.context.parts import Url
 from agentkit_prompts.templates.engine.meter import Meter
-from agentkit_prompts.templates.engine.objects import Cycler, Function, Joiner, Loop, Macro, Namespace
-from agentkit_prompts.templates.engine.values import Fault, Undefined
+from agentkit_prompts.templates.engine.objects import Cycler, Function, Loop, Macro, Namespace
+from agentkit_prompts.templates.engine.values import Fault, Undefined, require
 
 __all__ = ["MAPPINGS", "attribute", "element", "made_in_python", "readable", "slice_of"]
 
@@ -38,7 +38,6 @@ _BUILTIN: dict[type, frozenset[str]] = {
     Url: frozenset({"fragment", "host", "path", "port", "query", "scheme"}),
     Loop: Loop.FIELDS,
     Cycler: frozenset({"current"}),
-    Joiner: frozenset(),
     Macro: frozenset(),
     Function: frozenset(),
 }
@@ -78,7 +77,8 @@ def attribute(meter: Meter, value: Any, name: str) -> Any:
             meter.tick()
         return getattr(value, name)
     held = getattr(value, "__dict__", None)
-    if type(held) is dict and name in held and _holds_data(kind):
+    holds_data = kind is SimpleNamespace or (made_in_python(kind) and not issubclass(kind, ModuleType | type))
+    if type(held) is dict and name in held and holds_data:
         return held[name]
     if isinstance(value, BaseModel) and name in (value.__pydantic_extra__ or ()):
         return value.__pydantic_extra__[name]  # type: ignore[index]
@@ -101,10 +101,8 @@ def element(meter: Meter, value: Any, key: Any) -> Any:
             return Undefined(key, value)
         except TypeError:
             raise Fault(f"a {type(key).__name__} cannot be a key") from None
-    if isinstance(value, Undefined):
-        value.fail()
-    if isinstance(key, Undefined):
-        key.fail()
+    if isinstance(value, Undefined) or isinstance(key, Undefined):
+        require(value, key)
     if isinstance(value, Mapping):
         return value[key] if key in value else Undefined(key, value)
     if isinstance(key, str):
@@ -118,23 +116,19 @@ def element(meter: Meter, value: Any, key: Any) -> Any:
     raise Fault(f"{kind.__name__} has no elements that a {type(key).__name__} could name")
 
 
-def slice_of(value: Any, part: slice) -> Any:
+def slice_of(meter: Meter, value: Any, start: Any, stop: Any, step: Any) -> Any:
     """Return `value[start:stop:step]`."""
-    if isinstance(value, Undefined):
-        value.fail()
-    if isinstance(value, list | tuple | str | range):
-        return value[part]
-    if _has_own_elements(type(value)) and not isinstance(value, Mapping):
-        return value[part]
-    raise Fault(f"{type(value).__name__} cannot be sliced: expected text, a list or a tuple")
+    require(value)
+    is_plain = isinstance(value, list | tuple | str | range)
+    if not is_plain and (isinstance(value, Mapping) or not _has_own_elements(type(value))):
+        raise Fault(f"{type(value).__name__} cannot be sliced: expected text, a list or a tuple")
+    made = value[start:stop:step]
+    meter.charge(1 + (len(made) // 16 if isinstance(made, str) else len(made)))
+    return made
 
 
 def _has_own_elements(kind: type) -> bool:
     return made_in_python(kind) and hasattr(kind, "__getitem__") and not issubclass(kind, type)
-
-
-def _holds_data(kind: type) -> bool:
-    return kind is SimpleNamespace or (made_in_python(kind) and not issubclass(kind, ModuleType | type))
 
 
 def _is_readable(kind: type, name: str) -> bool:

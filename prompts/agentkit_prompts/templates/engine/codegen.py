@@ -1,8 +1,7 @@
 """Turns the syntax tree of a template into one Python function that appends text and marks to a trace.
 
-Scopes are Jinja's own (its symbol tables are used as they are). Everything a template can do goes through the
-functions in `RUNTIME`, and every name in the code made is one of theirs, a local, or a number: text of the template
-gets into the code as `repr` only.
+Scopes are Jinja's own (its symbol tables are used as they are). Every name in the code made is one of `_RUNTIME` of
+the expressions, a local, or a number: text of the template gets into the code as `repr` only.
 """
 
 # ruff: noqa: N802 (the visitor calls methods by the name of the node class)
@@ -128,12 +127,6 @@ class _Generator(Expressions):
 
     # statements
 
-    def index(self, frame: Frame) -> str:
-        """Return the code of the loop indices of a piece; empty outside loops."""
-        if not frame.indices:
-            return ""
-        return frame.indices[0] if len(frame.indices) == 1 else f"({', '.join(frame.indices)})"
-
     def visit_Output(self, node: nodes.Output, frame: Frame) -> None:
         items: list[str | nodes.Node] = []
         for item in node.nodes:
@@ -169,7 +162,8 @@ class _Generator(Expressions):
             return
         number = len(self.groups)
         self.groups.append(tuple(item if isinstance(item, str) else self.numbers[id(item)] for item, _ in items))
-        index = self.index(frame)
+        indices = frame.indices  # empty outside loops
+        index = f"({', '.join(indices)})" if len(indices) > 1 else "".join(indices)
         texts: list[str] = []
         temps: list[str] = []
         for item, code in items:
@@ -208,7 +202,8 @@ class _Generator(Expressions):
         else:
             raise AssertionError(type(target))
 
-    def visit_AssignBlock(self, node: nodes.AssignBlock, frame: Frame) -> None:
+    def captured(self, node: nodes.AssignBlock | nodes.FilterBlock, frame: Frame) -> str:
+        """Write the body of a block into a buffer; return the code of its text, filtered."""
         inner = frame.inner(self.fresh("b"))
         inner.symbols.analyze_node(node)
         if node.filter is not None:  # Jinja's symbol tables forget the filter of a set block
@@ -218,17 +213,13 @@ class _Generator(Expressions):
         self.write(f"{inner.buffer} = []", node)
         self.block(node.body, inner)
         inner.printed = f"concat(meter, literals, {inner.buffer})"
-        code = self.expression(node.filter, inner) if node.filter is not None else inner.printed
-        self.store(node.target, code, frame)
+        return self.expression(node.filter, inner) if node.filter is not None else inner.printed
+
+    def visit_AssignBlock(self, node: nodes.AssignBlock, frame: Frame) -> None:
+        self.store(node.target, self.captured(node, frame), frame)
 
     def visit_FilterBlock(self, node: nodes.FilterBlock, frame: Frame) -> None:
-        inner = frame.inner(self.fresh("b"))
-        inner.symbols.analyze_node(node)
-        self.enter(inner)
-        self.write(f"{inner.buffer} = []", node)
-        self.block(node.body, inner)
-        inner.printed = f"concat(meter, literals, {inner.buffer})"
-        self.output([(node, self.expression(node.filter, inner))], frame)
+        self.output([(node, self.captured(node, frame))], frame)
 
     def visit_If(self, node: nodes.If, frame: Frame) -> None:
         self.line = node.lineno
@@ -389,8 +380,7 @@ class _Generator(Expressions):
         self.block(node.body, inner)
         self.write(f"return concat(meter, literals, {inner.buffer})")
         self.level -= 1
-        takes_caller, takes_kwargs, takes_varargs = takes
-        return f"Macro({function}, {name!r}, {names!r}, {takes_caller}, {takes_kwargs}, {takes_varargs})"
+        return f"Macro({function}, {name!r}, {names!r}, {tuple(takes)!r})"
 
 
 def _uses_of_loop(body: Iterable[nodes.Node]) -> set[str]:

@@ -1,4 +1,4 @@
-"""Python code for the expressions of a template."""
+"""Python code for the expressions of a template, and all that this code can call."""
 
 # ruff: noqa: N802, N815 (the visitor calls methods by the name of the node class)
 
@@ -6,18 +6,20 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import nodes
 from jinja2.idtracking import Symbols
 from jinja2.visitor import NodeVisitor
 
-from agentkit_prompts.templates.engine import access, operators
+from agentkit_prompts.templates.engine import access, finalise, methods, operators
 from agentkit_prompts.templates.engine.filters import FILTERS
 from agentkit_prompts.templates.engine.is_tests import TESTS
-from agentkit_prompts.templates.engine.objects import COUNTERS
-from agentkit_prompts.templates.engine.runtime import RUNTIME
-from agentkit_prompts.templates.engine.values import Nothing
+from agentkit_prompts.templates.engine.meter import Meter
+from agentkit_prompts.templates.engine.objects import COUNTERS, GLOBALS, UNSET, Loop, Macro, Namespace
+from agentkit_prompts.templates.engine.trace import emit
+from agentkit_prompts.templates.engine.values import Fault, Nothing, Undefined, require
 
 __all__ = ["CodeError", "Expressions", "Frame", "Names"]
 
@@ -48,27 +50,19 @@ class Names(Symbols):
         return ident
 
 
+@dataclass(slots=True)
 class Frame:
     """A scope while code is made."""
 
-    __slots__ = ("buffer", "indices", "loop", "printed", "symbols")
-
-    def __init__(
-        self,
-        symbols: Names,
-        buffer: str | None = None,
-        indices: tuple[str, ...] = (),
-        loop: tuple[str, str] | None = None,
-    ) -> None:
-        self.symbols = symbols
-        self.buffer = buffer
-        """Name of the list that takes text; None where pieces are collected."""
-        self.indices = indices
-        """Names of the index variables of the loops around."""
-        self.loop = loop
-        """Names of index and length of the loop whose counters stand for `loop`, when there is no loop object."""
-        self.printed = ""
-        """Code of what a chain of filters gets where the template gives it nothing: the text of its block."""
+    symbols: Names
+    buffer: str | None = None
+    """Name of the list that takes text; None where pieces are collected."""
+    indices: tuple[str, ...] = ()
+    """Names of the index variables of the loops around."""
+    loop: tuple[str, str] | None = None
+    """Names of index and length of the loop whose counters stand for `loop`, when there is no loop object."""
+    printed: str = ""
+    """Code of what a chain of filters gets where the template gives it nothing: the text of its block."""
 
     def inner(self, buffer: str | None = None) -> Frame:
         return Frame(Names(parent=self.symbols), buffer or self.buffer, self.indices, self.loop)
@@ -79,7 +73,7 @@ class Expressions(NodeVisitor):
 
     def __init__(self) -> None:
         self.count = 0
-        self.constants: dict[str, Any] = dict(RUNTIME)
+        self.constants: dict[str, Any] = dict(_RUNTIME)
 
     def fresh(self, prefix: str) -> str:
         self.count += 1
@@ -236,3 +230,65 @@ class Expressions(NodeVisitor):
         return f"binary_{number}(meter, {self.expression(node.left, frame)}, {self.expression(node.right, frame)})"
 
     visit_Add = visit_Sub = visit_Mul = visit_Div = visit_FloorDiv = visit_Mod = visit_Pow = binary
+
+
+def _set_name(target: Any, name: str, value: Any) -> None:
+    if type(target) is not Namespace:
+        require(target)
+        raise Fault(f"only a namespace can be assigned to, not {type(target).__name__}")
+    if name[:1] == "_":
+        raise Fault(f"{name[:80]!r} is private: templates use public names only", name[:80])
+    target.names[name] = value
+
+
+def _unpack(meter: Meter, value: Any, count: int) -> Any:
+    items = meter.items(value)
+    if len(items) != count:
+        raise Fault(f"{type(value).__name__} has {len(items)} items where {count} are unpacked")
+    return items
+
+
+def _mapping(meter: Meter, pairs: tuple[tuple[Any, Any], ...]) -> dict[Any, Any]:
+    made: dict[Any, Any] = {}
+    for key, value in pairs:
+        if not isinstance(key, str):
+            meter.measure(key)
+        made[key] = value
+    return made
+
+
+def _keywords(meter: Meter, value: Any) -> dict[str, Any]:
+    require(value)
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise Fault("** takes a mapping whose keys are text")
+    meter.charge(len(value))
+    return value
+
+
+_RUNTIME: dict[str, Any] = {
+    "__builtins__": {"enumerate": enumerate, "isinstance": isinstance, "len": len, "tuple": tuple, "type": type},
+    "Loop": Loop,
+    "Macro": Macro,
+    "UNSET": UNSET,
+    "attribute": access.attribute,
+    "call": methods.call,
+    "call_method": methods.call_method,
+    "concat": finalise.concat,
+    "element": access.element,
+    "emit": emit,
+    "join": operators.join,
+    "keywords": _keywords,
+    "mapping": _mapping,
+    "negative": operators.negative,
+    "positive": operators.positive,
+    "set_name": _set_name,
+    "slice_of": access.slice_of,
+    "str": str,
+    "text_kept": finalise.text_kept,
+    "undefined": Undefined,
+    "unpack": _unpack,
+    **{f"binary_{number}": run for number, run in enumerate(operators.BINARY.values())},
+    **{f"compare_{name}": run for name, run in operators.COMPARE.items()},
+    **{f"g_{name}": function for name, function in GLOBALS.items()},
+}
+"""Names of the generated code. There are no other builtins in its reach."""

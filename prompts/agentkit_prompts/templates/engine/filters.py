@@ -4,55 +4,27 @@ from __future__ import annotations
 
 import math
 import re
-import textwrap
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
-from urllib.parse import quote
+
+from jinja2 import Environment, filters
+from jinja2.utils import url_quote
 
 from agentkit_prompts.templates.engine.finalise import json_text, text
 from agentkit_prompts.templates.engine.is_tests import TESTS
-from agentkit_prompts.templates.engine.list_filters import (
-    as_list,
-    batch,
-    columns,
-    extreme,
-    first,
-    getter,
-    group,
-    items_of,
-    last,
-    length,
-    reverse,
-    sort_items,
-    sort_mapping,
-    total,
-    unique,
-    whole,
-)
+from agentkit_prompts.templates.engine.list_filters import LIST_FILTERS, getter, items_of, whole
 from agentkit_prompts.templates.engine.meter import Meter
-from agentkit_prompts.templates.engine.methods import replace
+from agentkit_prompts.templates.engine.methods import of_text, replace
 from agentkit_prompts.templates.engine.operators import percent
-from agentkit_prompts.templates.engine.values import Fault, Undefined
+from agentkit_prompts.templates.engine.values import Fault, Undefined, require
 
 __all__ = ["FILTERS"]
 
-_WORD_START = re.compile(r"([-\s({\[<]+)")
+_JINJA = Environment(cache_size=0)
+"""What some of Jinja's filters want to be handed; all they read of it is given to them as arguments."""
 _WORD = re.compile(r"\w+")
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "'": "&#39;", '"': "&#34;"})
-
-
-def _texts(run: Callable[[str], str], slowness: int = 2) -> Callable[[Meter, Any], str]:
-    def apply(meter: Meter, value: Any, /) -> str:
-        given = text(meter, value)
-        meter.chars(len(given), slowness)
-        return run(given)
-
-    return apply
-
-
-def _title(value: str) -> str:
-    return "".join([part[0].upper() + part[1:].lower() for part in _WORD_START.split(value) if part])
 
 
 def _map(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> list[Any]:
@@ -107,12 +79,6 @@ def _replace(meter: Meter, value: Any, /, old: Any, new: Any, count: Any = None)
     return replace(meter, text(meter, value), text(meter, old), text(meter, new), -1 if count is None else count)
 
 
-def _trim(meter: Meter, value: Any, /, chars: str | None = None) -> str:
-    given = text(meter, value)
-    meter.chars(len(given))
-    return given.strip(chars)
-
-
 def _center(meter: Meter, value: Any, /, width: Any = 80) -> str:
     given = text(meter, value)
     size = whole("width", width)
@@ -124,10 +90,8 @@ def _indent(meter: Meter, value: Any, /, width: Any = 4, first: bool = False, bl
     given = text(meter, value)
     start = text(meter, width) if isinstance(width, str) else " " * whole("width", width)
     meter.chars(len(given), 3)
-    lines = (given + "\n").splitlines()
-    meter.chars(len(given) + len(lines) * (len(start) + 1))
-    made = lines[0] + "".join("\n" + (start + line if line or blank else line) for line in lines[1:])
-    return start + made if first else made
+    meter.chars(len(given) + (len(given.splitlines()) + 1) * (len(start) + 1))
+    return filters.do_indent(given, start, first, blank)
 
 
 def _truncate(
@@ -135,11 +99,9 @@ def _truncate(
 ) -> str:
     given = text(meter, value)
     size = whole("length", length, len(end), 1 << 40)
-    if len(given) <= size + whole("leeway", 5 if leeway is None else leeway, 0, 1 << 40):
-        return given
-    meter.chars(size)
-    cut = given[: size - len(end)]
-    return (cut if killwords else cut.rsplit(" ", 1)[0]) + end
+    more = whole("leeway", 5 if leeway is None else leeway, 0, 1 << 40)
+    meter.chars(min(size, len(given)))
+    return filters.do_truncate(_JINJA, given, size, killwords, end, more)
 
 
 def _wordwrap(
@@ -154,14 +116,7 @@ def _wordwrap(
     given = text(meter, value)
     size = whole("width", width, 1)
     meter.chars(len(given) * (1 + len(wrapstring)), 32)
-    wrapper = textwrap.TextWrapper(
-        size,
-        expand_tabs=False,
-        replace_whitespace=False,
-        break_long_words=break_long_words,
-        break_on_hyphens=break_on_hyphens,
-    )
-    return wrapstring.join([wrapstring.join(wrapper.wrap(line)) for line in given.splitlines()])
+    return filters.do_wordwrap(_JINJA, given, size, break_long_words, wrapstring, break_on_hyphens)
 
 
 def _format(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> str:
@@ -172,29 +127,22 @@ def _format(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> str:
 
 def _int(meter: Meter, value: Any, /, default: Any = 0, base: int = 10) -> Any:
     meter.charge(10)
-    if isinstance(value, Undefined):
-        value.fail()
+    require(value)
     try:
         if isinstance(value, str):
             if len(value) > 4000:
                 return default
             meter.charge(len(value) ** 2 // 40_000)
-            return int(value, base)
-        if isinstance(value, Decimal) and value.is_finite() and value.adjusted() > 1000:
+        elif isinstance(value, Decimal) and value.is_finite() and value.adjusted() > 1000:
             return default
-        return int(value)
-    except (TypeError, ValueError, OverflowError):
-        pass
-    try:
-        return int(float(value))
-    except (TypeError, ValueError, OverflowError):
+        return filters.do_int(value, default, base)
+    except OverflowError:  # of an infinite number
         return default
 
 
 def _float(meter: Meter, value: Any, /, default: Any = 0.0) -> Any:
     meter.charge(10)
-    if isinstance(value, Undefined):
-        value.fail()
+    require(value)
     if isinstance(value, str):
         meter.chars(len(value), 4)
     try:
@@ -213,52 +161,32 @@ def _round(meter: Meter, value: Any, /, precision: Any = 0, method: str = "commo
     if not isinstance(value, int | float | Decimal):
         raise Fault(f"round takes a number, got {type(value).__name__}")
     digits = whole("precision", precision, -300, 300)
-    if method == "common":
-        return round(value, digits)
-    if isinstance(value, Decimal) and value.is_finite() and value.adjusted() > 300:
+    if isinstance(value, Decimal) and value.is_finite() and value.adjusted() > 300 and method != "common":
         raise Fault("a number grows too large")
-    if method not in ("ceil", "floor"):
+    if method not in ("common", "ceil", "floor"):
         raise Fault("round works by 'common', 'ceil' or 'floor'")
-    scale = 10**digits
-    return (math.ceil if method == "ceil" else math.floor)(value * scale) / scale
+    return filters.do_round(value, digits, method)  # type: ignore[arg-type]
 
 
 def _filesizeformat(meter: Meter, value: Any, /, binary: bool = False) -> str:
     size = _float(meter, value, None)
     if size is None or not math.isfinite(size):
         raise Fault("filesizeformat takes a number of bytes")
-    base, middle = (1024, "i") if binary else (1000, "")
-    if size == 1:
-        return "1 Byte"
-    if size < base:
-        return f"{int(size)} Bytes"
-    for power, letter in enumerate("KMGTPEZY" if binary else "kMGTPEZY"):
-        unit = base ** (power + 2)
-        if size < unit or letter == "Y":
-            return f"{base * size / unit:.1f} {letter}{middle}B"
-    raise AssertionError
+    return filters.do_filesizeformat(size, bool(binary))
 
 
 def _urlencode(meter: Meter, value: Any, /) -> str:
+    def quoted(part: Any, is_query: bool) -> str:
+        encoded = text(meter, part).encode("utf-8", "surrogatepass")
+        meter.chars(3 * len(encoded), 8)
+        return url_quote(encoded, for_qs=is_query)
+
     if isinstance(value, str) or not isinstance(value, Mapping | list | tuple):
-        given = text(meter, value)
-        meter.chars(3 * len(given), 8)
-        return quote(given.encode("utf-8", "surrogatepass"), safe="/")
+        return quoted(value, False)
     pairs = items_of(meter, value) if isinstance(value, Mapping) else meter.items(value)
-    parts = []
-    for pair in pairs:
-        if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise Fault("urlencode takes text, a mapping or a list of pairs")
-        encoded = [text(meter, half).encode("utf-8", "surrogatepass") for half in pair]
-        meter.chars(3 * (len(encoded[0]) + len(encoded[1])), 8)
-        parts.append("=".join(quote(half, safe="").replace("%20", "+") for half in encoded))
-    return "&".join(parts)
-
-
-def _escape(meter: Meter, value: Any, /) -> str:
-    given = text(meter, value)
-    meter.chars(len(given), 3)
-    return given.translate(_HTML)
+    if not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
+        raise Fault("urlencode takes text, a mapping or a list of pairs")
+    return "&".join([f"{quoted(key, True)}={quoted(item, True)}" for key, item in pairs])
 
 
 def _striptags(meter: Meter, value: Any, /) -> str:
@@ -277,65 +205,46 @@ def _striptags(meter: Meter, value: Any, /) -> str:
     return " ".join(given.split())
 
 
-def _wordcount(meter: Meter, value: Any, /) -> int:
-    given = text(meter, value)
-    meter.chars(len(given), 16)
-    return sum(1 for _ in _WORD.finditer(given))
-
-
 def _tojson(meter: Meter, value: Any, /, indent: Any = None, sort_keys: bool = False) -> str:
     return json_text(meter, value, indent, sort_keys=bool(sort_keys))
 
 
+_ESCAPE = of_text(lambda given: given.translate(_HTML), 3)
+
 FILTERS: dict[str, Callable[..., Any]] = {
+    **LIST_FILTERS,
     "abs": _abs,
-    "batch": batch,
-    "capitalize": _texts(str.capitalize),
+    "capitalize": of_text(str.capitalize),
     "center": _center,
-    "count": length,
     "d": _default,
     "default": _default,
-    "dictsort": sort_mapping,
-    "e": _escape,
-    "escape": _escape,
+    "e": _ESCAPE,
+    "escape": _ESCAPE,
     "filesizeformat": _filesizeformat,
-    "first": first,
     "float": _float,
-    "forceescape": _escape,
+    "forceescape": _ESCAPE,
     "format": _format,
-    "groupby": group,
     "indent": _indent,
     "int": _int,
-    "items": items_of,
     "join": _join,
-    "last": last,
-    "length": length,
-    "list": as_list,
-    "lower": _texts(str.lower),
+    "lower": of_text(str.lower),
     "map": _map,
-    "max": extreme(max),
-    "min": extreme(min),
     "reject": _select(False, False),
     "rejectattr": _select(True, False),
     "replace": _replace,
-    "reverse": reverse,
     "round": _round,
-    "safe": _texts(str, 1),
+    "safe": of_text(str, 1),
     "select": _select(False, True),
     "selectattr": _select(True, True),
-    "slice": columns,
-    "sort": sort_items,
-    "string": _texts(str, 1),
+    "string": of_text(str, 1),
     "striptags": _striptags,
-    "sum": total,
-    "title": _texts(_title, 8),
+    "title": of_text(filters.do_title, 8),
     "tojson": _tojson,
-    "trim": _trim,
+    "trim": of_text(filters.do_trim, 1),
     "truncate": _truncate,
-    "unique": unique,
-    "upper": _texts(str.upper),
+    "upper": of_text(str.upper),
     "urlencode": _urlencode,
-    "wordcount": _wordcount,
+    "wordcount": of_text(lambda given: len(_WORD.findall(given)), 16),
     "wordwrap": _wordwrap,
 }
 """Filters by name. Each gets the meter, the value, then the arguments written in the template."""

@@ -20,11 +20,10 @@ from agentkit_prompts.context.parts import Media, Text, Url, neutralise_markers
 from agentkit_prompts.errors import TemplateError
 from agentkit_prompts.templates.engine.access import made_in_python
 from agentkit_prompts.templates.engine.meter import Meter
-from agentkit_prompts.templates.engine.values import Composed, Fault, Nothing, RenderedText, Trusted, Undefined
+from agentkit_prompts.templates.engine.values import OPENING, Composed, Fault, Nothing, RenderedText, Trusted, Undefined
 
-__all__ = ["OPENING", "concat", "is_parts", "json_text", "parts_of", "text", "text_kept"]
+__all__ = ["concat", "is_parts", "json_text", "parts_of", "text", "text_kept"]
 
-OPENING = "<|media:"
 _MAX_DEPTH = 100
 _MAX_INT = 1 << 8192
 _ADDRESS = re.compile(r"\bat 0x[0-9A-Fa-f]{4,}")

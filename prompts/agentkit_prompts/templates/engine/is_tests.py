@@ -3,53 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
 from typing import Any
+
+from jinja2.tests import TESTS as JINJA_TESTS
 
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.operators import COMPARE
-from agentkit_prompts.templates.engine.values import Fault, Undefined
+from agentkit_prompts.templates.engine.values import Fault, Undefined, require
 
 __all__ = ["TESTS"]
 
 
-def _defined(meter: Meter, value: Any, /) -> bool:
-    return not isinstance(value, Undefined)
+def _of_known(run: Callable[..., bool]) -> Callable[[Meter, Any], bool]:
+    """Return a test of a value that has to be there."""
 
-
-def _undefined(meter: Meter, value: Any, /) -> bool:
-    return isinstance(value, Undefined)
-
-
-def _is(*kinds: type) -> Callable[[Meter, Any], bool]:
     def test(meter: Meter, value: Any, /) -> bool:
-        if isinstance(value, Undefined):
-            value.fail()
-        return isinstance(value, kinds)
+        require(value)
+        return run(value)
 
     return test
 
 
-def _same(other: Any) -> Callable[[Meter, Any], bool]:
-    def test(meter: Meter, value: Any, /) -> bool:
-        if isinstance(value, Undefined):
-            value.fail()
-        return value is other
-
-    return test
-
-
-def _sameas(meter: Meter, value: Any, other: Any, /) -> bool:
-    return value is other
-
-
-def _integer(meter: Meter, value: Any, /) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _iterable(meter: Meter, value: Any, /) -> bool:
-    if isinstance(value, Undefined):
-        value.fail()
+def _is_iterable(value: Any) -> bool:
     return hasattr(type(value), "__iter__") or (hasattr(type(value), "__getitem__") and not isinstance(value, type))
 
 
@@ -59,18 +34,9 @@ def _divisibleby(meter: Meter, value: Any, num: Any, /) -> bool:
     return bool(value % num == 0)
 
 
-def _even(meter: Meter, value: Any, /) -> bool:
-    return _divisibleby(meter, value, 2)
-
-
-def _odd(meter: Meter, value: Any, /) -> bool:
-    return not _divisibleby(meter, value, 2)
-
-
 def _case(run: Callable[[str], bool]) -> Callable[[Meter, Any], bool]:
     def test(meter: Meter, value: Any, /) -> bool:
-        if isinstance(value, Undefined):
-            value.fail()
+        require(value)
         if not isinstance(value, str):
             return False
         meter.chars(len(value))
@@ -79,25 +45,20 @@ def _case(run: Callable[[str], bool]) -> Callable[[Meter, Any], bool]:
     return test
 
 
+_OF_A_TYPE = ("boolean", "false", "float", "mapping", "none", "number", "string", "true")
+
 TESTS: dict[str, Callable[..., bool]] = {
-    "boolean": _is(bool),
-    "defined": _defined,
+    **{name: _of_known(JINJA_TESTS[name]) for name in _OF_A_TYPE},  # type: ignore[arg-type]
+    "defined": lambda meter, value, /: not isinstance(value, Undefined),
     "divisibleby": _divisibleby,
-    "even": _even,
-    "false": _same(False),
-    "float": _is(float),
-    "integer": _integer,
-    "iterable": _iterable,
+    "even": lambda meter, value, /: _divisibleby(meter, value, 2),
+    "integer": lambda meter, value, /: isinstance(value, int) and not isinstance(value, bool),
+    "iterable": _of_known(_is_iterable),
     "lower": _case(str.islower),
-    "mapping": _is(Mapping),
-    "none": _same(None),
-    "number": _is(int, float, complex, Decimal),
-    "odd": _odd,
-    "sameas": _sameas,
-    "sequence": _is(Sequence, Mapping),
-    "string": _is(str),
-    "true": _same(True),
-    "undefined": _undefined,
+    "odd": lambda meter, value, /: not _divisibleby(meter, value, 2),
+    "sameas": lambda meter, value, other, /: value is other,
+    "sequence": _of_known(lambda value: isinstance(value, Sequence | Mapping)),
+    "undefined": lambda meter, value, /: isinstance(value, Undefined),
     "upper": _case(str.isupper),
     "in": COMPARE["in"],
     **dict.fromkeys(("eq", "equalto", "=="), COMPARE["eq"]),

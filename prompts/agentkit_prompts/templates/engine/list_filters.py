@@ -4,44 +4,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from jinja2.filters import do_batch, sync_do_slice
 
 from agentkit_prompts.templates.engine.access import MAPPINGS, element
 from agentkit_prompts.templates.engine.access import attribute as attribute_of
 from agentkit_prompts.templates.engine.finalise import text
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.operators import add
-from agentkit_prompts.templates.engine.values import Fault, Undefined
+from agentkit_prompts.templates.engine.values import Fault, Undefined, require
 
-__all__ = [
-    "MAX_WIDTH",
-    "Group",
-    "as_list",
-    "batch",
-    "columns",
-    "extreme",
-    "first",
-    "getter",
-    "group",
-    "items_of",
-    "last",
-    "length",
-    "reverse",
-    "sort_items",
-    "sort_mapping",
-    "total",
-    "unique",
-    "whole",
-]
+__all__ = ["LIST_FILTERS", "getter", "items_of", "whole"]
 
-MAX_WIDTH = 10_000
+_MAX_WIDTH = 10_000
 """Widest field, most columns."""
 
 _MAX_PATH = 1_000
 
 
-def whole(name: str, value: Any, least: int = 0, most: int = MAX_WIDTH) -> int:
+def whole(name: str, value: Any, least: int = 0, most: int = _MAX_WIDTH) -> int:
     if not isinstance(value, int) or not least <= value <= most:
         raise Fault(f"{name} must be a whole number from {least} to {most:,}, got {_shown(value)}")
     return value
@@ -156,26 +139,16 @@ def group(meter: Meter, value: Any, /, attribute: Any, default: Any = None, case
             groups.append((grouper, []))
             last = one
         groups[-1][1].append(item)
-    return [Group(grouper, items) for grouper, items in groups]
+    return [_Group(grouper, items) for grouper, items in groups]
 
 
-class Group(tuple[Any, list[Any]]):
-    """One group of `groupby`: a pair whose halves also have the names `grouper` and `list`."""
+class _Group(NamedTuple):
+    """One group of `groupby`."""
 
-    __slots__ = ()
-
-    def __new__(cls, grouper: Any, items: list[Any]) -> Group:
-        return super().__new__(cls, (grouper, items))
-
-    @property
-    def grouper(self) -> Any:
-        """What the items have in common."""
-        return self[0]
-
-    @property
-    def list(self) -> list[Any]:
-        """The items."""
-        return self[1]
+    grouper: Any
+    """What the items have in common."""
+    list: Sequence[Any]
+    """The items."""
 
 
 def extreme(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -199,10 +172,6 @@ def total(meter: Meter, value: Any, /, attribute: Any = None, start: Any = 0) ->
     return total
 
 
-def as_list(meter: Meter, value: Any, /) -> list[Any]:
-    return list(meter.items(value))
-
-
 def first(meter: Meter, value: Any, /) -> Any:
     items = meter.items(value, 0)
     return items[0] if items else Undefined("first", hint="the list is empty, so it has no first item")
@@ -214,8 +183,7 @@ def last(meter: Meter, value: Any, /) -> Any:
 
 
 def length(meter: Meter, value: Any, /) -> int:
-    if isinstance(value, Undefined):
-        value.fail()
+    require(value)
     if not hasattr(type(value), "__len__"):
         raise Fault(f"{type(value).__name__} has no length")
     return len(value)
@@ -232,24 +200,33 @@ def batch(meter: Meter, value: Any, /, linecount: Any, fill_with: Any = None) ->
     size = whole("batch size", linecount, 1)
     items = meter.items(value, 2)
     meter.charge(8 * (len(items) // size))
-    rows = [list(items[at : at + size]) for at in range(0, len(items), size)]
-    if rows and fill_with is not None:
-        meter.charge(size)
-        rows[-1] += [fill_with] * (size - len(rows[-1]))
-    return rows
+    meter.charge(size if fill_with is not None else 0)
+    return list(do_batch(items, size, fill_with))
 
 
 def columns(meter: Meter, value: Any, /, slices: Any, fill_with: Any = None) -> list[list[Any]]:
     count = whole("slices", slices, 1)
     items = meter.items(value, 2)
     meter.charge(count)
-    size, more = divmod(len(items), count)
-    rows: list[list[Any]] = []
-    at = 0
-    for number in range(count):
-        end = at + size + (number < more)
-        rows.append(list(items[at:end]))
-        if fill_with is not None and number >= more:
-            rows[-1].append(fill_with)
-        at = end
-    return rows
+    return list(sync_do_slice(items, count, fill_with))
+
+
+LIST_FILTERS: dict[str, Callable[..., Any]] = {
+    "batch": batch,
+    "count": length,
+    "dictsort": sort_mapping,
+    "first": first,
+    "groupby": group,
+    "items": items_of,
+    "last": last,
+    "length": length,
+    "list": lambda meter, value, /: list(meter.items(value)),
+    "max": extreme(max),
+    "min": extreme(min),
+    "reverse": reverse,
+    "slice": columns,
+    "sort": sort_items,
+    "sum": total,
+    "unique": unique,
+}
+"""The filters by name."""

@@ -4,52 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, time, timedelta
+from datetime import date, time, timedelta
 from typing import Any
 
 from agentkit_prompts.templates.engine.access import attribute
 from agentkit_prompts.templates.engine.finalise import text
 from agentkit_prompts.templates.engine.list_filters import items_of
 from agentkit_prompts.templates.engine.meter import Meter
-from agentkit_prompts.templates.engine.objects import Cycler, Function, Joiner, Loop, Macro, Namespace
-from agentkit_prompts.templates.engine.values import Fault, Undefined
+from agentkit_prompts.templates.engine.objects import Cycler, Function, Loop, Macro, Namespace
+from agentkit_prompts.templates.engine.values import Fault, require
 
-__all__ = ["SAME_SIZE", "WIDTH", "call", "call_method"]
+__all__ = ["SAME_SIZE", "WIDTH", "call", "call_method", "of_text"]
 
-SAME_SIZE = [
-    "capitalize",
-    "casefold",
-    "count",
-    "endswith",
-    "find",
-    "index",
-    "isalnum",
-    "isalpha",
-    "isascii",
-    "isdecimal",
-    "isdigit",
-    "isidentifier",
-    "islower",
-    "isnumeric",
-    "isprintable",
-    "isspace",
-    "istitle",
-    "isupper",
-    "lower",
-    "lstrip",
-    "partition",
-    "removeprefix",
-    "removesuffix",
-    "rfind",
-    "rindex",
-    "rpartition",
-    "rstrip",
-    "startswith",
-    "strip",
-    "swapcase",
-    "title",
-    "upper",
-]
+SAME_SIZE = (
+    *("capitalize", "casefold", "lower", "swapcase", "title", "upper"),
+    *("lstrip", "rstrip", "strip", "removeprefix", "removesuffix", "partition", "rpartition"),
+    *("count", "endswith", "find", "index", "rfind", "rindex", "startswith"),
+    *("isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower"),
+    *("isnumeric", "isprintable", "isspace", "istitle", "isupper"),
+)
 """Methods of str whose result is about as long as the text."""
 WIDTH = ("center", "ljust", "rjust", "zfill")
 """Methods of str whose first argument is the length of the result."""
@@ -62,7 +35,7 @@ _DIRECTIVES = frozenset("aAbBdfGHIjmMpSuUVwWyYzZ%")
 
 
 def call(meter: Meter, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a macro, a `loop`, a joiner or a global function.
+    """Call a macro, a `loop` or a function.
 
     Raises:
         Fault: It is something else.
@@ -73,12 +46,9 @@ def call(meter: Meter, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     meter.charge(5)
     if kind is Function:
         return target.run(meter, *args, **kwargs)
-    if kind is Joiner and not args and not kwargs:
-        return target.call()
     if kind is Loop and len(args) == 1 and not kwargs:
         return target.recurse(meter, args[0])
-    if isinstance(target, Undefined):
-        target.fail()
+    require(target)
     raise Fault(f"{kind.__name__} cannot be called: templates call macros and a few built-in functions only")
 
 
@@ -98,15 +68,17 @@ def call_method(meter: Meter, target: Any, name: str, args: tuple[Any, ...], kwa
             meter.measure(target, args)
             return getattr(target, name)(*args, **kwargs)
     elif isinstance(target, date | time | timedelta):
-        method = _TIMES.get(name)
-        if method is not None:
-            return method(target, *args, **kwargs)
+        if name == "strftime":
+            return _strftime(target, *args, **kwargs)
+        if name in _TIMES:
+            if not hasattr(target, name):
+                raise Fault(f"{type(target).__name__} has no method {name}")
+            return getattr(target, name)(*args, **kwargs)
     elif isinstance(target, Loop | Cycler) and name in ("changed", "cycle", "next", "reset") and hasattr(target, name):
         return getattr(target, name)(meter, *args, **kwargs)
     elif isinstance(target, Namespace):
         return call(meter, attribute(meter, target, name), args, kwargs)
-    elif isinstance(target, Undefined):
-        target.fail()
+    require(target)
     if name[:1] == "_":
         raise Fault(f"{name[:80]!r} is private: templates read public names only", name[:80])
     raise Fault(
@@ -114,14 +86,15 @@ def call_method(meter: Meter, target: Any, name: str, args: tuple[Any, ...], kwa
     )
 
 
-def _plain(name: str, slowness: int = 2) -> Callable[..., Any]:
-    method = getattr(str, name)
+def of_text(run: Callable[..., Any], slowness: int = 2) -> Callable[..., Any]:
+    """Return a filter or method that gives `run` the text of a value, charged by its length."""
 
-    def run(meter: Meter, value: str, *args: Any, **kwargs: Any) -> Any:
-        meter.chars(len(value), slowness)
-        return method(value, *args, **kwargs)
+    def apply(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> Any:
+        given = text(meter, value)
+        meter.chars(len(given), slowness)
+        return run(given, *args, **kwargs)
 
-    return run
+    return apply
 
 
 def _wide(name: str) -> Callable[..., str]:
@@ -198,14 +171,6 @@ def _get(meter: Meter, value: Mapping[Any, Any], key: Any, default: Any = None) 
     return value[key] if key in value else default  # noqa: SIM401 (a mapping's own get may do anything)
 
 
-def _keys(meter: Meter, value: Mapping[Any, Any]) -> list[Any]:
-    return list(meter.items(value))
-
-
-def _values(meter: Meter, value: Mapping[Any, Any]) -> list[Any]:
-    return [value[key] for key in meter.items(value, 2)]
-
-
 def _strftime(value: Any, pattern: Any) -> str:
     """Format a time, without the widths, locale forms and time zones of the machine that C libraries add."""
     if not isinstance(value, date | time) or not isinstance(pattern, str):
@@ -218,30 +183,18 @@ def _strftime(value: Any, pattern: Any) -> str:
     return value.strftime(pattern)
 
 
-def _on(name: str, *kinds: type) -> Callable[..., Any]:
-    def run(value: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(value, kinds):
-            raise Fault(f"{type(value).__name__} has no method {name}")
-        return getattr(value, name)(*args, **kwargs)
-
-    return run
-
-
 _STR: dict[str, Callable[..., Any]] = {
-    **{name: _plain(name) for name in SAME_SIZE},
+    **{name: of_text(getattr(str, name)) for name in SAME_SIZE},
     **{name: _wide(name) for name in WIDTH},
-    **{name: _plain(name, 8) for name in ("split", "rsplit", "splitlines")},
+    **{name: of_text(getattr(str, name), 8) for name in ("split", "rsplit", "splitlines")},
     "format": format_text,
     "join": join_texts,
     "replace": replace,
 }
-_MAPPING: dict[str, Callable[..., Any]] = {"get": _get, "items": items_of, "keys": _keys, "values": _values}
-_TIMES: dict[str, Callable[..., Any]] = {
-    "date": _on("date", datetime),
-    "isoformat": _on("isoformat", date, time),
-    "isoweekday": _on("isoweekday", date),
-    "strftime": _strftime,
-    "time": _on("time", datetime),
-    "total_seconds": _on("total_seconds", timedelta),
-    "weekday": _on("weekday", date),
+_MAPPING: dict[str, Callable[..., Any]] = {
+    "get": _get,
+    "items": items_of,
+    "keys": lambda meter, value: list(meter.items(value)),
+    "values": lambda meter, value: [value[key] for key in meter.items(value, 2)],
 }
+_TIMES = frozenset({"date", "isoformat", "isoweekday", "time", "total_seconds", "weekday"})

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, repeat
 from typing import Any, ClassVar
 
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.values import Fault, Undefined
 
-__all__ = ["COUNTERS", "GLOBALS", "UNSET", "Cycler", "Function", "Joiner", "Loop", "Macro", "Namespace"]
+__all__ = ["COUNTERS", "GLOBALS", "UNSET", "Cycler", "Function", "Loop", "Macro", "Namespace"]
 
 UNSET = object()
 """An argument of a macro that was not given."""
@@ -29,39 +30,33 @@ COUNTERS = {
 class Macro:
     """A macro or call block: binds arguments and runs its body into a buffer."""
 
-    __slots__ = ("arguments", "body", "name", "takes_caller", "takes_kwargs", "takes_varargs")
+    __slots__ = ("arguments", "body", "name", "takes")
 
     def __init__(
-        self,
-        body: Callable[..., str],
-        name: str,
-        arguments: tuple[str, ...],
-        takes_caller: bool,
-        takes_kwargs: bool,
-        takes_varargs: bool,
+        self, body: Callable[..., str], name: str, arguments: tuple[str, ...], takes: tuple[bool, bool, bool]
     ) -> None:
         self.body = body
         self.name = name
         self.arguments = arguments
-        self.takes_caller = takes_caller
-        self.takes_kwargs = takes_kwargs
-        self.takes_varargs = takes_varargs
+        self.takes = takes
+        """Whether the body is given its caller, its further keywords and its further values."""
 
     def call(self, meter: Meter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Run the body. The order of what it is given: arguments, caller, kwargs, varargs."""
         names = self.arguments
+        takes_caller, takes_kwargs, takes_varargs = self.takes
         given: list[Any] = list(args[: len(names)])
         given += [kwargs.pop(name, UNSET) for name in names[len(given) :]]
-        if self.takes_caller and "caller" not in names:
+        if takes_caller and "caller" not in names:
             given.append(
                 kwargs.pop("caller", None)
                 or Undefined("caller", hint=f"macro {self.name!r} was not called by a call block")
             )
-        if self.takes_kwargs:
+        if takes_kwargs:
             given.append(kwargs)
         elif kwargs:
             raise Fault(f"macro {self.name!r} takes no argument {next(iter(kwargs))!r}")
-        if self.takes_varargs:
+        if takes_varargs:
             given.append(args[len(names) :])
         elif len(args) > len(names):
             raise Fault(f"macro {self.name!r} takes at most {len(names)} arguments, got {len(args)}")
@@ -86,46 +81,24 @@ class Loop:
         self.depth0 = depth0
         self.index0 = -1
 
-    @property
-    def depth(self) -> int:
-        return self.depth0 + 1
-
-    @property
-    def index(self) -> int:
-        return self.index0 + 1
-
-    @property
-    def length(self) -> int:
-        return len(self._items)
-
-    @property
-    def first(self) -> bool:
-        return self.index0 == 0
-
-    @property
-    def last(self) -> bool:
-        return self.index0 == len(self._items) - 1
-
-    @property
-    def revindex(self) -> int:
-        return len(self._items) - self.index0
-
-    @property
-    def revindex0(self) -> int:
-        return len(self._items) - self.index0 - 1
+    depth = property(lambda self: self.depth0 + 1)
+    index = property(lambda self: self.index0 + 1)
+    length = property(lambda self: len(self._items))
+    first = property(lambda self: self.index0 == 0)
+    last = property(lambda self: self.index0 == len(self._items) - 1)
+    revindex = property(lambda self: len(self._items) - self.index0)
+    revindex0 = property(lambda self: len(self._items) - self.index0 - 1)
 
     @property
     def previtem(self) -> Any:
-        at = self.index0 - 1
-        return (
-            self._items[at] if at >= 0 else Undefined("previtem", hint="the first round of a loop has no loop.previtem")
-        )
+        if self.index0 > 0:
+            return self._items[self.index0 - 1]
+        return Undefined("previtem", hint="the first round of a loop has no loop.previtem")
 
     @property
     def nextitem(self) -> Any:
-        at = self.index0 + 1
-        if at < len(self._items):
-            return self._items[at]
+        if self.index0 + 1 < len(self._items):
+            return self._items[self.index0 + 1]
         return Undefined("nextitem", hint="the last round of a loop has no loop.nextitem")
 
     def cycle(self, meter: Meter, *values: Any) -> Any:
@@ -187,30 +160,12 @@ class Cycler:
         return ""
 
 
-class Joiner:
-    """Gives nothing the first time it is called, and its separator from then on."""
-
-    __slots__ = ("_separator", "_used")
-
-    def __init__(self, separator: str) -> None:
-        self._separator = separator
-        self._used = False
-
-    def call(self) -> str:
-        """Return the separator, or nothing the first time."""
-        if self._used:
-            return self._separator
-        self._used = True
-        return ""
-
-
 class Function:
-    """A global function of templates. `run` gets the meter first."""
+    """A function of templates. `run` gets the meter first."""
 
-    __slots__ = ("name", "run")
+    __slots__ = ("run",)
 
-    def __init__(self, name: str, run: Callable[..., Any]) -> None:
-        self.name = name
+    def __init__(self, run: Callable[..., Any]) -> None:
         self.run = run
 
 
@@ -237,30 +192,25 @@ def _dict(meter: Meter, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
     return made
 
 
-def _namespace(meter: Meter, /, *args: Any, **kwargs: Any) -> Namespace:
-    return Namespace(_dict(meter, *args, **kwargs))
-
-
 def _cycler(meter: Meter, /, *values: Any) -> Cycler:
     if not values:
         raise Fault("cycler needs values to cycle through")
     return Cycler(values)
 
 
-def _joiner(meter: Meter, /, sep: str = ", ") -> Joiner:
+def _joiner(meter: Meter, /, sep: str = ", ") -> Function:
+    """Return what gives nothing the first time it is called, and its separator from then on."""
     if not isinstance(sep, str):
         raise Fault(f"joiner takes a separator, got {type(sep).__name__}")
-    return Joiner(sep)
+    texts = chain([""], repeat(sep))
+    return Function(lambda meter, /: next(texts))
 
 
 GLOBALS: dict[str, Function] = {
-    name: Function(name, run)
-    for name, run in (
-        ("cycler", _cycler),
-        ("dict", _dict),
-        ("joiner", _joiner),
-        ("namespace", _namespace),
-        ("range", _range),
-    )
+    "cycler": Function(_cycler),
+    "dict": Function(_dict),
+    "joiner": Function(_joiner),
+    "namespace": Function(lambda meter, /, *args, **kwargs: Namespace(_dict(meter, *args, **kwargs))),
+    "range": Function(_range),
 }
 """What templates can call without being given it."""

@@ -11,9 +11,9 @@ from typing import Any
 
 from agentkit_prompts.templates.engine.finalise import text
 from agentkit_prompts.templates.engine.meter import Meter
-from agentkit_prompts.templates.engine.values import Fault, Undefined
+from agentkit_prompts.templates.engine.values import Fault, Undefined, require
 
-__all__ = ["BINARY", "COMPARE", "join", "negative", "percent", "positive"]
+__all__ = ["BINARY", "COMPARE", "PERCENT", "join", "negative", "percent", "positive", "refuse_large", "room_of"]
 
 _MAX_INT_BITS = 8192
 _MAX_FIELD_WIDTH = 10_000
@@ -21,21 +21,36 @@ _MAX_DIGITS = 1_000
 _NUMBERS = (int, float, Decimal)
 _TIMES = (datetime, date, timedelta, time)
 _SEQUENCES = (list, tuple)
-_PERCENT = re.compile(
-    r"%(?:\((?P<name>[^()]*)\))?(?P<spec>[#0\- +]*(?P<width>\d*)(?:\.(?P<precision>\d*))?)(?P<kind>.?)", re.S
+PERCENT = re.compile(
+    r"%(?:\((?P<name>[^()]*)\))?(?P<spec>[#0\- +]*(?P<width>\*|\d*)(?:\.(?P<precision>\*|\d*))?)(?P<kind>.?)", re.S
 )
+"""A `%` field of a text."""
+
+
+def refuse_large(bits: int) -> None:
+    """Raise a fault when a whole number of so many bits is more than a template may work out."""
+    if bits > _MAX_INT_BITS:
+        raise Fault("a number grows too large")
+
+
+def room_of(field: re.Match[str]) -> int:
+    """Return the characters that a `%` field is padded to; a fault when that is too wide, or unknown."""
+    if field["kind"] == "(":  # Python reads on behind a name with brackets in it, and finds a width there
+        raise Fault(f"the format field {field[0][:40]!r} has brackets in its name")
+    sizes = [size for size in (field["width"], field["precision"]) if size]
+    if any(size == "*" or len(size) > 5 or int(size) > _MAX_FIELD_WIDTH for size in sizes):
+        raise Fault(f"the format field {field[0][:40]!r} is wider than {_MAX_FIELD_WIDTH:,} characters")
+    return sum(map(int, sizes))
 
 
 def _refuse(sign: str, left: object, right: object) -> Fault:
-    for side in (left, right):
-        if isinstance(side, Undefined):
-            side.fail()
+    require(left, right)
     return Fault(f"{type(left).__name__} {sign} {type(right).__name__} is not something templates can work out")
 
 
 def _whole(value: Any) -> Any:
-    if type(value) is int and value.bit_length() > _MAX_INT_BITS:
-        raise Fault("a number grows too large")
+    if type(value) is int:
+        refuse_large(value.bit_length())
     return value
 
 
@@ -71,8 +86,8 @@ def multiply(meter: Meter, left: Any, right: Any) -> Any:
     """Multiply numbers, repeat text and lists."""
     meter.charge(2)
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
-        if type(left) is int and type(right) is int and left.bit_length() + right.bit_length() > _MAX_INT_BITS:
-            raise Fault("a number grows too large")
+        if type(left) is int and type(right) is int:
+            refuse_large(left.bit_length() + right.bit_length())
         return left * right  # type: ignore[operator]
     if isinstance(left, int):
         left, right = right, left
@@ -90,9 +105,9 @@ def power(meter: Meter, left: Any, right: Any) -> Any:
     meter.charge(10)
     if not isinstance(left, _NUMBERS) or not isinstance(right, _NUMBERS):
         raise _refuse("**", left, right)
-    if isinstance(left, int) and isinstance(right, int) and left.bit_length() * abs(right) > _MAX_INT_BITS:
-        raise Fault("a number grows too large")
-    made: object = left**right  # type: ignore[operator]
+    if isinstance(left, int) and isinstance(right, int):
+        refuse_large(left.bit_length() * abs(right))
+    made: object = operator.pow(left, right)
     if isinstance(made, complex):
         raise Fault("the power is not a real number")
     return made
@@ -119,15 +134,13 @@ def percent(meter: Meter, template: str, values: Any) -> str:
     at = 0
     pieces: list[str] = []
     last = 0
-    for field in _PERCENT.finditer(template):
+    for field in PERCENT.finditer(template):
         kind = field["kind"]
         if kind == "%":
             continue
         if not kind or kind not in "diouxXeEfFgGcrs":
             raise Fault(f"{field[0]!r} is not a format that templates know")
-        for size in (field["width"], field["precision"]):
-            if size and (len(size) > 5 or int(size) > _MAX_FIELD_WIDTH):
-                raise Fault(f"{field[0]!r} is wider than {_MAX_FIELD_WIDTH:,} characters")
+        room += room_of(field) + 400
         if field["name"] is not None:
             if not isinstance(values, Mapping) or field["name"] not in values:
                 raise Fault(f"the format names {field['name']!r}, which it was not given")
@@ -143,7 +156,6 @@ def percent(meter: Meter, template: str, values: Any) -> str:
             value = text(meter, value)
             kind = "s" if kind == "r" else kind
             room += len(value)
-        room += int(field["width"] or 0) + int(field["precision"] or 0) + 400
         if field["name"] is not None:
             keys[field["name"]] = value
         used.append(value)
@@ -176,17 +188,14 @@ def negative(meter: Meter, value: Any) -> Any:
 
 
 def _minus(value: object) -> Any:
-    if isinstance(value, Undefined):
-        value.fail()
+    require(value)
     raise Fault(f"{type(value).__name__} has no sign")
 
 
 def contains(meter: Meter, value: Any, container: Any) -> bool:
     """Tell whether a container holds a value, or a text a part of text."""
-    if isinstance(container, Undefined):
-        container.fail()
-    if isinstance(value, Undefined):
-        value.fail()
+    if isinstance(container, Undefined) or isinstance(value, Undefined):
+        require(container, value)
     if isinstance(container, str):
         if not isinstance(value, str):
             raise Fault(f"a text can hold text only, not {type(value).__name__}")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from traceback import walk_tb
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, get_args
 
 from agentkit_prompts.errors import PromptError, TemplateError, nearest
-from agentkit_prompts.templates.engine.finalise import OPENING
 from agentkit_prompts.templates.engine.meter import DEFAULT, Limits
 from agentkit_prompts.templates.engine.trace import Trace
-from agentkit_prompts.templates.engine.values import Fault, Site, UndefinedName
+from agentkit_prompts.templates.engine.values import OPENING, Fault, Site, UndefinedName
 
 if TYPE_CHECKING:
     from jinja2 import nodes
@@ -66,12 +66,8 @@ class Program:
 
     def _located(self, code: Code, error: Exception, values: Mapping[str, object]) -> TemplateError:
         """Return an error with the line of the template at which it happened."""
-        line = None
-        trace = error.__traceback__
-        while trace is not None:
-            if trace.tb_frame.f_code.co_filename == code.filename and trace.tb_lineno is not None:
-                line = code.lines[trace.tb_lineno - 1]
-            trace = trace.tb_next
+        lines = [at for frame, at in walk_tb(error.__traceback__) if at and frame.f_code.co_filename == code.filename]
+        line = code.lines[lines[-1] - 1] if lines else None
         variable = error.variable if isinstance(error, Fault) else None
         if isinstance(error, UndefinedName):
             message = f"{error}{nearest(str(variable), [name for name in values if isinstance(name, str)])}"
@@ -113,8 +109,7 @@ def _compile(source: str, syntax: Syntax, file: str | None, first_line: int, lim
     # What only compiling needs is imported when the first template is compiled.
     from agentkit_prompts.templates.engine.codegen import generate
     from agentkit_prompts.templates.engine.expressions import CodeError
-    from agentkit_prompts.templates.engine.fstring import parse_fstring
-    from agentkit_prompts.templates.engine.sandbox import parse
+    from agentkit_prompts.templates.engine.parse import parse, parse_fstring
     from agentkit_prompts.templates.engine.sites import analyse
 
     tree = (parse if syntax == "jinja" else parse_fstring)(source, file, first_line)

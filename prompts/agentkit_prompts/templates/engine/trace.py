@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from agentkit_prompts.context.parts import Media, neutralise_markers
-from agentkit_prompts.templates.engine.finalise import OPENING, is_parts, parts_of, text
+from agentkit_prompts.templates.engine.finalise import is_parts, parts_of, text
 from agentkit_prompts.templates.engine.meter import DEFAULT, Limits, Meter
-from agentkit_prompts.templates.engine.values import Composed, Piece, RenderedText, Site, Trusted
+from agentkit_prompts.templates.engine.values import OPENING, Composed, Piece, RenderedText, Site, Trusted
 
 __all__ = ["Group", "Trace", "emit"]
 

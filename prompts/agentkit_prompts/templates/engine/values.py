@@ -11,6 +11,7 @@ from agentkit_prompts.errors import nearest
 
 __all__ = [
     "MISSING",
+    "OPENING",
     "Composed",
     "Fault",
     "Nothing",
@@ -20,8 +21,11 @@ __all__ = [
     "Trusted",
     "Undefined",
     "field_names",
+    "require",
 ]
 
+OPENING = "<|media:"
+"""How every media marker starts."""
 _MAX_NAME = 64
 
 
@@ -132,6 +136,13 @@ class Nothing(Undefined):
 
 class UndefinedName(Fault):
     """A name that nobody supplied; the message still lacks what was supplied."""
+
+
+def require(*values: object) -> None:
+    """Raise the fault of the first value that is not there."""
+    for value in values:
+        if isinstance(value, Undefined):
+            value.fail()
 
 
 def field_names(value: object) -> list[str]:
