@@ -1,4 +1,4 @@
-"""The tables. `migrations/` creates them; a test compares the two."""
+"""The tables. A new store is made from them, an older one upgraded by `migrations/`; a test compares the two."""
 
 from __future__ import annotations
 
