@@ -33,7 +33,7 @@ class OpenStore:
     def __init__(self, database: Database, opener: IndexOpener, keep_recalls: int | None) -> None:
         self.database = database
         self.embedders = Embedders(database)
-        self.indexes = Indexes(database, opener, embed=self.embedders.embed, clock=database.clock)
+        self.indexes = Indexes(database, opener, self.embedders.get)
         self.threads = Threads()
         self.logs = RecallLogs(database, keep_recalls)
 

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from agentkit_memory.errors import EmbedderError, ScopeError
 from agentkit_memory.scope import check_name
 from agentkit_prompts.ranking.embedder import Embedder
 
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-__all__ = ["Embed", "Keeper", "ModelEmbedder", "QueryEmbedder", "Vector", "model_of", "unit_vectors"]
+__all__ = ["ModelEmbedder", "QueryEmbedder", "Vector", "model_of", "unit_vectors"]
 
 Vector: TypeAlias = "array[float]"
 """32-bit floats."""
-
-Embed: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
-"""Turns texts into dense vectors, one each, in order."""
 
 
 @runtime_checkable
@@ -30,15 +24,6 @@ class ModelEmbedder(Embedder, Protocol):
     @property
     def model(self) -> str:
         """Name of the model, its size and whatever else changes the vectors: equal names mean equal vectors."""
-        ...
-
-
-@runtime_checkable
-class Keeper(Protocol):
-    """An `Embed` that keeps the vectors of indexed texts, and remembers for a while which texts it failed on."""
-
-    def keep(self, connection: Connection, texts: Iterable[str]) -> None:
-        """Store the vectors of these texts, in the transaction that marks them as indexed."""
         ...
 
 

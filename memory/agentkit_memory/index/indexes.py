@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from threading import RLock
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import bindparam, func, select, update
 
-from agentkit_memory.embedders.contract import Embed
 from agentkit_memory.errors import IndexBroken, IndexBusy, IndexUnavailable, StoreClosed, StoreError
 from agentkit_memory.index.compare import repair, verify
 from agentkit_memory.index.index_worker import Worker
@@ -30,6 +30,9 @@ from agentkit_memory.store.spaces import (
     retired_spaces,
 )
 from agentkit_memory.store.tables import vector_state
+
+if TYPE_CHECKING:
+    from agentkit_memory.embedders.encoder import Encoder
 
 __all__ = ["Indexes"]
 
@@ -51,22 +54,15 @@ class Indexes:
     Args:
         database: The database that the indexes are built from.
         opener: Opens the index of a space.
-        embed: Given the name of a model, returns what turns texts into its vectors; None if the model is unknown.
-        clock: Returns seconds since 1970.
+        encoder: Given the name of a model, returns what turns texts into its vectors.
     """
 
     def __init__(
-        self,
-        database: Database,
-        opener: IndexOpener,
-        *,
-        embed: Callable[[str], Embed | None] = lambda model: None,
-        clock: Callable[[], float] = time.time,
+        self, database: Database, opener: IndexOpener, encoder: Callable[[str], Encoder] | None = None
     ) -> None:
         self.database = database
         self._opener = opener
-        self._embed = embed
-        self._clock = clock
+        self._encoder = encoder
         self._lock = RLock()
         self._open: dict[str, tuple[Space, VectorIndex, Worker]] = {}
         self._closed = ""
@@ -114,15 +110,15 @@ class Indexes:
     def verify(self, space: Space | None = None) -> Verification:
         """Compare the index of a space with SQL."""
         found, index, _ = self._get(space)
-        return verify(self.database, index, found.name, self._clock())
+        return verify(self.database, index, found.name, self.database.clock())
 
     def repair(self, space: Space | None = None) -> Repair:
         """Repair what `verify` finds, and return the comparison before and after."""
         with self._lock:
             found, index, _ = self._get(space)
-            before = repair(self.database, index, found.name, self._clock())
+            before = repair(self.database, index, found.name, self.database.clock())
             self.catch_up(found)
-            return Repair(before, verify(self.database, index, found.name, self._clock()))
+            return Repair(before, verify(self.database, index, found.name, self.database.clock()))
 
     def compact(self) -> bool:
         """Rewrite the files of the indexes without removed points; return whether nothing of these is left in them."""
@@ -248,8 +244,8 @@ class Indexes:
     def _worker(self, space: Space, index: VectorIndex, lease: float = 60.0, batch: int | None = None) -> Worker:
         if batch is None:  # embedding takes long by itself
             batch = 512 if space.model else WORTH_INDEXING
-        embed = self._embed(space.model) if space.model else None
-        return Worker(self.database, index, space.name, embed=embed, batch=batch, lease=lease, clock=self._clock)
+        encoder = partial(self._encoder, space.model) if self._encoder is not None and space.model else None
+        return Worker(self.database, index, space.name, encoder=encoder, batch=batch, lease=lease)
 
     def _check(self, space: Space, index: VectorIndex, worker: Worker) -> None:
         """Repair an index that lost points, or has some left over: a damaged folder, or one from a backup."""
@@ -258,4 +254,4 @@ class Indexes:
         with self.database.read() as connection:
             held, waiting = connection.execute(_COUNTS, {"this": space.name}).one()
         if abs(index.count() - held) > waiting:
-            repair(self.database, index, space.name, self._clock())
+            repair(self.database, index, space.name, self.database.clock())
