@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from agentkit_memory.conversations.stored_session import StoredSession, shown
@@ -341,7 +340,7 @@ class Memory:
 
         found = abandon(self._store.database)
         self._store.indexes.sweep()
-        return bool(found)
+        return found
 
     def worker(self, extract: Extract | None = None) -> BackgroundWorker:
         """Return a worker that keeps this store up to date for all its scopes; `with memory.worker():` runs threads.
@@ -369,5 +368,5 @@ class Memory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -38,7 +38,7 @@ def _carry_out(database: Database, indexes: Indexes, request: Request) -> Erasur
 
     removed = clear(database, request)
     notes: list[str] = []
-    spaces = indexes.written()
+    spaces = indexes.spaces("active", "building")
     with database.read() as connection:
         found, numbers = rescan(connection, request)
     points: int | None

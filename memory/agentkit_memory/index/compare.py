@@ -19,7 +19,7 @@ from agentkit_memory.store.outbox import MISSING, backfill, hold_spaces
 from agentkit_memory.store.records import Verification
 from agentkit_memory.store.tables import items, vector_state
 
-__all__ = ["repair", "verify"]
+__all__ = ["compare"]
 
 _Kind: TypeAlias = Literal["missing", "stale", "orphan"]
 
@@ -77,17 +77,8 @@ class _Difference:
     row: _Row | None
 
 
-def verify(database: Database, index: VectorIndex, space: str, now: float) -> Verification:
-    """Compare the index of a space with SQL, changing nothing."""
-    return _verification(database, index, space, now, repairing=False)
-
-
-def repair(database: Database, index: VectorIndex, space: str, now: float) -> Verification:
-    """Queue what is missing, stale or left over in the outbox; return what was found."""
-    return _verification(database, index, space, now, repairing=True)
-
-
-def _verification(database: Database, index: VectorIndex, space: str, now: float, *, repairing: bool) -> Verification:
+def compare(database: Database, index: VectorIndex, space: str, now: float, *, repairing: bool = False) -> Verification:
+    """Return how the index of a space compares with SQL; with `repairing`, queue what is wrong in the outbox."""
     counts = {"missing": 0, "stale": 0, "orphan": 0}
     examples: dict[str, tuple[str, ...]] = {}
     with database.read() as connection:

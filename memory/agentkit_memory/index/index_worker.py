@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, bindparam, case, delete, or_, select, tuple_, update
 
-from agentkit_memory.errors import IndexBusy, StoreClosed
+from agentkit_memory.errors import EmbedderError, IndexBusy, StoreClosed
 from agentkit_memory.index.vector_index import Point, VectorIndex
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database, upserts
@@ -182,7 +182,7 @@ class Worker:
             found = [f"{type(error).__name__}: {error}"] * len(waiting)
         for task, vector in zip(waiting, found, strict=True):
             if isinstance(vector, str):
-                task.problem = vector
+                task.problem = f"{EmbedderError.__name__}: {vector}"
             else:
                 task.dense = vector
 

@@ -29,7 +29,7 @@ from agentkit_memory.recall.choice import choose, ranked
 from agentkit_memory.recall.fallback import MAX_ROWS, search_rows
 from agentkit_memory.recall.hybrid_retrieval import DENSE, SPARSE
 from agentkit_memory.recall.question import MAX_CHARACTERS, Question
-from agentkit_memory.recall.recall import Recall, build
+from agentkit_memory.recall.recall import Recall
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
@@ -324,7 +324,7 @@ def search(
     pool = one.run(scope)
     order = ranked(pool)
     used = choose(one.question, order, policy, limit)
-    recall = build(query, order, used, one.degraded)
+    recall = Recall(query, order, used, one.degraded)
     log = RecallLog(
         query, policy.describe(), recall.candidates, (perf_counter_ns() - began) // 1000, conversation, recall.degraded
     )

@@ -70,7 +70,6 @@ class StoredItem(NamedTuple):
     scope_id: int
     text: str
     title: str
-    content_hash: str
     position: int
     """Place among the chunks of its document, number of its message, or place among the facts of its scope."""
     start: int
@@ -85,24 +84,20 @@ class StoredItem(NamedTuple):
     speaker: str
     said_at: float | None
     created_at: float
-    version: int
-    valid_from: float | None
-    valid_to: float | None
-    superseded_by: str | None
     meta: str
     """JSON."""
 
 
 _ITEM = (
     select(
-        *items.c["id", "kind", "scope_id", "text", "title", "content_hash", "position", "start", "end", "line"],
+        *items.c["id", "kind", "scope_id", "text", "title", "position", "start", "end", "line"],
         func.coalesce(items.c.document_id, ""),
         func.coalesce(documents.c.source, ""),
         func.coalesce(documents.c.uri, ""),
         items.c.branch_id,
         func.coalesce(conversations.c.name, ""),
         func.coalesce(branches.c.name, ""),
-        *items.c["speaker", "said_at", "created_at", "version", "valid_from", "valid_to", "superseded_by", "meta"],
+        *items.c["speaker", "said_at", "created_at", "meta"],
     )
     .select_from(items)
     .outerjoin(documents, documents.c.id == items.c.document_id)
@@ -245,8 +240,8 @@ def storable(text: str) -> str:
     return text
 
 
-def in_batches(values: Iterable[T]) -> Iterator[list[T]]:
-    """Yield the values in lists short enough for one statement."""
+def in_batches(values: Iterable[T], size: int = _BATCH) -> Iterator[list[T]]:
+    """Yield the values in lists, by default of as many as one statement may name."""
     rest = iter(values)
-    while batch := list(islice(rest, _BATCH)):
+    while batch := list(islice(rest, size)):
         yield batch

@@ -313,7 +313,9 @@ def test_an_item_that_cannot_be_embedded_blocks_no_other_and_is_tried_again_late
     assert found(index, database, "poison") == {uuid(2)}  # by its words it is found already
     report = indexes.verify()
     assert (report.ok, report.pending, report.failing) == (True, 1, 1)
-    assert report.problems == {uuid(2): f"model {MODEL!r}: could not embed 1 texts (RuntimeError: too bitter)"}
+    assert report.problems == {
+        uuid(2): f"EmbedderError: model {MODEL!r}: could not embed 1 texts (RuntimeError: too bitter)"
+    }
     waits = []
     worker = indexes.worker()
     for _ in range(10):
@@ -399,7 +401,7 @@ def test_writers_wait_while_the_set_of_spaces_changes(database: Database) -> Non
             hold_spaces(connection, change=True)
             connection.execute(insert(vector_spaces).values(space="second", index_id="", state="building"))
             connection.execute(insert(vector_spaces).values(space=SPACE, index_id="", state="active"))
-            backfill(connection, "second")
+            backfill(connection, "second", 0.0)
         for each in running:
             each.result()
     with database.read() as connection:
