@@ -9,8 +9,7 @@ import sys
 from collections.abc import Iterator
 
 from agentkit.agent import Agent
-from agentkit.cli.errors import LIBRARY_ERRORS
-from agentkit.cli.screen import complain, layer_table, note, put
+from agentkit.cli.screen import LIBRARY_ERRORS, complain, layer_table, note, put
 from agentkit.run.events import Event, PromptComposed, Recalled, TextDelta, ToolFinished, ToolStarted
 from agentkit_memory import StoredSession
 from agentkit_prompts.composition.composition import Composition

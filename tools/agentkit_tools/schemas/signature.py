@@ -34,7 +34,7 @@ from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.schemas.callables import inner_function
 from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["Arguments", "Signature", "add_contexts", "context_parameters", "read_signature"]
+__all__ = ["Arguments", "Signature", "context_parameters", "read_signature"]
 
 Arguments: TypeAlias = dict[str, Any]
 """Validated arguments by parameter name; those the model left out are absent."""
@@ -202,8 +202,8 @@ def read_signature(
     return result
 
 
-def context_parameters(function: Callable[..., Any], *, tool: str, taken: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the parameters of `function` that receive the `ToolContext`.
+def context_parameters(function: Callable[..., Any], *, tool: str, taken: Iterable[str] = ()) -> Signature:
+    """Return what `function` takes besides its arguments: the parameters that receive the `ToolContext`.
 
     Raises:
         ToolDefinitionError: One of them has the name of an argument in `taken`.
@@ -212,17 +212,11 @@ def context_parameters(function: Callable[..., Any], *, tool: str, taken: Iterab
         hints = _hints(function, tool, None)
     except ToolDefinitionError:  # its other annotations are nobody's business here
         hints = {name: hint for name, hint in getattr(function, "__annotations__", {}).items() if _is_context(hint)}
-    found = tuple([name for name, hint in hints.items() if name != "return" and _is_context(hint)])
-    if clashes := sorted(set(found) & set(taken)):
+    found = Signature()
+    found.contexts = tuple([name for name, hint in hints.items() if name != "return" and _is_context(hint)])
+    if clashes := sorted(set(found.contexts) & set(taken)):
         raise ToolDefinitionError(f"tool {tool}: {', '.join(clashes)} is both an argument and the context: rename it")
     return found
-
-
-def add_contexts(names: tuple[str, ...], arguments: Arguments, context: Any) -> tuple[tuple[Any, ...], Arguments]:
-    """Bind arguments whose only additions are contexts."""
-    for name in names:
-        arguments[name] = context
-    return (), arguments
 
 
 def _default_of(field: FieldInfo, result: Signature, name: str) -> Any:
