@@ -154,9 +154,13 @@ class Memory:
         check_question(query, limit, visible, now)
         conversation, hidden = shown(session, self._store.database, visible)
         how, at = named_policy(policy), self._store.database.clock() if now is None else seconds(now)
-        return self._store.read(
-            lambda reading: search(
-                reading,
+        store = self._store
+        return store.indexes.ask(
+            lambda space: search(
+                store.indexes,
+                store.embedders,
+                store.logs,
+                space,
                 self.scope,
                 query,
                 limit=limit,

@@ -15,7 +15,6 @@ from agentkit_memory.store.engine import Database
 from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
 from agentkit_memory.store.tables import branches, conversations, messages
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, MESSAGES, Message
-from agentkit_prompts.errors import nearest
 
 __all__ = ["MAIN", "Branch", "dump", "load", "shared"]
 
@@ -147,14 +146,6 @@ class Branch:
             rows = connection.execute(_ALL, {"conversation": self.conversation_id}).all()
         names = {row.id: row.name for row in rows}
         return [BranchInfo(row.name, names.get(row.parent_id), row.fork_seq, row.head_seq) for row in rows]
-
-    def no_branch(self, name: str) -> NotFound:
-        """Return the error that there is no branch of that name."""
-        known = [each.name for each in self.all()]
-        return NotFound(
-            f"conversation {self.name!r} has no branch {name!r}: begin it with session.fork({name!r}, at=...)"
-            f"{nearest(name, known)}"
-        )
 
     def state(self) -> tuple[int, int]:
         """Return how many messages the branch has, and how often messages of the conversation were redacted."""

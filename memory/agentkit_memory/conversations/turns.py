@@ -17,7 +17,7 @@ from agentkit_memory.store.scopes import required
 from agentkit_memory.store.tables import branches, conversations, items, messages, scopes
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["REDACTED", "itemise", "turn_fields", "turn_id"]
+__all__ = ["REDACTED", "itemise", "turn_fields"]
 
 REDACTED = "[redacted]"
 """Default text of a redacted message, which is not recalled."""
@@ -87,7 +87,9 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
     """Make the items of the next messages of one branch."""
     after: int = branch.itemised_seq
     until: int = min(branch.head_seq, after + limit)
-    key = "\0".join((branch.tenant, branch.user, branch.session, branch.agent))
+    place = "\0".join(
+        (TURN, branch.tenant, branch.user, branch.session, branch.agent, branch.conversation, branch.name or MAIN)
+    )
     rows: list[dict[str, object]] = []
     with database.write() as connection:
         # First: a redaction comes either before the messages are read or after the items are written.
@@ -108,7 +110,7 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
                 rows.append(
                     {
                         **fields,
-                        "id": turn_id(key, branch.conversation, branch.name, row.seq),
+                        "id": str(uuid.uuid5(NAMESPACE, f"{place}\0{row.seq}")),  # the same in every store
                         "scope_id": branch.scope_id,
                         "branch_id": branch.id,
                         "position": row.seq,
@@ -121,11 +123,6 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
             connection.execute(_ADD, rows)
             enqueue(connection, [str(each["id"]) for each in rows], turns=True)
     return until - after
-
-
-def turn_id(scope_key: str, conversation: str, branch: str, seq: int) -> str:
-    """Return the id of the item of a message: the same in every store."""
-    return str(uuid.uuid5(NAMESPACE, "\0".join((TURN, scope_key, conversation, branch or MAIN, str(seq)))))
 
 
 def turn_fields(message: Message) -> dict[str, object] | None:

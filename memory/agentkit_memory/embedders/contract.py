@@ -82,7 +82,8 @@ def unit_vectors(model: str, embedded: object, texts: Sequence[str], dimensions:
     found = [_unit_vector(row) for row in rows]
     sizes = {len(each) for each in found if not isinstance(each, str)}
     if not dimensions and len(sizes) > 1:
-        raise EmbedderError(f"model {model!r}: returned vectors of {_listed(sizes)} dimensions; expected one length")
+        lengths = ", ".join(map(str, sorted(sizes)))
+        raise EmbedderError(f"model {model!r}: returned vectors of {lengths} dimensions; expected one length")
     for number, (each, text) in enumerate(zip(found, texts, strict=True)):
         which = f"model {model!r}, text {number + 1} of {len(texts)} ({len(text)} characters)"
         if isinstance(each, str):
@@ -112,7 +113,3 @@ def _unit_vector(row: object) -> Vector | str:
         values = [value / len(values) for value in values]
         norm = math.hypot(*values)
     return array("f", [value / norm for value in values] if norm else values)
-
-
-def _listed(sizes: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(sizes)))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from agentkit_memory.embedders.contract import ModelEmbedder, Vector
+from agentkit_memory.embedders.contract import ModelEmbedder
 from agentkit_memory.embedders.encoder import Encoder
 from agentkit_memory.embedders.fastembed_embedder import FastembedEmbedder
 from agentkit_memory.embedders.openai_embedder import OpenAIEmbedder
 from agentkit_memory.embedders.sentence_embedder import SentenceTransformersEmbedder
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
-from agentkit_memory.process.event_loop import LoopThread
+from agentkit_memory.process.threads import LoopThread
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.spaces import Space
 from agentkit_prompts.errors import nearest
 from agentkit_prompts.ranking.embedder import Embedder
 
@@ -52,14 +51,6 @@ class Embedders:
                 "BM25 still works: for dense retrieval, open it with `embedder=`"
             )
         return found
-
-    def question(self, space: Space, text: str) -> Vector | None:
-        """Return the vector of a question in a space; None if the space has no model.
-
-        Raises:
-            EmbedderError: Its embedder was not given, failed, or returned something else.
-        """
-        return self.get(space.model).questions([text])[0] if space.model else None
 
     def close(self) -> None:
         """End the event loop of async embedders."""

@@ -17,8 +17,7 @@ from agentkit_memory.facts.drafts import Turn
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import TURN, wanted
-from agentkit_memory.store.leases import DONE, FAILED, HELD, MAX_LEASE, RELEASE
-from agentkit_memory.store.outbox import hold_spaces
+from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, hold_spaces
 from agentkit_memory.store.scopes import hold_scope
 from agentkit_memory.store.spaces import FACTS
 from agentkit_memory.store.tables import branches, items, scopes, vector_spaces, vector_state

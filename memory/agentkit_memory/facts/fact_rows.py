@@ -295,16 +295,8 @@ def _with_sources(connection: Connection, rows: Sequence[Any]) -> list[StoredFac
     for batch in in_batches(sources):
         for fact, source in connection.execute(_SOURCES, {"ids": batch}).all():
             sources[fact].append(source)
-    return [
-        StoredFact(
-            row.id,
-            row.text,
-            row.position,
-            row.valid_from,
-            row.valid_to,
-            row.superseded_by,
-            tuple(sources[row.id]),
-            json.loads(row.meta),
-        )
-        for row in rows
-    ]
+    found = []
+    for fact, text, number, valid_from, valid_to, superseded_by, meta in rows:
+        times = valid_from, valid_to
+        found.append(StoredFact(fact, text, number, *times, superseded_by, tuple(sources[fact]), json.loads(meta)))
+    return found

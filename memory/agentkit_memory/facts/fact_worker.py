@@ -19,7 +19,7 @@ from agentkit_memory.facts.fact_queue import Queue, Task, Window, ask_for_facts
 from agentkit_memory.facts.fact_rows import Facts, end_of, ends_of, newest_facts
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.leases import retry_pause
+from agentkit_memory.store.outbox import retry_pause
 from agentkit_memory.store.records import StoredFact
 from agentkit_prompts.ranking.bm25 import BM25
 

@@ -6,11 +6,10 @@ Both sides are read in order of the id, a page at a time, so that memory does no
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, Row, bindparam, func, select, update
 
 from agentkit_memory.index.vector_index import VectorIndex
 from agentkit_memory.process.failpoints import failpoint
@@ -60,16 +59,11 @@ _LEFT_OVER = _REQUEUE.values(want=bindparam("next"))
 _TOMBSTONE = upserts(vector_state)
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    id: str
-    want: int
-    have: int
-    exists: bool
+_Row: TypeAlias = Row[str, int, int, bool]
+"""Of the columns above, by their names."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Difference:
+class _Difference(NamedTuple):
     kind: _Kind
     id: str
     version: int
@@ -123,8 +117,7 @@ def _rows(database: Database, space: str) -> Iterator[_Row]:
     while True:
         with database.read() as connection:
             page = connection.execute(_ROWS, {"this": space, "after": after}).all()
-        for row in page:
-            yield _Row(*row)
+        yield from page
         if len(page) < _PAGE:
             return
         after = page[-1].item_id
@@ -136,17 +129,17 @@ def _differences(database: Database, index: VectorIndex, space: str, unqueued: C
     rows = _rows(database, space)
     point, row = next(points, None), next(rows, None)
     while point is not None or row is not None:
-        if point is not None and (row is None or point[0] < row.id):
+        if point is not None and (row is None or point[0] < row.item_id):
             if point[0] not in unqueued:
                 yield _Difference("orphan", *point, None)
             point = next(points, None)
             continue
         if row is None:
             break
-        version = point[1] if point is not None and point[0] == row.id else 0
+        version = point[1] if point is not None and point[0] == row.item_id else 0
         kind = _kind(row, version)
         if kind is not None:
-            yield _Difference(kind, row.id, version, row)
+            yield _Difference(kind, row.item_id, version, row)
         if version and point is not None:
             point = next(points, None)
         row = next(rows, None)
@@ -168,7 +161,7 @@ def _certain(database: Database, space: str, differences: Sequence[_Difference])
     """Leave out what changed during the comparison."""
     with database.read() as connection:
         found = connection.execute(_LOOK_AGAIN, {"this": space, "ids": [each.id for each in differences]})
-        now = {row.item_id: _Row(*row) for row in found}
+        now = {row.item_id: row for row in found}
     return [each for each in differences if now.get(each.id) == each.row]
 
 

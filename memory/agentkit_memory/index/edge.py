@@ -295,11 +295,8 @@ class EdgeIndex:
         with self._mutex:
             if self._shard is None:
                 raise self._closed()
-            try:
+            with self._reporting():
                 yield self._shard
-            except BaseException as error:
-                self._report(error)
-                raise
 
     def _check_room(self, more: int = 0) -> None:
         free, needed = self._free(), _MIN_FREE + more

@@ -18,7 +18,7 @@ from agentkit_memory.errors import EmbedderError, IndexBusy, StoreClosed
 from agentkit_memory.index.vector_index import Point, VectorIndex
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database, upserts
-from agentkit_memory.store.leases import DONE, FAILED, HELD, MAX_LEASE, RELEASE, RENEW, retry_pause
+from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, RENEW, retry_pause
 from agentkit_memory.store.tables import items, vector_spaces, vector_state
 from agentkit_memory.terms.sparse import document_vector, indexed_text
 

@@ -217,15 +217,14 @@ def forget_items(connection: Connection, ids: Collection[str]) -> int:
     return total
 
 
-def forget_embeddings(connection: Connection, ids: Collection[str]) -> int:
+def forget_embeddings(connection: Connection, ids: Collection[str]) -> None:
     """Delete the kept vectors of the texts of these items, a cache: other items with such a text are embedded again."""
-    total = 0
     for batch in in_batches(sorted(ids)):
         hashes = set()
         for stored, title, text in connection.execute(_HASHED, {"ids": batch}):
             hashes |= {stored, content_hash(text), content_hash(indexed_text(title, text))}
-        total += connection.execute(_FORGET, {"hashes": sorted(hashes)}).rowcount if hashes else 0
-    return total
+        if hashes:
+            connection.execute(_FORGET, {"hashes": sorted(hashes)})
 
 
 def content_hash(text: str) -> str:

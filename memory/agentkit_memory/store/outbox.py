@@ -1,7 +1,10 @@
 """The outbox: what SQL wants of the index, written in the transaction that writes the items.
 
 Code that writes items calls `enqueue` or `withdraw`; only these add rows to `vector_state`. Workers then bring the
-index to the wanted state (`index/index_worker.py`).
+index to the wanted state (`index/index_worker.py`); others read turns from it (`facts/fact_queue.py`).
+
+A worker leases rows: `leased_by` names it, and holds them until `leased_until`. Without a name, a failed row may be
+tried again from then on.
 """
 
 from __future__ import annotations
@@ -28,15 +31,28 @@ from agentkit_memory.store.tables import documents, items, vector_spaces, vector
 from agentkit_memory.terms.sparse import SPACE
 
 __all__ = [
+    "DONE",
+    "FAILED",
+    "HELD",
+    "MAX_LEASE",
     "MISSING",
+    "RELEASE",
+    "RENEW",
     "WORTH_INDEXING",
     "backfill",
     "enqueue",
     "hold_spaces",
     "pending",
     "reset",
+    "retry_pause",
     "withdraw",
 ]
+
+MAX_LEASE = 86_400.0
+"""Seconds. A longer lease was made before the clock was set back, and is void."""
+
+_MAX_PAUSE = 300.0
+"""Seconds between two tries of what failed."""
 
 WORTH_INDEXING = 2048
 """Items to index at once, where only BM25 is computed: flushing takes as long for few as for many."""
@@ -80,6 +96,27 @@ _DROP_TOMBSTONES = delete(vector_state).where(_this_space, _state.want < 0)
 _NOTHING_HELD = (
     update(vector_state).where(_this_space).values(have=0, leased_by=None, leased_until=None, attempts=0, problem=None)
 )
+
+# Leases. Every statement is about one space (`this`), and one worker (`me`) or one `item`.
+_mine = (_this_space, _state.want != _state.have, _state.leased_by == bindparam("me"))
+_one = (_this_space, _state.item_id == bindparam("item"))
+
+HELD = select(_state.item_id, _state.want).where(*_mine).order_by(_state.item_id).with_for_update()
+"""The rows that a worker still holds, locked until the transaction ends."""
+RENEW = update(vector_state).where(*_mine).values(leased_until=bindparam("until"))
+RELEASE = update(vector_state).where(*_mine).values(leased_by=None, leased_until=None)
+DONE = (
+    update(vector_state)
+    .where(*_one)
+    .values(have=bindparam("done"), attempts=0, problem=bindparam("error"), leased_by=None, leased_until=None)
+)
+"""The wanted version is indexed; with an error, it was given up."""
+FAILED = (
+    update(vector_state)
+    .where(*_one)
+    .values(leased_by=None, leased_until=bindparam("again"), attempts=bindparam("times"), problem=bindparam("error"))
+)
+"""To be tried again, not before `again`."""
 
 
 def hold_spaces(connection: Connection, *, change: bool = False) -> None:
@@ -130,3 +167,8 @@ def reset(connection: Connection, space: str, now: float) -> None:
     connection.execute(_DROP_TOMBSTONES, {"this": space})
     connection.execute(_NOTHING_HELD, {"this": space})
     backfill(connection, space, now)
+
+
+def retry_pause(attempts: int) -> float:
+    """Return the seconds until the next try after so many failed ones: 1, 2, 4, ... up to five minutes."""
+    return min(2.0 ** min(attempts, 20), _MAX_PAUSE)
