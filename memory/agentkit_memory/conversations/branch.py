@@ -222,16 +222,11 @@ class Branch:
     ) -> bool:
         """Add messages if the conversation is unchanged and `key` is new; return whether it was.
 
-        Args:
-            expected: How many messages there were.
-            edits: How often messages had been redacted.
-            added: The messages.
-            key: Idempotency key.
-            said_at: The time of the messages, if not now.
-            wait: Whether to wait for locks and disks.
+        It is unchanged if it has `expected` messages and was redacted `edits` times. `said_at` is the time of the
+        messages, if not now.
 
         Raises:
-            WouldWait: It would have to wait, and must not.
+            WouldWait: It would have to wait for locks or disks, and must not.
             NotFound: The conversation has expired: new messages would be deleted with it.
         """
         now = self.database.clock()

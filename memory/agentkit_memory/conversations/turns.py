@@ -64,12 +64,8 @@ def itemise(database: Database, scope_ids: Sequence[int] | None, limit: int) -> 
     """Make items of new messages, each branch in a transaction of its own; return how many messages were read.
 
     Call it until it returns 0. Several callers may run at once: the one that moves the watermark of a branch makes its
-    items. Only messages of users and assistants become items, not tool calls and results.
-
-    Args:
-        database: Where the conversations are.
-        scope_ids: Scopes of the conversations; None for all, which is for workers and not for readers.
-        limit: Most messages to read.
+    items. Only messages of users and assistants become items, not tool calls and results. `scope_ids` are those of the
+    conversations; None is for all of them, which workers may read and readers not.
     """
     query = _BEHIND if scope_ids is None else _BEHIND_IN
     bound = {"most": limit} if scope_ids is None else {"most": limit, "scopes": required(scope_ids)}

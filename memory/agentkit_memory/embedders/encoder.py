@@ -42,13 +42,7 @@ _DIMENSIONS = select(func.max(vector_spaces.c.dimensions)).where(
 class Encoder:
     """Requests vectors from one embedder.
 
-    A model that is away is not asked again for a moment, so that not every recall waits for it.
-
-    Args:
-        embedder: Returns vectors, or an awaitable of them.
-        database: Keeps the vectors and their length.
-        loop: Runs awaitables.
-        pause: Seconds until a model that was away is asked again.
+    A model that is away is not asked again for `pause` seconds, so that not every recall waits for it.
     """
 
     def __init__(self, embedder: Embedder, database: Database, loop: LoopThread, *, pause: float = 1.0) -> None:

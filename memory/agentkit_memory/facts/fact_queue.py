@@ -137,14 +137,7 @@ def ask_for_facts(database: Database) -> None:
 
 
 class Queue:
-    """One worker's view of the queue.
-
-    Args:
-        database: Where it is stored.
-        most: Turns to read together.
-        before: Turns before them to give as context.
-        lease: Seconds after which another worker may take what this one holds.
-    """
+    """One worker's view of the queue: at most `most` turns together, with `before` others as their context."""
 
     def __init__(self, database: Database, *, most: int = 8, before: int = 4, lease: float = 300.0) -> None:
         self.name = str(uuid.uuid4())

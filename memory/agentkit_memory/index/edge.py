@@ -60,12 +60,7 @@ class EdgeIndex:
     A shard that is unfinished or cannot be loaded is replaced by an empty one, to be filled again from SQL.
 
     Only the segment that is written to is held in memory; when it is full it is closed, which takes half a second,
-    and read from its files from then on. So memory does not grow with what is indexed.
-
-    Args:
-        folder: Where it is.
-        dimensions: Length of the dense vectors; 0 for none.
-        segment: Bytes of vectors in a full segment.
+    and read from its files from then on. So memory does not grow with what is indexed. `segment` is its size in bytes.
 
     Raises:
         IndexBusy: Another process owns the folder.

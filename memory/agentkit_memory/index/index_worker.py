@@ -79,15 +79,9 @@ class _Task:
 
 
 class Worker:
-    """Works off the outbox of one space.
+    """Works off the outbox of one space: at most `batch` items at once, which others may take after `lease` seconds.
 
-    Args:
-        database: Where the outbox is.
-        index: The index of the space, which `Indexes` opened. Threads may share it.
-        space: Name of the space.
-        encoder: Returns what turns texts into dense vectors. Required where the index has dimensions.
-        batch: Most items to take at once.
-        lease: Seconds after which another worker may take what this one holds.
+    `encoder` returns what turns texts into dense vectors; it is required where the index has dimensions.
     """
 
     def __init__(

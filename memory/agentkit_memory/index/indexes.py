@@ -43,10 +43,7 @@ _FREE_LEASES = (
 class Indexes:
     """Opens, fills, checks and closes the indexes of the spaces of a database. Threads may share it.
 
-    Args:
-        database: The database that the indexes are built from.
-        opener: Opens the index of a space.
-        encoder: Given the name of a model, returns what turns texts into its vectors.
+    `encoder`, given the name of a model, returns what turns texts into its vectors.
     """
 
     def __init__(

@@ -83,13 +83,9 @@ class DocumentStore:
         Its former content is recalled until all of it is stored. A long one takes several transactions; after an
         interruption, the next call goes on.
 
-        Args:
-            uri: Its key in the store.
-            source: Its name as it was given.
-            chunks: Its chunks in order. If they raise, everything stays as it was.
-            seal: Called after the last chunk; returns the hash and the stamp to store it under.
-            on_queued: Called whenever enough of a long one was put into the outbox to be worth indexing.
-            on_staged: Called with the number of chunks after every batch of a long one.
+        If the chunks raise, everything stays as it was. `seal` is called after the last one, and returns the hash and
+        the stamp to store it under. Of a long one, `on_queued` is called whenever enough was put into the outbox to be
+        worth indexing, and `on_staged` with the number of chunks after every batch.
         """
         document = DocumentRow(str(uuid.uuid5(NAMESPACE, f"{self._scope_key}\0{uri}")), self.scope_id, uri, source)
         rest = iter(chunks)

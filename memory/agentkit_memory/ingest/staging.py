@@ -83,10 +83,7 @@ class DocumentRow:
 class Staging:
     """The next generation of one document. Of several ingestions of it, only the one that began last can go on.
 
-    Args:
-        database: Where it is stored.
-        document: The document.
-        on_queued: Called whenever enough was put into the outbox to be worth indexing.
+    `on_queued` is called whenever enough was put into the outbox to be worth indexing.
     """
 
     def __init__(self, database: Database, document: DocumentRow, on_queued: Callable[[], None] | None = None) -> None:

@@ -29,13 +29,8 @@ def read_arguments(
 ) -> tuple[Arguments, str]:
     """Return validated arguments and the text they come from, which may be a repaired one.
 
-    Args:
-        tool: Name of the tool, for the error.
-        text: What the model wrote.
-        validate: Raises whatever it likes: validators of the user's own run in it.
-        parameters: The JSON Schema, before it was made strict.
-        is_strict: Whether nulls stand for what the model left out.
-        repair: Whether nearly valid JSON is repaired.
+    `validate` may raise anything: validators of the user's own run in it. `parameters` are the JSON Schema before it
+    was made strict; if it was, nulls stand for what the model left out.
 
     Raises:
         ToolArgumentError: They cannot be used; the message names every problem.
