@@ -24,10 +24,9 @@ from agentkit_tools.calling.threads import run_in_thread
 from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, failed, finished
 from agentkit_tools.errors import ToolArgumentError, ToolDefinitionError, ToolDescriptionWarning, describe_error
-from agentkit_tools.schemas.callables import Mode, inner_function, is_unbound_method, mode_of, name_of, raw
+from agentkit_tools.schemas.callables import Mode, inner_function, is_unbound_method, mode_of, name_of, raw, wire_name
 from agentkit_tools.schemas.docstring import read_docstring
 from agentkit_tools.schemas.signature import Arguments, context_parameters, read_signature
-from agentkit_tools.schemas.tool_names import wire_name
 from agentkit_tools.tool_context import ToolContext
 
 __all__ = ["Tool", "tool", "unknown_tool"]

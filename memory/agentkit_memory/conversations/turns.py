@@ -10,8 +10,9 @@ from sqlalchemy import bindparam, insert, select, update
 
 from agentkit_memory.conversations.branch import MAIN, load
 from agentkit_memory.errors import MessageUnreadable, StoreVersion
+from agentkit_memory.scope import NAMES
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.item_rows import NAMESPACE, TURN, content_hash, storable
+from agentkit_memory.store.item_rows import NAMESPACE, TURN, storable, text_columns
 from agentkit_memory.store.outbox import enqueue
 from agentkit_memory.store.scopes import required
 from agentkit_memory.store.tables import branches, conversations, items, messages, scopes
@@ -30,7 +31,7 @@ _BEHIND = (
         conversations.c.scope_id,
         conversations.c.name.label("conversation"),
         conversations.c.id.label("conversation_id"),
-        *scopes.c["tenant", "user", "session", "agent"],
+        *scopes.c[NAMES],
     )
     .join(conversations, conversations.c.id == branches.c.conversation_id)
     .join(scopes, scopes.c.id == conversations.c.scope_id)
@@ -126,13 +127,4 @@ def turn_fields(message: Message) -> dict[str, object] | None:
     text = storable(message.text)
     if message.role not in _SPEAKERS or not text.strip() or text == REDACTED:
         return None
-    return {
-        "kind": TURN,
-        "title": "",
-        "text": text,
-        "content_hash": content_hash(text),
-        "start": 0,
-        "end": len(text),
-        "line": 0,
-        "speaker": storable(message.name or message.role),
-    }
+    return {"kind": TURN, **text_columns(text), "speaker": storable(message.name or message.role)}

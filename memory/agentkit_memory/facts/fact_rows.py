@@ -18,11 +18,11 @@ from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import (
     FACT,
     NAMESPACE,
-    content_hash,
     forget_items,
     in_batches,
     lasting,
     storable,
+    text_columns,
     wanted,
 )
 from agentkit_memory.store.outbox import enqueue, withdraw
@@ -161,12 +161,7 @@ class Facts:
                 "scope_id": own,
                 "kind": FACT,
                 "position": int(connection.scalar(_LAST, {"scope": own}) or 0) + 1,
-                "title": "",
-                "text": text,
-                "content_hash": content_hash(text),
-                "start": 0,
-                "end": len(text),
-                "line": 0,
+                **text_columns(text),
                 "created_at": self._database.clock(),
                 "valid_from": valid_from,
                 "valid_to": valid_to,

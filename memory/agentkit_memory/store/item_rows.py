@@ -50,6 +50,7 @@ __all__ = [
     "read_items",
     "recallable",
     "storable",
+    "text_columns",
     "wanted",
 ]
 
@@ -230,6 +231,11 @@ def forget_embeddings(connection: Connection, ids: Collection[str]) -> None:
 def content_hash(text: str) -> str:
     """Return the hash of a text."""
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def text_columns(text: str) -> dict[str, object]:
+    """Return the columns of an item that is all of its own text, as a turn or a fact is."""
+    return {"title": "", "text": text, "content_hash": content_hash(text), "start": 0, "end": len(text), "line": 0}
 
 
 def storable(text: str) -> str:

@@ -150,12 +150,10 @@ def read_signature(
     *,
     tool: str,
     skip_first: bool = False,
-    names: Mapping[str, Any] | None = None,
 ) -> Signature:
     """Read what `function` takes.
 
-    `texts` are descriptions by parameter name, `names` what annotations may refer to besides the globals of the
-    function, `skip_first` leaves out `self`.
+    `texts` are descriptions by parameter name, `skip_first` leaves out `self`.
 
     Raises:
         ToolDefinitionError: There is no signature, an annotation cannot be resolved or described in JSON Schema.
@@ -164,7 +162,7 @@ def read_signature(
         parameters = list(signature(function).parameters.values())
     except (TypeError, ValueError) as error:
         raise ToolDefinitionError(f"tool {tool}: {function!r} has no signature that can be read ({error})") from error
-    hints = _hints(function, tool, names)
+    hints = _hints(function, tool)
     result = Signature()
     defaults: dict[str, Any] = {}
     by_position: list[tuple[str, Any]] = []
@@ -209,7 +207,7 @@ def context_parameters(function: Callable[..., Any], *, tool: str, taken: Iterab
         ToolDefinitionError: One of them has the name of an argument in `taken`.
     """
     try:
-        hints = _hints(function, tool, None)
+        hints = _hints(function, tool)
     except ToolDefinitionError:  # its other annotations are nobody's business here
         hints = {name: hint for name, hint in getattr(function, "__annotations__", {}).items() if _is_context(hint)}
     found = Signature()
@@ -250,7 +248,7 @@ def _is_context(hint: Any) -> bool:
     return hint is ToolContext or get_origin(hint) is ToolContext
 
 
-def _hints(function: Callable[..., Any], tool: str, names: Mapping[str, Any] | None) -> dict[str, Any]:
+def _hints(function: Callable[..., Any], tool: str, names: Mapping[str, Any] | None = None) -> dict[str, Any]:
     inner = inner_function(function)
     if isinstance(inner, type):
         inner = inner.__init__  # type: ignore[misc]
