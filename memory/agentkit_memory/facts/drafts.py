@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeAlias
-
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
+from typing import TypeAlias
 
 from agentkit_memory.errors import ExtractionError, FactError
 from agentkit_memory.store.records import StoredFact
@@ -49,7 +46,6 @@ class FactDraft:
     """Until when it is recalled; None for ever."""
     metadata: Mapping[str, object] = field(default_factory=dict)
     """Anything JSON can hold."""
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, revalidate_instances="always")
 
 
 Extract: TypeAlias = Callable[[Sequence[Turn], Sequence[StoredFact]], Iterable[FactDraft]]
@@ -61,24 +57,30 @@ the model is not available now.
 """
 
 
-_DRAFT = TypeAdapter(FactDraft)
-
-
 def misshapen(draft: object) -> str:
     """Return the fields of a draft that have a wrong type; an empty string if there are none.
 
     Values are left out: the text is stored and logged, and may outlive an erasure of the turns.
     """
-    try:
-        _DRAFT.validate_python(draft)
-    except ValidationError as error:
-        return "; ".join(_described(each) for each in error.errors(include_url=False))
-    return ""
+    if not isinstance(draft, FactDraft):
+        return f"expected a FactDraft, got {type(draft).__name__}"
+    problems: list[str] = []
 
+    def expect(right: bool, name: str, what: str, got: object) -> None:
+        if not right:
+            problems.append(f"{name}: expected {what}, got {type(got).__name__}")
 
-def _described(wrong: ErrorDetails) -> str:
-    where = f"{wrong['loc'][0]}: " if wrong["loc"] else ""
-    return f"{where}{wrong['msg'].replace('Input should be', 'expected')}, got {type(wrong['input']).__name__}"
+    expect(isinstance(draft.text, str), "text", "text", draft.text)
+    for name, ids in (("sources", draft.sources), ("supersedes", draft.supersedes)):
+        if isinstance(ids, str | bytes) or not isinstance(ids, Sequence):
+            expect(False, name, "a sequence of ids", ids)
+        elif wrong := [each for each in ids if not isinstance(each, str)]:
+            expect(False, name, "ids, which are text", wrong[0])
+    for name, at in (("valid_from", draft.valid_from), ("valid_to", draft.valid_to)):
+        seconds = at is None or (isinstance(at, int | float) and not isinstance(at, bool))
+        expect(seconds, name, "seconds since 1970, or None", at)
+    expect(isinstance(draft.metadata, Mapping), "metadata", "a mapping", draft.metadata)
+    return "; ".join(problems)
 
 
 def wrong_types(drafts: Sequence[object]) -> ExtractionError | None:
