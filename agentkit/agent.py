@@ -199,16 +199,22 @@ class Agent(Generic[Deps, Output]):
         )
         if session is not None and _RUNNING.setdefault(id(session), run) is not run:
             raise SessionBusy(session.id)
-        timer = asyncio.timeout(self.limits.seconds)
+        seconds = self.limits.seconds
         try:
-            async with timer:
+            if seconds is None:
                 with nesting:
                     result = await self._run(user_input, run)
-        except TimeoutError as error:
-            if not timer.expired():
-                raise
-            advice = "allow more time, or use faster tools"
-            raise LimitExceeded("seconds", self.limits.seconds or 0.0, advice, run.kept) from error
+            else:
+                timer = asyncio.timeout(seconds)
+                try:
+                    async with timer:
+                        with nesting:
+                            result = await self._run(user_input, run)
+                except TimeoutError as error:
+                    if not timer.expired():
+                        raise
+                    advice = "allow more time, or use faster tools"
+                    raise LimitExceeded("seconds", seconds, advice, run.kept) from error
         finally:
             if session is not None:
                 del _RUNNING[id(session)]

@@ -67,21 +67,24 @@ def _carry_out(database: Database, indexes: Indexes, request: Request) -> Erasur
 
 
 def _compact(database: Database, indexes: Indexes, notes: list[str]) -> bool:
-    """Rewrite the files without deleted bytes; return whether none are left, and note why some are."""
-    rewritten = compacted = False
     try:
         rewritten = indexes.compact()
         if not rewritten:
             notes.append(_INDEX)
     except StoreError as error:
+        rewritten = False
         notes.append(f"{error}; removed points, without their texts, are still in its files: call compact() later")
+    return _compact_database(database, notes) and rewritten
+
+
+def _compact_database(database: Database, notes: list[str]) -> bool:
     if not database.is_sqlite:
         notes.append(_SERVER)
         return False
     try:
-        compacted = database.compact()
-        if not compacted:
-            notes.append("a reader kept the log of the database from being emptied: call compact() later")
+        if database.compact():
+            return True
+        notes.append("a reader kept the log of the database from being emptied: call compact() later")
     except StoreLocked as error:
         notes.append(f"{error}; deleted bytes may still be in the file: call compact() later")
-    return rewritten and compacted
+    return False
