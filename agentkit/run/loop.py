@@ -52,7 +52,9 @@ class Run(Generic[Output]):
         chain, limits = self.chain, self.nesting.limits
         if self.memory is not None:
             ctx = remembering(ctx, await self._recall(self.memory, ctx.user_input.text, visible(chain, ctx, memo)))
-        composition = chain.compose(ctx, memo=memo)  # before anything is kept: a prompt may not render
+        composition = chain.compose(
+            ctx, memo=memo
+        )  # before anything is kept: a prompt may not render
         messages: tuple[Message, ...] = (ctx.user_input.message,)
         await self._append(messages, 0)
         usage, repairs = Usage(), 0
@@ -125,28 +127,13 @@ class Run(Generic[Output]):
         return reply
 
     async def _call_tools(self, message: Message, step: int) -> Sequence[ToolResult]:
-        emit, calls = self.nesting.emit, message.tool_calls
-        approved = await self._approved(calls)
-        ended: dict[str, ToolResult | None] = {}  # of the calls that began
-
-        def context(call: ToolCall) -> ToolContext[Any]:
-            return ToolContext(self.deps, self.run_id, call.id, approved=call.id in approved, calls=self.calls)
-
-        def on_start(call: ToolCall) -> None:
-            ended[call.id] = None
-            if emit is not None:
-                emit(events.ToolStarted(step, call))
-
-        def on_end(result: ToolResult) -> None:
-            ended[result.call_id] = result
-            if emit is not None:
-                emit(events.ToolFinished(step, result))
-
+        calls = message.tool_calls
+        heard = _Round(self, step, await self._approved(calls))
         try:
-            return await call_tools(calls, self.tools, context, on_start=on_start, on_end=on_end)
+            return await call_tools(calls, self.tools, heard.context, on_start=heard.on_start, on_end=heard.on_end)
         except (Exception, asyncio.CancelledError) as error:  # cancelled, or a listener failed
             try:  # what was done is kept: some of the calls may have changed the world
-                await self._append((message, *[_cut_short(call, ended).message for call in calls]), step)
+                await self._append((message, *[heard.result(call).message for call in calls]), step)
             except Exception as failure:
                 error.add_note(f"The results of the tool calls could not be kept: {type(failure).__name__}: {failure}")
             raise
@@ -166,15 +153,41 @@ class Run(Generic[Output]):
         return approved
 
 
-def _cut_short(call: ToolCall, ended: Mapping[str, ToolResult | None]) -> ToolResult:
-    """Return how a call ended when the round of it was cut short."""
-    if call.id not in ended:
-        text = f"{call.name} was not called: the run was cancelled first."
-    elif (result := ended[call.id]) is not None:
-        return result
-    else:
-        text = f"{call.name} was cancelled with the run. It may still have had an effect."
-    return ToolResult(call.id, call.name, text, "cancelled")
+class _Round:
+    """The calls of one reply: the context of each, the events of each, and how each has ended so far."""
+
+    __slots__ = ("_approved", "_emit", "_ended", "_run", "_step")
+
+    def __init__(self, run: Run[Any], step: int, approved: set[str]) -> None:
+        self._run = run
+        self._emit = run.nesting.emit
+        self._step = step
+        self._approved = approved
+        self._ended: dict[str, ToolResult | None] = {}
+
+    def context(self, call: ToolCall) -> ToolContext[Any]:
+        run = self._run
+        return ToolContext(run.deps, run.run_id, call.id, approved=call.id in self._approved, calls=run.calls)
+
+    def on_start(self, call: ToolCall) -> None:
+        self._ended[call.id] = None
+        if self._emit is not None:
+            self._emit(events.ToolStarted(self._step, call))
+
+    def on_end(self, result: ToolResult) -> None:
+        self._ended[result.call_id] = result
+        if self._emit is not None:
+            self._emit(events.ToolFinished(self._step, result))
+
+    def result(self, call: ToolCall) -> ToolResult:
+        """Return how a call ended when the round was cut short."""
+        if call.id not in self._ended:
+            text = f"{call.name} was not called: the run was cancelled first."
+        elif (result := self._ended[call.id]) is not None:
+            return result
+        else:
+            text = f"{call.name} was cancelled with the run. It may still have had an effect."
+        return ToolResult(call.id, call.name, text, "cancelled")
 
 
 def visible(chain: Chain[Any], ctx: PromptContext, memo: Memo | None = None) -> int | None:
