@@ -32,11 +32,11 @@ from agentkit.run.events import Nested as Nested
 from agentkit.run.events import PromptComposed as PromptComposed
 from agentkit.run.events import Recalled as Recalled
 from agentkit.run.events import RunFinished as RunFinished
-from agentkit.run.events import RunResult as RunResult
 from agentkit.run.events import TextDelta as TextDelta
 from agentkit.run.events import ToolFinished as ToolFinished
 from agentkit.run.events import ToolStarted as ToolStarted
 from agentkit.run.limits import Limits as Limits
+from agentkit.run.loop import RunResult as RunResult
 from agentkit.run.nested_runs import Approver as Approver
 from agentkit.session import InMemorySession as InMemorySession
 from agentkit.session import Session as Session

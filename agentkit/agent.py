@@ -14,9 +14,10 @@ from agentkit.chain import Chain, Output
 from agentkit.errors import AgentDefinitionError, LimitExceeded, SessionBusy
 from agentkit.models.model import Model
 from agentkit.recaller import Recaller, recall
-from agentkit.run.events import Event, Nested, RunFinished, RunResult
+from agentkit.run.asyncio_driver import AsyncDriver
+from agentkit.run.events import Event, Nested, RunFinished
 from agentkit.run.limits import Limits
-from agentkit.run.loop import Run, remembering, visible
+from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Approver, Nesting, current_run
 from agentkit.run.sync_driver import run_blocking
 from agentkit.session import Session
@@ -188,8 +189,8 @@ class Agent(Generic[Deps, Output]):
         """
         run_id = run_id or os.urandom(16).hex()
         nesting = Nesting(self.limits, on_event, approve)
-        run = Run(
-            chain=self.chain,
+        driver = AsyncDriver(
+            model=self.chain.model,
             tools=self.tools,
             session=session,
             memory=self.memory,
@@ -197,24 +198,24 @@ class Agent(Generic[Deps, Output]):
             run_id=run_id,
             nesting=nesting,
         )
-        if session is not None and _RUNNING.setdefault(id(session), run) is not run:
+        if session is not None and _RUNNING.setdefault(id(session), driver) is not driver:
             raise SessionBusy(session.id)
         seconds = self.limits.seconds
         try:
             if seconds is None:
                 with nesting:
-                    result = await self._run(user_input, run)
+                    result = await self._run(user_input, session, driver, run_id, nesting.limits)
             else:
                 timer = asyncio.timeout(seconds)
                 try:
                     async with timer:
                         with nesting:
-                            result = await self._run(user_input, run)
+                            result = await self._run(user_input, session, driver, run_id, nesting.limits)
                 except TimeoutError as error:
                     if not timer.expired():
                         raise
                     advice = "allow more time, or use faster tools"
-                    raise LimitExceeded("seconds", seconds, advice, run.kept) from error
+                    raise LimitExceeded("seconds", seconds, advice, driver.kept) from error
         finally:
             if session is not None:
                 del _RUNNING[id(session)]
@@ -222,13 +223,18 @@ class Agent(Generic[Deps, Output]):
             on_event(RunFinished(result))
         return result
 
-    async def _run(self, user_input: Input, run: Run[Output]) -> RunResult[Output]:
-        ctx = self.context(user_input, run.session)
-        self.chain.preflight(ctx.user_input)
+    async def _run(
+        self, user_input: Input, session: Session | None, driver: AsyncDriver, run_id: str, limits: Limits
+    ) -> RunResult[Output]:
+        chain = self.chain
+        ctx = self.context(user_input, session)
+        chain.preflight(ctx.user_input)
         if self._at is not None:
-            ctx, run.tools = await self._equip(ctx)
-        ctx = await self.chain.select_examples(ctx)
-        return await run.answer(ctx, run.session.memo if run.session is not None else Memo())
+            ctx, driver.tools = await self._equip(ctx)
+        ctx = await chain.select_examples(ctx)
+        memo = session.memo if session is not None else Memo()
+        recalls = self.memory is not None
+        return await driver.drive(run_loop(chain, ctx, driver.tools, limits, run_id=run_id, recalls=recalls, memo=memo))
 
     async def _equip(self, ctx: PromptContext) -> tuple[PromptContext, Mapping[str, Tool]]:
         """Return the context with the tools that its run has, and these."""
@@ -338,7 +344,7 @@ _NO_CONVERSATION = Conversation()
 _PROCESS_KEY = os.urandom(16).hex()
 """Keys the fences of contexts that bring no key of their own; nothing outside the process can know it."""
 
-_RUNNING: dict[int, Run[Any]] = {}
+_RUNNING: dict[int, AsyncDriver] = {}
 """Which run uses the session of that id. `setdefault` is atomic, also between threads."""
 
 if hasattr(os, "register_at_fork"):

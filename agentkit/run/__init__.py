@@ -1,1 +1,1 @@
-"""One run of an agent: the loop, its events and limits, the runs inside of it, and how code that is not async waits."""
+"""One run of an agent: the loop that decides, the effects it asks for, and the drivers that perform them."""

@@ -1,4 +1,4 @@
-"""Events: what happens in a run, for those who listen, and how it ended. Without a listener no event is made."""
+"""Events: what happens in a run, for those who listen. Without a listener no event is made."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any, Generic, TypeAlias
 
 from typing_extensions import TypeVar
 
-from agentkit.models.model import Reply, Usage
+from agentkit.models.model import Reply
+from agentkit.run.loop import RunResult
 from agentkit_prompts.composition.composition import Composition
-from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import Document, Fact
 from agentkit_tools.calling.tool_result import ToolResult
 
@@ -20,32 +21,12 @@ __all__ = [
     "PromptComposed",
     "Recalled",
     "RunFinished",
-    "RunResult",
     "TextDelta",
     "ToolFinished",
     "ToolStarted",
 ]
 
 Answer = TypeVar("Answer", default=Any)
-
-
-@dataclass(frozen=True, slots=True)
-class RunResult(Generic[Answer]):
-    """How a run ended."""
-
-    output: Answer
-    """The answer."""
-    messages: tuple[Message, ...]
-    """What the run added to the conversation, the user's message first."""
-    composition: Composition
-    """The last thing that was sent."""
-    usage: Usage
-    """Tokens of all model calls, those of agents that tools ran among them."""
-    steps: int
-    """Model calls."""
-    finish_reason: str
-    """Why the model stopped: `stop`, or `length` when the answer was cut; see `Reply`."""
-    run_id: str
 
 
 @dataclass(frozen=True, slots=True)

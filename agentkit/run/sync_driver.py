@@ -1,4 +1,4 @@
-"""Runs to their end from code that is not async, inside a running event loop too.
+"""The sync driver: runs the asyncio driver to its end from code that is not async, inside a running loop too.
 
 Event loops are kept between runs, so that connections to a model are reused. A run has its loop to itself: whatever
 a tool blocks or calls, no other run waits for it.
