@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, Unpack, cast, overloa
 
 from typing_extensions import TypeVar
 
-from agentkit.agent_tool import agent_tool
 from agentkit.chain import Chain, Output
 from agentkit.errors import AgentDefinitionError, LimitExceeded, SessionBusy
 from agentkit.models.model import Model
 from agentkit.recaller import Recaller, recall
 from agentkit.run.asyncio_driver import AsyncDriver
-from agentkit.run.events import Event, RunFinished
+from agentkit.run.events import Event, Nested, RunFinished
 from agentkit.run.limits import Limits
 from agentkit.run.loop import RunResult, remembering, run_loop, visible
-from agentkit.run.nested_runs import Approver, Nesting
+from agentkit.run.nested_runs import Approver, Nesting, current_run
 from agentkit.run.sync_driver import run_blocking
 from agentkit.session import Session
 from agentkit_prompts.composition.compose import Memo
@@ -32,7 +31,9 @@ from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import TextPrompt
 from agentkit_tools import Toolset, by_name
 from agentkit_tools.calling.tool_policy import PolicyOptions
+from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool import Tool
+from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
     from agentkit_tools import TurnTools
@@ -275,7 +276,36 @@ class Agent(Generic[Deps, Output]):
         Raises:
             ToolDefinitionError: An additional kwarg is called like `argument`, or the policy makes no sense.
         """
-        return agent_tool(self.run, self.additional_kwargs_schema, name, description, argument, policy)
+        needs = self.additional_kwargs_schema or {}
+        properties = needs.get("properties", {})
+        if argument in properties:
+            by = ", ".join(properties[argument].get("x-required-by", ())) or "a prompt"
+            raise ToolDefinitionError(
+                f"tool {name}: {argument!r} is what the agent is asked, and an additional kwarg that {by} requires:"
+                " choose another name with `argument=...`"
+            )
+        asked = {"type": "string", "description": "What to ask, with everything that has to be known for it."}
+        parameters = {
+            **needs,
+            "type": "object",
+            "properties": {argument: asked, **{key: _without_origin(item) for key, item in properties.items()}},
+            "required": [argument, *needs.get("required", ())],
+            "additionalProperties": False,
+        }
+
+        async def answer(_context: ToolContext[Any], **arguments: Any) -> Output:
+            outer = current_run()
+            emit = outer.emit if outer is not None else None
+            result = await self.run(
+                UserInput(arguments.pop(argument), additional_kwargs=arguments),
+                deps=_context.deps,
+                on_event=None if emit is None else lambda event: emit(Nested(_context.call_id, name, event)),
+                approve=outer.approve if outer is not None else None,
+                run_id=_context.idempotency_key,
+            )
+            return result.output
+
+        return Tool.from_json_schema(name, description, parameters, answer, **policy)
 
     async def stream(
         self,
@@ -303,6 +333,11 @@ class Agent(Generic[Deps, Output]):
             if not run.done():
                 run.cancel()
                 await asyncio.gather(run, return_exceptions=True)
+
+
+def _without_origin(schema: Any) -> Any:
+    """Who requires a kwarg is the agent's own business."""
+    return {key: value for key, value in schema.items() if key != "x-required-by"}
 
 
 _NO_CONVERSATION = Conversation()

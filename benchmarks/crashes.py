@@ -320,7 +320,7 @@ def main() -> None:
     if options.zygote:
         zygote()
         return
-    from agentkit_memory.process.failpoints import FAILPOINTS
+    from failpoints import FAILPOINTS  # beside this file
 
     shares = {"sqlite+edge": 0.35, "postgresql+edge": 0.35, "sqlite+qdrant": 0.15, "postgresql+qdrant": 0.15}
     stores = {name: share for name, share in shares.items() if not options.only or name in options.only}

@@ -14,8 +14,7 @@ from tempfile import TemporaryDirectory
 
 from agentkit import Agent, Event, OfflineModel, Recalled, RunResult, ToolFinished, ToolStarted
 from agentkit.cli.default_agent import choose_model, default_agent
-from agentkit.cli.errors import LIBRARY_ERRORS
-from agentkit.cli.screen import layer_table, plain, prepare
+from agentkit.cli.screen import LIBRARY_ERRORS, layer_table, plain, prepare
 from agentkit.memory import Memory
 from agentkit.prompts import Document
 

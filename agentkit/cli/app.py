@@ -18,10 +18,9 @@ from typer.core import TyperGroup
 import agentkit
 from agentkit.cli.chat import Chat
 from agentkit.cli.default_agent import choose_model, default_agent
-from agentkit.cli.errors import LIBRARY_ERRORS
 from agentkit.cli.memory_commands import memory_app, recall
 from agentkit.cli.options import HOME, Home, SessionName, has_memory, open_memory, utf8
-from agentkit.cli.screen import complain, layer_table, note, plain, prepare, progress_bar, put
+from agentkit.cli.screen import LIBRARY_ERRORS, complain, layer_table, note, plain, prepare, progress_bar, put
 from agentkit.models.offline import OfflineModel
 from agentkit_memory import IngestOptions, IngestProgress, IngestReport, RecordFields
 from agentkit_prompts.composition.compose import compose as fit_into

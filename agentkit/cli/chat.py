@@ -9,8 +9,7 @@ import sys
 from collections.abc import Iterator
 
 from agentkit.agent import Agent
-from agentkit.cli.errors import LIBRARY_ERRORS
-from agentkit.cli.screen import complain, layer_table, note, put
+from agentkit.cli.screen import LIBRARY_ERRORS, complain, layer_table, note, put
 from agentkit.run.events import Event, PromptComposed, Recalled, TextDelta, ToolFinished, ToolStarted
 from agentkit_memory import StoredSession
 from agentkit_prompts.composition.composition import Composition
@@ -46,7 +45,7 @@ class Chat:
         if at_terminal:
             note(f"{_COMMANDS}; so does Ctrl-D, and Ctrl-C stops an answer")
         with asyncio.Runner() as runner:  # one event loop, so that the connection to the model is kept
-            for line in _typed() if at_terminal else _piped():
+            for line in _typed() if at_terminal else filter(None, map(str.strip, sys.stdin)):
                 if not line.startswith("/") or " " in line:
                     try:
                         runner.run(self._turn(line))
@@ -109,12 +108,6 @@ def _chunks(event: Recalled) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
-
-
-def _piped() -> Iterator[str]:
-    for line in sys.stdin:
-        if stripped := line.strip():
-            yield stripped
 
 
 def _typed() -> Iterator[str]:

@@ -12,10 +12,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
+from agentkit.errors import AgentError
+from agentkit.models.errors import ModelError
+from agentkit_memory.errors import StoreError
 from agentkit_prompts import Composition
 from agentkit_prompts.composition.explain import LayerRow
+from agentkit_prompts.errors import PromptError
+from agentkit_tools.errors import ToolError
 
-__all__ = ["complain", "layer_table", "note", "plain", "prepare", "progress_bar", "put"]
+__all__ = ["LIBRARY_ERRORS", "complain", "layer_table", "note", "plain", "prepare", "progress_bar", "put"]
+
+LIBRARY_ERRORS = (AgentError, ModelError, PromptError, StoreError, ToolError)
+"""Errors that are one line on stderr instead of a traceback."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _BAR = 12

@@ -65,23 +65,17 @@ class ScriptedModel:
         """Return the next reply, word by word when there is a listener."""
         self.requests.append(composition)
         reply = next(self._replies, None)
-        if not isinstance(reply, Reply):
-            reply = self._unusual(reply, composition)
-        if on_text is not None:
-            speak(reply.message.text, on_text)
-        return reply
-
-    def _unusual(
-        self, reply: Reply | Exception | Callable[[Composition], Scripted] | None, composition: Composition
-    ) -> Reply:
+        if callable(reply):
+            reply = _ready(reply(composition), self.name)
         if reply is None:
             raise ScriptExhausted(
                 "there are no replies left; give it one per request, or use ScriptedModel.repeat(...)", model=self.name
             )
-        made = reply if isinstance(reply, Reply | Exception) else _ready(reply(composition), self.name)
-        if isinstance(made, Exception):
-            raise made
-        return made
+        if isinstance(reply, Exception):
+            raise reply
+        if on_text is not None:
+            speak(reply.message.text, on_text)
+        return reply
 
 
 def speak(text: str, on_text: Callable[[str], None]) -> None:

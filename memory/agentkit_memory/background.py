@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from threading import Event, Thread
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from agentkit_memory.errors import ExtractionError, IndexBusy, StoreClosed
@@ -105,7 +104,7 @@ class BackgroundWorker:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _run(self, stop: Event, idle: float, names: Sequence[str]) -> None:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from agentkit_memory.conversations.stored_session import StoredSession, shown
@@ -155,9 +154,13 @@ class Memory:
         check_question(query, limit, visible, now)
         conversation, hidden = shown(session, self._store.database, visible)
         how, at = named_policy(policy), self._store.database.clock() if now is None else seconds(now)
-        return self._store.read(
-            lambda reading: search(
-                reading,
+        store = self._store
+        return store.indexes.ask(
+            lambda space: search(
+                store.indexes,
+                store.embedders,
+                store.logs,
+                space,
                 self.scope,
                 query,
                 limit=limit,
@@ -341,7 +344,7 @@ class Memory:
 
         found = abandon(self._store.database)
         self._store.indexes.sweep()
-        return bool(found)
+        return found
 
     def worker(self, extract: Extract | None = None) -> BackgroundWorker:
         """Return a worker that keeps this store up to date for all its scopes; `with memory.worker():` runs threads.
@@ -369,5 +372,5 @@ class Memory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
 from agentkit_memory.checks import expanded
 from agentkit_memory.embedders.store_embedders import Embedders
@@ -16,15 +15,12 @@ from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.opening import index_opener
 from agentkit_memory.index.vector_index import IndexOpener
 from agentkit_memory.process.threads import Threads
-from agentkit_memory.recall.search import SpaceReader
 from agentkit_memory.reembed.switching import establish
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_prompts.ranking.embedder import Embedder
 
 __all__ = ["OpenStore"]
-
-T = TypeVar("T")
 
 
 class OpenStore:
@@ -33,7 +29,7 @@ class OpenStore:
     def __init__(self, database: Database, opener: IndexOpener, keep_recalls: int | None) -> None:
         self.database = database
         self.embedders = Embedders(database)
-        self.indexes = Indexes(database, opener, embed=self.embedders.embed, clock=database.clock)
+        self.indexes = Indexes(database, opener, self.embedders.get)
         self.threads = Threads()
         self.logs = RecallLogs(database, keep_recalls)
 
@@ -75,10 +71,6 @@ class OpenStore:
         """Catch up, unless another process has the index or it cannot be written now: then its next user does it."""
         with suppress(IndexBusy, IndexUnavailable, StoreFull):
             self.indexes.catch_up()
-
-    def read(self, act: Callable[[SpaceReader], T]) -> T:
-        """Call `act` with a reader of the active space; again if another space became active meanwhile."""
-        return self.indexes.ask(lambda space: act(SpaceReader(self.indexes, self.embedders, self.logs, space)))
 
     def close(self) -> None:
         self.threads.close()

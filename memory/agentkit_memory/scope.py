@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import product
 
 from agentkit_memory.checks import MAX_BYTES
 from agentkit_memory.errors import ScopeError
 
-__all__ = ["MAX_NAME", "Scope", "check_name"]
+__all__ = ["MAX_NAME", "NAMES", "Scope", "check_name"]
+
+NAMES = ("tenant", "user", "session", "agent")
+"""The names of a scope, in order."""
 
 MAX_NAME = 255
 """Longest name of a tenant, user, session or agent, in characters."""
@@ -35,9 +38,9 @@ class Scope:
     def __post_init__(self) -> None:
         if not self.tenant:
             raise ScopeError("a scope needs a tenant, such as Scope('local')")
-        for field in fields(self):
-            check_name(f"Scope.{field.name}", getattr(self, field.name))
-        size = sum(len(name.encode()) for name in (self.tenant, self.user, self.session, self.agent))
+        for field, name in zip(NAMES, self.names, strict=True):
+            check_name(f"Scope.{field}", name)
+        size = sum(len(name.encode()) for name in self.names)
         if size > MAX_BYTES:  # four names of characters that take three bytes or four
             raise ScopeError(f"Scope: its names take {size:,} bytes together, at most {MAX_BYTES:,} can be stored")
 
@@ -55,9 +58,14 @@ class Scope:
         return replace(self, user=user or self.user, session=session or self.session, agent=agent or self.agent)
 
     @property
+    def names(self) -> tuple[str, str, str, str]:
+        """All four, in order."""
+        return self.tenant, self.user, self.session, self.agent
+
+    @property
     def key(self) -> str:
         """The names, joined with NUL, which no name holds."""
-        return "\0".join((self.tenant, self.user, self.session, self.agent))
+        return "\0".join(self.names)
 
     def readable(self) -> tuple[Scope, ...]:
         """Return the scopes a reader in this one sees: itself and every wider one of its tenant."""

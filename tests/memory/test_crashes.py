@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from agentkit_memory.process.failpoints import FAILPOINTS
+from benchmarks.failpoints import FAILPOINTS
 from tests.paths import ROOT
 
 CRASHES = ROOT / "benchmarks" / "crashes.py"

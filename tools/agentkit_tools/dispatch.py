@@ -24,14 +24,9 @@ async def call_tools(
 ) -> list[ToolResult]:
     """Answer the calls of one assistant message, in call order.
 
-    Calls run concurrently. A call of a sequential tool waits for all calls before it, and those after it wait for it.
-
-    Args:
-        calls: The calls, in the order the model wrote them.
-        tools: The tools by name; a call of any other name is answered with the names there are.
-        context: Makes the context of each call.
-        on_start: Receives every call when it begins.
-        on_end: Receives every result as soon as it is there.
+    Calls run concurrently. A call of a sequential tool waits for all calls before it, and those after it wait for it. A
+    call of an unknown tool is answered with the names there are. `on_start` receives every call when it begins,
+    `on_end` every result as soon as it is there.
 
     Raises:
         asyncio.CancelledError: The surrounding task was cancelled; the calls under way were cancelled too.

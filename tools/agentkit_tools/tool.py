@@ -19,15 +19,14 @@ from agentkit_prompts.errors import nearest
 from agentkit_tools.calling.arguments import read_arguments
 from agentkit_tools.calling.deadline import as_coroutine, finish
 from agentkit_tools.calling.enforcement import Semaphores, enforced, needs_approval
+from agentkit_tools.calling.result_content import collect, gather
 from agentkit_tools.calling.threads import run_in_thread
 from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, failed, finished
-from agentkit_tools.calling.yielded_items import collect, gather
 from agentkit_tools.errors import ToolArgumentError, ToolDefinitionError, ToolDescriptionWarning, describe_error
-from agentkit_tools.schemas.callables import Mode, inner_function, is_unbound_method, mode_of, name_of, raw
+from agentkit_tools.schemas.callables import Mode, inner_function, is_unbound_method, mode_of, name_of, raw, wire_name
 from agentkit_tools.schemas.docstring import read_docstring
-from agentkit_tools.schemas.signature import Arguments, add_contexts, context_parameters, read_signature
-from agentkit_tools.schemas.tool_names import wire_name
+from agentkit_tools.schemas.signature import Arguments, context_parameters, read_signature
 from agentkit_tools.tool_context import ToolContext
 
 __all__ = ["Tool", "tool", "unknown_tool"]
@@ -172,13 +171,13 @@ class Tool(Generic[P, R]):
                 f"tool {name}: its JSON Schema cannot be used; {describe_error(error)}"
             ) from error
         inner = inner_function(function)
-        contexts = context_parameters(raw(function), tool=name, taken=schema.get("properties", ()))
+        takes = context_parameters(raw(function), tool=name, taken=schema.get("properties", ()))
         return cls(
             spec,
             function,
             late_validator(spec.parameters),
             _PLAIN.but(**policy),
-            bind=partial(add_contexts, contexts) if contexts else None,
+            bind=takes.bind if takes.needs_binding else None,
             mode=mode_of(inner),
             nothing="null",
             original_name=name,

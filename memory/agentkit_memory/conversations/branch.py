@@ -15,7 +15,6 @@ from agentkit_memory.store.engine import Database
 from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
 from agentkit_memory.store.tables import branches, conversations, messages
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, MESSAGES, Message
-from agentkit_prompts.errors import nearest
 
 __all__ = ["MAIN", "Branch", "dump", "load", "shared"]
 
@@ -148,14 +147,6 @@ class Branch:
         names = {row.id: row.name for row in rows}
         return [BranchInfo(row.name, names.get(row.parent_id), row.fork_seq, row.head_seq) for row in rows]
 
-    def no_branch(self, name: str) -> NotFound:
-        """Return the error that there is no branch of that name."""
-        known = [each.name for each in self.all()]
-        return NotFound(
-            f"conversation {self.name!r} has no branch {name!r}: begin it with session.fork({name!r}, at=...)"
-            f"{nearest(name, known)}"
-        )
-
     def state(self) -> tuple[int, int]:
         """Return how many messages the branch has, and how often messages of the conversation were redacted."""
         with self.database.read() as connection:
@@ -231,16 +222,11 @@ class Branch:
     ) -> bool:
         """Add messages if the conversation is unchanged and `key` is new; return whether it was.
 
-        Args:
-            expected: How many messages there were.
-            edits: How often messages had been redacted.
-            added: The messages.
-            key: Idempotency key.
-            said_at: The time of the messages, if not now.
-            wait: Whether to wait for locks and disks.
+        It is unchanged if it has `expected` messages and was redacted `edits` times. `said_at` is the time of the
+        messages, if not now.
 
         Raises:
-            WouldWait: It would have to wait, and must not.
+            WouldWait: It would have to wait for locks or disks, and must not.
             NotFound: The conversation has expired: new messages would be deleted with it.
         """
         now = self.database.clock()

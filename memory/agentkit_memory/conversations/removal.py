@@ -9,20 +9,23 @@ from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from agentkit_memory.checks import is_time
 from agentkit_memory.conversations.branch import MAIN, Branch
-from agentkit_memory.errors import ScopeError
+from agentkit_memory.errors import NotFound, ScopeError
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import forget_items, in_batches
 from agentkit_memory.store.scopes import known_ids
 from agentkit_memory.store.tables import branches, conversations, items, messages, recall_logs, tool_calls
+from agentkit_prompts.errors import nearest
 
 __all__ = ["delete_conversation", "delete_named", "expire", "open_branch", "set_expiry"]
 
 _BRANCHES = select(branches.c.id).where(branches.c.conversation_id == bindparam("conversation"))
 _ITEMS = select(items.c.id).where(items.c.branch_id.in_(_BRANCHES))
-_MESSAGES = select(func.count()).select_from(messages).where(messages.c.branch_id.in_(_BRANCHES))
-_CALLS = select(func.count()).select_from(tool_calls).where(tool_calls.c.branch_id.in_(_BRANCHES))
-_COUNT = select(func.count()).select_from(branches).where(branches.c.conversation_id == bindparam("conversation"))
+_COUNTS = {
+    "messages": select(func.count()).select_from(messages).where(messages.c.branch_id.in_(_BRANCHES)),
+    "tool_calls": select(func.count()).select_from(tool_calls).where(tool_calls.c.branch_id.in_(_BRANCHES)),
+    "branches": select(func.count()).select_from(_BRANCHES.subquery()),
+}
 _HOLD = (
     update(branches).where(branches.c.conversation_id == bindparam("conversation")).values(edits=branches.c.edits + 1)
 )
@@ -54,12 +57,7 @@ def delete_conversation(connection: Connection, conversation: int) -> dict[str, 
     """
     this = {"conversation": conversation}
     connection.execute(_HOLD, this)  # first: no message becomes an item meanwhile
-    counts = {
-        "messages": int(connection.scalar(_MESSAGES, this) or 0),
-        "tool_calls": int(connection.scalar(_CALLS, this) or 0),
-        "branches": int(connection.scalar(_COUNT, this) or 0),
-        "items": 0,
-    }
+    counts = {table: int(connection.scalar(count, this) or 0) for table, count in _COUNTS.items()} | {"items": 0}
     for batch in in_batches(connection.scalars(_ITEMS, this).all()):
         counts["items"] += forget_items(connection, batch)
     owner = connection.execute(_OWNER, this).one_or_none()
@@ -133,7 +131,10 @@ def open_branch(
         main = Branch.make(database, scope_id, name)
         found = main if branch == MAIN else Branch.find(database, scope_id, name, branch)
         if found is None:
-            raise main.no_branch(branch)
+            raise NotFound(
+                f"conversation {name!r} has no branch {branch!r}: begin it with session.fork({branch!r}, at=...)"
+                f"{nearest(branch, [each.name for each in main.all()])}"
+            )
     if expires_at is not None:
         found.expires_at = None if expires_at == math.inf else expires_at
         set_expiry(database, found.conversation_id, found.expires_at)

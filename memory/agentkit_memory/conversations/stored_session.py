@@ -264,12 +264,7 @@ class StoredSession:
 
 
 def shown(session: object, database: Database, last: int | None) -> tuple[str, tuple[tuple[int, int, int], ...]]:
-    """Return the name of the current conversation, and where the messages that a model sees of it are stored.
-
-    Args:
-        session: The conversation, if any.
-        database: The database that is read.
-        last: How many of the latest messages the model sees; None for all.
+    """Return the name of a session, and where its `last` messages (None: all) are stored, if in this database.
 
     Raises:
         RecallError: It is not a session.

@@ -10,14 +10,15 @@ from sqlalchemy import bindparam, insert, select, update
 
 from agentkit_memory.conversations.branch import MAIN, load
 from agentkit_memory.errors import MessageUnreadable, StoreVersion
+from agentkit_memory.scope import NAMES
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.item_rows import NAMESPACE, TURN, content_hash, storable
+from agentkit_memory.store.item_rows import NAMESPACE, TURN, storable, text_columns
 from agentkit_memory.store.outbox import enqueue
 from agentkit_memory.store.scopes import required
 from agentkit_memory.store.tables import branches, conversations, items, messages, scopes
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["REDACTED", "itemise", "turn_fields", "turn_id"]
+__all__ = ["REDACTED", "itemise", "turn_fields"]
 
 REDACTED = "[redacted]"
 """Default text of a redacted message, which is not recalled."""
@@ -30,7 +31,7 @@ _BEHIND = (
         conversations.c.scope_id,
         conversations.c.name.label("conversation"),
         conversations.c.id.label("conversation_id"),
-        *scopes.c["tenant", "user", "session", "agent"],
+        *scopes.c[NAMES],
     )
     .join(conversations, conversations.c.id == branches.c.conversation_id)
     .join(scopes, scopes.c.id == conversations.c.scope_id)
@@ -64,12 +65,8 @@ def itemise(database: Database, scope_ids: Sequence[int] | None, limit: int) -> 
     """Make items of new messages, each branch in a transaction of its own; return how many messages were read.
 
     Call it until it returns 0. Several callers may run at once: the one that moves the watermark of a branch makes its
-    items. Only messages of users and assistants become items, not tool calls and results.
-
-    Args:
-        database: Where the conversations are.
-        scope_ids: Scopes of the conversations; None for all, which is for workers and not for readers.
-        limit: Most messages to read.
+    items. Only messages of users and assistants become items, not tool calls and results. `scope_ids` are those of the
+    conversations; None is for all of them, which workers may read and readers not.
     """
     query = _BEHIND if scope_ids is None else _BEHIND_IN
     bound = {"most": limit} if scope_ids is None else {"most": limit, "scopes": required(scope_ids)}
@@ -87,7 +84,9 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
     """Make the items of the next messages of one branch."""
     after: int = branch.itemised_seq
     until: int = min(branch.head_seq, after + limit)
-    key = "\0".join((branch.tenant, branch.user, branch.session, branch.agent))
+    place = "\0".join(
+        (TURN, branch.tenant, branch.user, branch.session, branch.agent, branch.conversation, branch.name or MAIN)
+    )
     rows: list[dict[str, object]] = []
     with database.write() as connection:
         # First: a redaction comes either before the messages are read or after the items are written.
@@ -108,7 +107,7 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
                 rows.append(
                     {
                         **fields,
-                        "id": turn_id(key, branch.conversation, branch.name, row.seq),
+                        "id": str(uuid.uuid5(NAMESPACE, f"{place}\0{row.seq}")),  # the same in every store
                         "scope_id": branch.scope_id,
                         "branch_id": branch.id,
                         "position": row.seq,
@@ -123,23 +122,9 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
     return until - after
 
 
-def turn_id(scope_key: str, conversation: str, branch: str, seq: int) -> str:
-    """Return the id of the item of a message: the same in every store."""
-    return str(uuid.uuid5(NAMESPACE, "\0".join((TURN, scope_key, conversation, branch or MAIN, str(seq)))))
-
-
 def turn_fields(message: Message) -> dict[str, object] | None:
     """Return the columns of the item of a message; None if it is not recalled."""
     text = storable(message.text)
     if message.role not in _SPEAKERS or not text.strip() or text == REDACTED:
         return None
-    return {
-        "kind": TURN,
-        "title": "",
-        "text": text,
-        "content_hash": content_hash(text),
-        "start": 0,
-        "end": len(text),
-        "line": 0,
-        "speaker": storable(message.name or message.role),
-    }
+    return {"kind": TURN, **text_columns(text), "speaker": storable(message.name or message.role)}

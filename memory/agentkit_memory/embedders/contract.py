@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from agentkit_memory.errors import EmbedderError, ScopeError
 from agentkit_memory.scope import check_name
 from agentkit_prompts.ranking.embedder import Embedder
 
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-__all__ = ["Embed", "Keeper", "ModelEmbedder", "QueryEmbedder", "Vector", "model_of", "unit_vectors"]
+__all__ = ["ModelEmbedder", "QueryEmbedder", "Vector", "model_of", "unit_vectors"]
 
 Vector: TypeAlias = "array[float]"
 """32-bit floats."""
-
-Embed: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
-"""Turns texts into dense vectors, one each, in order."""
 
 
 @runtime_checkable
@@ -30,15 +24,6 @@ class ModelEmbedder(Embedder, Protocol):
     @property
     def model(self) -> str:
         """Name of the model, its size and whatever else changes the vectors: equal names mean equal vectors."""
-        ...
-
-
-@runtime_checkable
-class Keeper(Protocol):
-    """An `Embed` that keeps the vectors of indexed texts, and remembers for a while which texts it failed on."""
-
-    def keep(self, connection: Connection, texts: Iterable[str]) -> None:
-        """Store the vectors of these texts, in the transaction that marks them as indexed."""
         ...
 
 
@@ -97,7 +82,8 @@ def unit_vectors(model: str, embedded: object, texts: Sequence[str], dimensions:
     found = [_unit_vector(row) for row in rows]
     sizes = {len(each) for each in found if not isinstance(each, str)}
     if not dimensions and len(sizes) > 1:
-        raise EmbedderError(f"model {model!r}: returned vectors of {_listed(sizes)} dimensions; expected one length")
+        lengths = ", ".join(map(str, sorted(sizes)))
+        raise EmbedderError(f"model {model!r}: returned vectors of {lengths} dimensions; expected one length")
     for number, (each, text) in enumerate(zip(found, texts, strict=True)):
         which = f"model {model!r}, text {number + 1} of {len(texts)} ({len(text)} characters)"
         if isinstance(each, str):
@@ -127,7 +113,3 @@ def _unit_vector(row: object) -> Vector | str:
         values = [value / len(values) for value in values]
         norm = math.hypot(*values)
     return array("f", [value / norm for value in values] if norm else values)
-
-
-def _listed(sizes: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(sizes)))

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, func, select
 
 from agentkit_memory.embedders.contract import QueryEmbedder, Vector, model_of, unit_vectors
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable, StoreClosed
-from agentkit_memory.process.event_loop import LoopThread
+from agentkit_memory.process.threads import LoopThread
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import content_hash, in_batches
 from agentkit_memory.store.tables import embeddings, vector_spaces
@@ -42,14 +42,7 @@ _DIMENSIONS = select(func.max(vector_spaces.c.dimensions)).where(
 class Encoder:
     """Requests vectors from one embedder.
 
-    A model that is away is not asked again for a moment, so that not every recall waits for it; nor is a text that it
-    refused a moment ago.
-
-    Args:
-        embedder: Returns vectors, or an awaitable of them.
-        database: Keeps the vectors and their length.
-        loop: Runs awaitables.
-        pause: Seconds until a model that was away, or refused a text, is asked again.
+    A model that is away is not asked again for `pause` seconds, so that not every recall waits for it.
     """
 
     def __init__(self, embedder: Embedder, database: Database, loop: LoopThread, *, pause: float = 1.0) -> None:
@@ -61,31 +54,23 @@ class Encoder:
         self._lock = Lock()
         self._dimensions = 0
         self._unkept: dict[str, Vector] = {}  # returned, and not yet in a transaction that stores them
-        self._refused: dict[str, tuple[str, float]] = {}  # the problem of a text, and until when it is not asked again
         self._trouble = ""
         self._ask_again = 0.0
 
-    def __call__(self, texts: Sequence[str]) -> list[Vector]:
-        """Return one vector per text, in order, requesting only those that are not kept.
+    def __call__(self, texts: Sequence[str]) -> list[Vector | str]:
+        """Return one vector per text or, in its place, why it has none; only those that are not kept are requested.
 
         Raises:
             EmbedderUnavailable: The model is away; vectors that it returned before are kept.
-            EmbedderError: Some texts have no vector; those of the others are kept.
         """
         names = [content_hash(text) for text in texts]
-        found = self._known(names)
-        problems = self._refused_lately(names)
-        missing = {n: text for n, text in zip(names, texts, strict=True) if n not in found and n not in problems}
+        found: dict[str, Vector | str] = {**self._known(names)}
+        missing = {name: text for name, text in zip(names, texts, strict=True) if name not in found}
         for batch in _batches(missing.items()):
             for (name, _), vector in zip(batch, self._ask_apart(batch), strict=True):
-                self._remember(name, vector)
-                if isinstance(vector, str):
-                    problems[name] = vector
-                else:
-                    found[name] = vector
-        if problems:
-            first = next(problems[name] for name in names if name in problems)
-            raise EmbedderError(first + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""))
+                found[name] = vector
+                if not isinstance(vector, str):
+                    self._remember(name, vector)
         return [found[name] for name in names]
 
     def keep(self, connection: Connection, texts: Iterable[str]) -> None:
@@ -185,17 +170,8 @@ class Encoder:
                         found[name] = vector
         return found
 
-    def _refused_lately(self, names: Sequence[str]) -> dict[str, str]:
-        now = time.monotonic()
+    def _remember(self, name: str, vector: Vector) -> None:
         with self._lock:
-            self._refused = {name: (problem, until) for name, (problem, until) in self._refused.items() if until > now}
-            return {name: self._refused[name][0] for name in names if name in self._refused}
-
-    def _remember(self, name: str, vector: Vector | str) -> None:
-        with self._lock:
-            if isinstance(vector, str):
-                self._refused[name] = vector, time.monotonic() + self._pause
-                return
             self._unkept[name] = vector
             while len(self._unkept) > _MAX_UNKEPT:
                 del self._unkept[next(iter(self._unkept))]

@@ -1,21 +1,21 @@
-"""`Embedders`: the embedders of a store, by the names of their models."""
+"""`Embedders`: the embedders of a store, by the names of their models, such as `fastembed:BAAI/bge-small-en-v1.5`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 
-from sqlalchemy import Connection
-
-from agentkit_memory.embedders.by_name import embedder_named
-from agentkit_memory.embedders.contract import Embed, Vector
+from agentkit_memory.embedders.contract import ModelEmbedder
 from agentkit_memory.embedders.encoder import Encoder
-from agentkit_memory.errors import EmbedderUnavailable
-from agentkit_memory.process.event_loop import LoopThread
+from agentkit_memory.embedders.fastembed_embedder import FastembedEmbedder
+from agentkit_memory.embedders.openai_embedder import OpenAIEmbedder
+from agentkit_memory.embedders.sentence_embedder import SentenceTransformersEmbedder
+from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
+from agentkit_memory.process.threads import LoopThread
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.spaces import Space
+from agentkit_prompts.errors import nearest
 from agentkit_prompts.ranking.embedder import Embedder
 
-__all__ = ["Embedders"]
+__all__ = ["Embedders", "embedder_named"]
 
 
 class Embedders:
@@ -52,30 +52,32 @@ class Embedders:
             )
         return found
 
-    def embed(self, model: str) -> Embed:
-        """Return a function for the vectors of a model, whether or not its embedder was given yet."""
-        return _Model(self, model)
-
-    def question(self, space: Space, text: str) -> Vector | None:
-        """Return the vector of a question in a space; None if the space has no model.
-
-        Raises:
-            EmbedderError: Its embedder was not given, failed, or returned something else.
-        """
-        return self.get(space.model).questions([text])[0] if space.model else None
-
     def close(self) -> None:
         """End the event loop of async embedders."""
         self._loop.close()
 
 
-class _Model:
-    def __init__(self, embedders: Embedders, model: str) -> None:
-        self._embedders = embedders
-        self._name = model
+def _openai(name: str) -> ModelEmbedder:
+    model, _, size = name.partition("@")
+    return OpenAIEmbedder(model, dimensions=int(size) if size.isascii() and size.isdigit() else None)
 
-    def __call__(self, texts: Sequence[str]) -> list[Vector]:
-        return self._embedders.get(self._name)(texts)
 
-    def keep(self, connection: Connection, texts: Sequence[str]) -> None:
-        self._embedders.get(self._name).keep(connection, texts)
+_KINDS: Mapping[str, Callable[[str], ModelEmbedder]] = {
+    "fastembed": FastembedEmbedder,
+    "openai": _openai,
+    "sentence-transformers": SentenceTransformersEmbedder,
+}
+
+
+def embedder_named(name: str) -> ModelEmbedder:
+    """Return the embedder whose `model` this is. Nothing is loaded or asked yet.
+
+    Raises:
+        EmbedderError: It is not KIND:MODEL, or the kind is unknown.
+    """
+    kind, _, model = name.partition(":")
+    make = _KINDS.get(kind)
+    if make is None or not model:
+        hint = nearest(kind, _KINDS) if make is None else f", such as {kind}:MODEL"
+        raise EmbedderError(f"embedder {name!r}: expected KIND:MODEL{hint}")
+    return make(model)

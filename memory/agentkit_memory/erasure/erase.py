@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agentkit_memory.erasure.subject_rows import (
+    Request,
+    begin,
+    clear,
+    finish,
+    open_requests,
+    rescan,
+    seal,
+    tombstones,
+)
 from agentkit_memory.errors import StoreError, StoreLocked
 from agentkit_memory.store.records import Erasure
 
 if TYPE_CHECKING:
-    from agentkit_memory.erasure.subject_rows import Request
     from agentkit_memory.index.indexes import Indexes
     from agentkit_memory.scope import Scope
     from agentkit_memory.store.engine import Database
@@ -21,24 +30,18 @@ _INDEX = "the server of the index keeps removed points, without their texts, unt
 
 def erase(database: Database, indexes: Indexes, subject: Scope) -> Erasure:
     """Remove a subject everywhere and return the proof. What cannot be done now is done when the store is opened."""
-    from agentkit_memory.erasure.subject_rows import begin
-
     return _carry_out(database, indexes, begin(database, subject))
 
 
 def resume(database: Database, indexes: Indexes) -> list[Erasure]:
     """Go on with interrupted erasures."""
-    from agentkit_memory.erasure.subject_rows import open_requests
-
     return [_carry_out(database, indexes, request) for request in open_requests(database)]
 
 
 def _carry_out(database: Database, indexes: Indexes, request: Request) -> Erasure:
-    from agentkit_memory.erasure.subject_rows import clear, finish, rescan, seal, tombstones
-
     removed = clear(database, request)
     notes: list[str] = []
-    spaces = indexes.written()
+    spaces = indexes.spaces("active", "building")
     with database.read() as connection:
         found, numbers = rescan(connection, request)
     points: int | None

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 from agentkit_memory.conversations.removal import delete_conversation
 from agentkit_memory.errors import NotFound, StoreCorrupt
 from agentkit_memory.process.failpoints import failpoint
-from agentkit_memory.scope import MAX_NAME, Scope
+from agentkit_memory.scope import MAX_NAME, NAMES, Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import forget_items
 from agentkit_memory.store.scopes import covered_ids
@@ -39,9 +39,8 @@ _MAX_PASSES = 10
 """How often to begin again while another writer adds to the subject's scopes."""
 
 _row = erasures.c.id == bindparam("erasure")
-_FIELDS = ("tenant", "user", "session", "agent")
 _OPEN = (
-    select(erasures.c.id, erasures.c.counts, *(erasures.c[name] for name in _FIELDS))
+    select(erasures.c.id, erasures.c.counts, *erasures.c[NAMES])
     .where(erasures.c.finished_at.is_(None))
     .order_by(erasures.c.requested_at, erasures.c.id)
 )
@@ -79,7 +78,7 @@ def begin(database: Database, subject: Scope) -> Request:
         if known is not None:  # rows that were stored since are included
             _note(connection, request, cleared=False)
             return request
-        names = {name: getattr(subject, name) for name in _FIELDS}
+        names = dict(zip(NAMES, subject.names, strict=True))
         row = {"id": request.id, "requested_at": database.clock(), "counts": "{}", **names}
         connection.execute(insert(erasures), row)
     failpoint("erasure.begun")
@@ -94,7 +93,7 @@ def open_requests(database: Database) -> list[Request]:
     return [
         Request(
             row.id,
-            Scope(*(getattr(row, name) for name in _FIELDS)),
+            Scope(row.tenant, row.user, row.session, row.agent),
             cleared=counts.get("cleared", False),
             sealed=counts.get("sealed", False),
         )
@@ -208,10 +207,10 @@ def seal(database: Database, request: Request) -> None:
     """Replace the subject's names by digests, which can be checked by those who know the names."""
     if request.sealed:
         return
-    narrow = any(getattr(request.subject, name) for name in _FIELDS[1:])
+    narrow = any(request.subject.names[1:])
     kept = {
         name: value if not value or (name == "tenant" and narrow) else _digest(request.subject, name)
-        for name, value in ((name, getattr(request.subject, name)) for name in _FIELDS)
+        for name, value in zip(NAMES, request.subject.names, strict=True)
     }
     with database.write() as connection:
         removed, _ = _counts(connection, request)

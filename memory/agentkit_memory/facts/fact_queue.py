@@ -14,11 +14,10 @@ from typing import Any
 from sqlalchemy import BindParameter, Connection, bindparam, delete, insert, literal, or_, select, update
 
 from agentkit_memory.facts.drafts import Turn
-from agentkit_memory.scope import Scope
+from agentkit_memory.scope import NAMES, Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import TURN, wanted
-from agentkit_memory.store.leases import DONE, FAILED, HELD, MAX_LEASE, RELEASE
-from agentkit_memory.store.outbox import hold_spaces
+from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, hold_spaces
 from agentkit_memory.store.scopes import hold_scope
 from agentkit_memory.store.spaces import FACTS
 from agentkit_memory.store.tables import branches, items, scopes, vector_spaces, vector_state
@@ -58,14 +57,7 @@ _NEXT = (
     .limit(1)
 )
 _HELD_IN = _BUSY.where(items.c.scope_id == bindparam("scope"), _state.leased_by.is_not(None))
-_TURN = (
-    items.c.id,
-    items.c.speaker,
-    items.c.text,
-    items.c.said_at,
-    items.c.version,
-    items.c.position,
-)
+_TURN = items.c["id", "speaker", "text", "said_at", "version", "position"]
 _WINDOW = (
     select(_state.want, _state.attempts, _waits.label("waits"), *_TURN)
     .select_from(_JOINED)
@@ -84,9 +76,7 @@ _these = (_state.space == FACTS, _state.item_id.in_(bindparam("ids", expanding=T
 _LEASE = update(vector_state).where(*_these).values(leased_by=bindparam("me"), leased_until=bindparam("until"))
 _HOLD = select(branches.c.id).where(branches.c.id == bindparam("branch")).with_for_update()
 _VERSIONS = select(items.c.id, items.c.version).where(items.c.id.in_(bindparam("ids", expanding=True)))
-_SCOPE = select(scopes.c.tenant, scopes.c.user, scopes.c.session, scopes.c.agent).where(
-    scopes.c.id == bindparam("scope")
-)
+_SCOPE = select(*scopes.c[NAMES]).where(scopes.c.id == bindparam("scope"))
 _FORGET = delete(vector_state).where(_state.space == FACTS, _state.want < 0)
 _GONE = select(_state.item_id).where(_state.space == FACTS, _state.want < 0).limit(1)
 _TURNS = select(items.c.id, literal(FACTS), literal(1), literal(0)).where(
@@ -138,14 +128,7 @@ def ask_for_facts(database: Database) -> None:
 
 
 class Queue:
-    """One worker's view of the queue.
-
-    Args:
-        database: Where it is stored.
-        most: Turns to read together.
-        before: Turns before them to give as context.
-        lease: Seconds after which another worker may take what this one holds.
-    """
+    """One worker's view of the queue: at most `most` turns together, with `before` others as their context."""
 
     def __init__(self, database: Database, *, most: int = 8, before: int = 4, lease: float = 300.0) -> None:
         self.name = str(uuid.uuid4())

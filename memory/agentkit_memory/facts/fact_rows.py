@@ -18,11 +18,11 @@ from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import (
     FACT,
     NAMESPACE,
-    content_hash,
     forget_items,
     in_batches,
     lasting,
     storable,
+    text_columns,
     wanted,
 )
 from agentkit_memory.store.outbox import enqueue, withdraw
@@ -161,12 +161,7 @@ class Facts:
                 "scope_id": own,
                 "kind": FACT,
                 "position": int(connection.scalar(_LAST, {"scope": own}) or 0) + 1,
-                "title": "",
-                "text": text,
-                "content_hash": content_hash(text),
-                "start": 0,
-                "end": len(text),
-                "line": 0,
+                **text_columns(text),
                 "created_at": self._database.clock(),
                 "valid_from": valid_from,
                 "valid_to": valid_to,
@@ -295,16 +290,8 @@ def _with_sources(connection: Connection, rows: Sequence[Any]) -> list[StoredFac
     for batch in in_batches(sources):
         for fact, source in connection.execute(_SOURCES, {"ids": batch}).all():
             sources[fact].append(source)
-    return [
-        StoredFact(
-            row.id,
-            row.text,
-            row.position,
-            row.valid_from,
-            row.valid_to,
-            row.superseded_by,
-            tuple(sources[row.id]),
-            json.loads(row.meta),
-        )
-        for row in rows
-    ]
+    found = []
+    for fact, text, number, valid_from, valid_to, superseded_by, meta in rows:
+        times = valid_from, valid_to
+        found.append(StoredFact(fact, text, number, *times, superseded_by, tuple(sources[fact]), json.loads(meta)))
+    return found

@@ -19,7 +19,7 @@ from agentkit_memory.facts.fact_queue import Queue, Task, Window, ask_for_facts
 from agentkit_memory.facts.fact_rows import Facts, end_of, ends_of, newest_facts
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.leases import retry_pause
+from agentkit_memory.store.outbox import retry_pause
 from agentkit_memory.store.records import StoredFact
 from agentkit_prompts.ranking.bm25 import BM25
 
@@ -36,13 +36,9 @@ _MAX_GIVEN = 40
 
 
 class FactWorker:
-    """Extracts facts from turns.
+    """Extracts facts from turns: from at most `most` together, which others may take after `lease` seconds.
 
-    Args:
-        database: Where turns and facts are stored.
-        extract: Finds the facts. Called from the thread that calls `run_once`.
-        most: Turns to read together.
-        lease: Seconds after which another worker may take what this one holds: longer than a call takes.
+    `extract` is called from the thread that calls `run_once`, and takes less time than a lease.
     """
 
     def __init__(self, database: Database, extract: Extract, *, most: int = 8, lease: float = 300.0) -> None:

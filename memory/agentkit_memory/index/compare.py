@@ -6,11 +6,10 @@ Both sides are read in order of the id, a page at a time, so that memory does no
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, Row, bindparam, func, select, update
 
 from agentkit_memory.index.vector_index import VectorIndex
 from agentkit_memory.process.failpoints import failpoint
@@ -19,7 +18,7 @@ from agentkit_memory.store.outbox import MISSING, backfill, hold_spaces
 from agentkit_memory.store.records import Verification
 from agentkit_memory.store.tables import items, vector_state
 
-__all__ = ["repair", "verify"]
+__all__ = ["compare"]
 
 _Kind: TypeAlias = Literal["missing", "stale", "orphan"]
 
@@ -60,16 +59,11 @@ _LEFT_OVER = _REQUEUE.values(want=bindparam("next"))
 _TOMBSTONE = upserts(vector_state)
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    id: str
-    want: int
-    have: int
-    exists: bool
+_Row: TypeAlias = Row[str, int, int, bool]
+"""Of the columns above, by their names."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Difference:
+class _Difference(NamedTuple):
     kind: _Kind
     id: str
     version: int
@@ -77,17 +71,8 @@ class _Difference:
     row: _Row | None
 
 
-def verify(database: Database, index: VectorIndex, space: str, now: float) -> Verification:
-    """Compare the index of a space with SQL, changing nothing."""
-    return _verification(database, index, space, now, repairing=False)
-
-
-def repair(database: Database, index: VectorIndex, space: str, now: float) -> Verification:
-    """Queue what is missing, stale or left over in the outbox; return what was found."""
-    return _verification(database, index, space, now, repairing=True)
-
-
-def _verification(database: Database, index: VectorIndex, space: str, now: float, *, repairing: bool) -> Verification:
+def compare(database: Database, index: VectorIndex, space: str, now: float, *, repairing: bool = False) -> Verification:
+    """Return how the index of a space compares with SQL; with `repairing`, queue what is wrong in the outbox."""
     counts = {"missing": 0, "stale": 0, "orphan": 0}
     examples: dict[str, tuple[str, ...]] = {}
     with database.read() as connection:
@@ -132,8 +117,7 @@ def _rows(database: Database, space: str) -> Iterator[_Row]:
     while True:
         with database.read() as connection:
             page = connection.execute(_ROWS, {"this": space, "after": after}).all()
-        for row in page:
-            yield _Row(*row)
+        yield from page
         if len(page) < _PAGE:
             return
         after = page[-1].item_id
@@ -145,17 +129,17 @@ def _differences(database: Database, index: VectorIndex, space: str, unqueued: C
     rows = _rows(database, space)
     point, row = next(points, None), next(rows, None)
     while point is not None or row is not None:
-        if point is not None and (row is None or point[0] < row.id):
+        if point is not None and (row is None or point[0] < row.item_id):
             if point[0] not in unqueued:
                 yield _Difference("orphan", *point, None)
             point = next(points, None)
             continue
         if row is None:
             break
-        version = point[1] if point is not None and point[0] == row.id else 0
+        version = point[1] if point is not None and point[0] == row.item_id else 0
         kind = _kind(row, version)
         if kind is not None:
-            yield _Difference(kind, row.id, version, row)
+            yield _Difference(kind, row.item_id, version, row)
         if version and point is not None:
             point = next(points, None)
         row = next(rows, None)
@@ -177,7 +161,7 @@ def _certain(database: Database, space: str, differences: Sequence[_Difference])
     """Leave out what changed during the comparison."""
     with database.read() as connection:
         found = connection.execute(_LOOK_AGAIN, {"this": space, "ids": [each.id for each in differences]})
-        now = {row.item_id: _Row(*row) for row in found}
+        now = {row.item_id: row for row in found}
     return [each for each in differences if now.get(each.id) == each.row]
 
 

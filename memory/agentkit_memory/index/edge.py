@@ -60,12 +60,7 @@ class EdgeIndex:
     A shard that is unfinished or cannot be loaded is replaced by an empty one, to be filled again from SQL.
 
     Only the segment that is written to is held in memory; when it is full it is closed, which takes half a second,
-    and read from its files from then on. So memory does not grow with what is indexed.
-
-    Args:
-        folder: Where it is.
-        dimensions: Length of the dense vectors; 0 for none.
-        segment: Bytes of vectors in a full segment.
+    and read from its files from then on. So memory does not grow with what is indexed. `segment` is its size in bytes.
 
     Raises:
         IndexBusy: Another process owns the folder.
@@ -295,11 +290,8 @@ class EdgeIndex:
         with self._mutex:
             if self._shard is None:
                 raise self._closed()
-            try:
+            with self._reporting():
                 yield self._shard
-            except BaseException as error:
-                self._report(error)
-                raise
 
     def _check_room(self, more: int = 0) -> None:
         free, needed = self._free(), _MIN_FREE + more

@@ -7,22 +7,23 @@ the items again, since it may have overwritten a newer version.
 
 from __future__ import annotations
 
-import math
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, bindparam, case, delete, or_, select, tuple_, update
 
-from agentkit_memory.embedders.contract import Embed, Keeper
-from agentkit_memory.errors import EmbedderUnavailable, IndexBusy, StoreClosed
+from agentkit_memory.errors import EmbedderError, IndexBusy, StoreClosed
 from agentkit_memory.index.vector_index import Point, VectorIndex
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database, upserts
-from agentkit_memory.store.leases import DONE, FAILED, HELD, MAX_LEASE, RELEASE, RENEW, retry_pause
+from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, RENEW, retry_pause
 from agentkit_memory.store.tables import items, vector_spaces, vector_state
 from agentkit_memory.terms.sparse import document_vector, indexed_text
+
+if TYPE_CHECKING:
+    from agentkit_memory.embedders.encoder import Encoder
 
 __all__ = ["Worker"]
 
@@ -78,16 +79,9 @@ class _Task:
 
 
 class Worker:
-    """Works off the outbox of one space.
+    """Works off the outbox of one space: at most `batch` items at once, which others may take after `lease` seconds.
 
-    Args:
-        database: Where the outbox is.
-        index: The index of the space, which `Indexes` opened. Threads may share it.
-        space: Name of the space.
-        embed: Turns texts into dense vectors. Required where the index has dimensions.
-        batch: Most items to take at once.
-        lease: Seconds after which another worker may take what this one holds.
-        clock: Returns seconds since 1970.
+    `encoder` returns what turns texts into dense vectors; it is required where the index has dimensions.
     """
 
     def __init__(
@@ -96,22 +90,19 @@ class Worker:
         index: VectorIndex,
         space: str,
         *,
-        embed: Embed | None = None,
+        encoder: Callable[[], Encoder] | None = None,
         batch: int = 512,
         lease: float = 60.0,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self.name = str(uuid.uuid4())
         """Marks its leases."""
         self._database = database
         self._index = index
         self._space = space
-        self._embed = embed
+        self._encoder = encoder
         self._batch = batch
         self._lease = lease
-        self._clock = clock
         self._who = {"this": space, "me": self.name}
-        self._away = False  # whether the model itself failed, when it was last asked
         self.others = False
         """Whether other workers held items of this space at the last look."""
 
@@ -124,7 +115,7 @@ class Worker:
             IndexBusy: The database refers to another index of this space now.
             IndexBroken: The index failed. The items are free for the next try.
         """
-        started = self._clock()
+        started = self._database.clock()
         tasks = self._take(started)
         if not tasks:
             return 0
@@ -132,7 +123,7 @@ class Worker:
             failpoint("worker.leased")
             self._vectorise(tasks)
             failpoint("worker.embedded")
-            if self._clock() - started > self._lease / 3:
+            if self._database.clock() - started > self._lease / 3:
                 tasks = self._renew(tasks)
             self._write(tasks)
         except BaseException:
@@ -167,43 +158,27 @@ class Worker:
     def _renew(self, tasks: list[_Task]) -> list[_Task]:
         """Extend the leases that are still held; drop the other tasks."""
         with self._database.write() as connection:
-            connection.execute(RENEW, {**self._who, "until": self._clock() + self._lease})
+            connection.execute(RENEW, {**self._who, "until": self._database.clock() + self._lease})
             held = {row.item_id for row in connection.execute(HELD, self._who)}
         return [task for task in tasks if task.item in held]
 
-    def _vectorise(self, tasks: list[_Task]) -> None:
-        if self._embed is None or not self._index.dimensions:
-            return
+    def _vectorise(self, tasks: Sequence[_Task]) -> None:
+        """Give the tasks their dense vectors, or the problem of each."""
         waiting = [task for task in tasks if task.text is not None]
-        problem = self._embed_all(waiting)
-        if not problem or len(waiting) < 2 or self._away:
+        if self._encoder is None or not waiting:
             return
-        failures = 0
-        for task in waiting:  # one by one, unless the model itself fails; a keeper has those that did not
-            if failures < 3 or isinstance(self._embed, Keeper):
-                failures = failures + 1 if self._embed_all([task]) else 0
-            else:  # the error of all of them may quote another item
-                task.problem = f"the model failed on {len(waiting)} texts, and on {failures} of them one by one"
-
-    def _embed_all(self, tasks: Sequence[_Task]) -> str:
-        """Give the tasks their dense vectors, or a problem, which is returned."""
-        problem = ""
-        self._away = False
+        found: Sequence[Sequence[float] | str]
         try:
-            if tasks and self._embed is not None:
-                vectors = self._embed([task.text or "" for task in tasks])
-                problem = _wrong(vectors, len(tasks), self._index.dimensions)
-                if not problem:
-                    for task, vector in zip(tasks, vectors, strict=True):
-                        task.dense = vector
+            found = self._encoder()([task.text or "" for task in waiting])
         except StoreClosed:
             raise
         except Exception as error:
-            self._away = isinstance(error, EmbedderUnavailable)
-            problem = f"{type(error).__name__}: {error}"
-        for task in tasks:
-            task.problem = problem
-        return problem
+            found = [f"{type(error).__name__}: {error}"] * len(waiting)
+        for task, vector in zip(waiting, found, strict=True):
+            if isinstance(vector, str):
+                task.problem = f"{EmbedderError.__name__}: {vector}"
+            else:
+                task.dense = vector
 
     def _write(self, tasks: Sequence[_Task]) -> None:
         self._index.upsert(
@@ -222,7 +197,7 @@ class Worker:
         failpoint("worker.flushed")
 
     def _acknowledge(self, tasks: Sequence[_Task]) -> None:
-        now = self._clock()
+        now = self._database.clock()
         with self._database.write() as connection:
             held = {row.item_id: row.want for row in connection.execute(HELD, self._who)}
             done, gone, failed, lost = [], [], [], []
@@ -249,8 +224,8 @@ class Worker:
                 if rows:
                     connection.execute(statement, rows)
             self._rewrite(connection, lost)
-            if unchanged and isinstance(self._embed, Keeper):
-                self._embed.keep(connection, unchanged)
+            if unchanged and self._encoder is not None:
+                self._encoder().keep(connection, unchanged)
             failpoint("worker.unacknowledged")
 
     def _rewrite(self, connection: Connection, lost: Sequence[_Task]) -> None:
@@ -261,14 +236,3 @@ class Worker:
                 for task in lost
             ]
             connection.execute(_AGAIN[connection.dialect.name], rows)
-
-
-def _wrong(vectors: Sequence[Sequence[float]], wanted: int, dimensions: int) -> str:
-    if len(vectors) != wanted:
-        return f"the embedder returned {len(vectors)} vectors for {wanted} texts"
-    for vector in vectors:
-        if len(vector) != dimensions:
-            return f"the embedder returned {len(vector)} dimensions, this space has {dimensions}"
-        if not math.isfinite(sum(vector)):
-            return "the embedder returned NaN or infinity"
-    return ""

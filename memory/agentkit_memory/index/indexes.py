@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from threading import RLock
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import bindparam, func, select, update
 
-from agentkit_memory.embedders.contract import Embed
 from agentkit_memory.errors import IndexBroken, IndexBusy, IndexUnavailable, StoreClosed, StoreError
-from agentkit_memory.index.compare import repair, verify
+from agentkit_memory.index.compare import compare
 from agentkit_memory.index.index_worker import Worker
 from agentkit_memory.index.vector_index import IndexOpener, VectorIndex
 from agentkit_memory.process.failpoints import failpoint
@@ -20,16 +20,11 @@ from agentkit_memory.process.forks import keep, track
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.outbox import WORTH_INDEXING, hold_spaces, reset
 from agentkit_memory.store.records import Repair, Verification
-from agentkit_memory.store.spaces import (
-    Space,
-    active_space,
-    claim_space,
-    find_space,
-    forget_space,
-    known_spaces,
-    retired_spaces,
-)
+from agentkit_memory.store.spaces import Space, active_space, claim_space, find_space, forget_space, known_spaces
 from agentkit_memory.store.tables import vector_state
+
+if TYPE_CHECKING:
+    from agentkit_memory.embedders.encoder import Encoder
 
 __all__ = ["Indexes"]
 
@@ -48,25 +43,15 @@ _FREE_LEASES = (
 class Indexes:
     """Opens, fills, checks and closes the indexes of the spaces of a database. Threads may share it.
 
-    Args:
-        database: The database that the indexes are built from.
-        opener: Opens the index of a space.
-        embed: Given the name of a model, returns what turns texts into its vectors; None if the model is unknown.
-        clock: Returns seconds since 1970.
+    `encoder`, given the name of a model, returns what turns texts into its vectors.
     """
 
     def __init__(
-        self,
-        database: Database,
-        opener: IndexOpener,
-        *,
-        embed: Callable[[str], Embed | None] = lambda model: None,
-        clock: Callable[[], float] = time.time,
+        self, database: Database, opener: IndexOpener, encoder: Callable[[str], Encoder] | None = None
     ) -> None:
         self.database = database
         self._opener = opener
-        self._embed = embed
-        self._clock = clock
+        self._encoder = encoder
         self._lock = RLock()
         self._open: dict[str, tuple[Space, VectorIndex, Worker]] = {}
         self._closed = ""
@@ -77,10 +62,10 @@ class Indexes:
         with self.database.read() as connection:
             return active_space(connection)
 
-    def written(self) -> list[Space]:
-        """Return the spaces that items are written to: the active one and those being built."""
+    def spaces(self, *states: str) -> list[Space]:
+        """Return the spaces in one of these states; items are written to those that are `active` or `building`."""
         with self.database.read() as connection:
-            return [space for space in known_spaces(connection) if space.state in ("active", "building")]
+            return known_spaces(connection, *states)
 
     def get(self, space: Space | None = None) -> VectorIndex:
         """Return the open index of a space (the active one), in agreement with this database.
@@ -114,20 +99,20 @@ class Indexes:
     def verify(self, space: Space | None = None) -> Verification:
         """Compare the index of a space with SQL."""
         found, index, _ = self._get(space)
-        return verify(self.database, index, found.name, self._clock())
+        return compare(self.database, index, found.name, self.database.clock())
 
     def repair(self, space: Space | None = None) -> Repair:
         """Repair what `verify` finds, and return the comparison before and after."""
         with self._lock:
             found, index, _ = self._get(space)
-            before = repair(self.database, index, found.name, self._clock())
+            before = compare(self.database, index, found.name, self.database.clock(), repairing=True)
             self.catch_up(found)
-            return Repair(before, verify(self.database, index, found.name, self._clock()))
+            return Repair(before, compare(self.database, index, found.name, self.database.clock()))
 
     def compact(self) -> bool:
         """Rewrite the files of the indexes without removed points; return whether nothing of these is left in them."""
         left = self.sweep()
-        rewritten = [self.catch_up(space).compact() for space in self.written()]
+        rewritten = [self.catch_up(space).compact() for space in self.spaces("active", "building")]
         return all(rewritten) and not left
 
     def ask(self, act: Callable[[Space], T]) -> T:
@@ -151,7 +136,7 @@ class Indexes:
     def sweep(self) -> list[str]:
         """Drop the retired spaces; return the names of those that another process still holds."""
         left = []
-        for space in retired_spaces(self.database):
+        for space in self.spaces("retired"):
             try:
                 self._drop(space)
             except (IndexBusy, IndexUnavailable):
@@ -175,8 +160,7 @@ class Indexes:
         with self._lock:
             self._closed = self._closed or "was closed; open it again"
             while self._open:
-                _, (_, index, _) = self._open.popitem()
-                index.close()
+                self._open.popitem()[1][1].close()
 
     def disown(self, why: str) -> None:
         """Leave every index to the parent of this process."""
@@ -208,11 +192,9 @@ class Indexes:
 
     def _let_go(self) -> None:
         """Close the indexes of retired spaces, so that the process that changed the model can drop them."""
-        with self.database.read() as connection:
-            written = {each.name for each in known_spaces(connection) if each.state != "retired"}
+        written = {each.name for each in self.spaces("active", "building")}
         for name in [name for name in self._open if name not in written]:
-            _, index, _ = self._open.pop(name)
-            index.close()
+            self._open.pop(name)[1].close()
 
     def _attach(self, space: Space, index: VectorIndex) -> tuple[Space, VectorIndex, Worker]:
         """Make the outbox refer to this index; if it referred to another, everything is queued again."""
@@ -238,7 +220,7 @@ class Indexes:
                     index.clear()
                 failpoint("index.cleared")
                 claim_space(connection, known or space, index.id)
-                reset(connection, space.name)
+                reset(connection, space.name, self.database.clock())
         failpoint("index.attached")
         found = space, index, self._worker(space, index)
         if ours and not index.shared:
@@ -248,8 +230,8 @@ class Indexes:
     def _worker(self, space: Space, index: VectorIndex, lease: float = 60.0, batch: int | None = None) -> Worker:
         if batch is None:  # embedding takes long by itself
             batch = 512 if space.model else WORTH_INDEXING
-        embed = self._embed(space.model) if space.model else None
-        return Worker(self.database, index, space.name, embed=embed, batch=batch, lease=lease, clock=self._clock)
+        encoder = partial(self._encoder, space.model) if self._encoder is not None and space.model else None
+        return Worker(self.database, index, space.name, encoder=encoder, batch=batch, lease=lease)
 
     def _check(self, space: Space, index: VectorIndex, worker: Worker) -> None:
         """Repair an index that lost points, or has some left over: a damaged folder, or one from a backup."""
@@ -258,4 +240,4 @@ class Indexes:
         with self.database.read() as connection:
             held, waiting = connection.execute(_COUNTS, {"this": space.name}).one()
         if abs(index.count() - held) > waiting:
-            repair(self.database, index, space.name, self._clock())
+            compare(self.database, index, space.name, self.database.clock(), repairing=True)

@@ -61,13 +61,8 @@ def connect(location: str, api_key: str | None = None, timeout: float = 5.0) -> 
 class QdrantIndex:
     """One collection: BM25 vectors and, with `dimensions`, dense ones beside them.
 
-    The collection is created if it does not exist. One shard, so that term weights are of the whole scope.
-
-    Args:
-        client: How the server is reached; this index closes it.
-        collection: Name of the collection.
-        dimensions: Length of the dense vectors; 0 for none.
-        shared: Whether other processes use the collection too; local mode has none.
+    The collection is created if it does not exist. One shard, so that term weights are of the whole scope. The index
+    closes the client. `shared` is whether other processes use the collection too: by default, that of a server is.
 
     Raises:
         IndexUnavailable: The server is away, slow or failing.

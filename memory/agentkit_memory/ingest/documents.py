@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain, islice
 
 from sqlalchemy import bindparam, insert, select, update
 
 from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.chunks import Chunk
-from agentkit_memory.ingest.staging import BATCH, DocumentRow, Staging, finish_removals, forget_document, item_row
+from agentkit_memory.ingest.staging import BATCH, DocumentRow, Staging, forget_document, item_row
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.item_rows import NAMESPACE, forget_items
+from agentkit_memory.store.item_rows import NAMESPACE, forget_items, in_batches
 from agentkit_memory.store.outbox import enqueue
 from agentkit_memory.store.scopes import hold_scope
 from agentkit_memory.store.tables import documents, items
 
-__all__ = ["MAX_WHOLE", "DocumentStore", "StoredDocument"]
+__all__ = ["MAX_WHOLE", "DocumentStore"]
 
 MAX_WHOLE = 2000
 """Chunks of a document that is held in memory and written in one transaction; a longer one is staged."""
@@ -48,14 +47,6 @@ _GENERATION = select(documents.c.generation, documents.c.content_hash).where(doc
 _STAMP = update(documents).where(documents.c.scope_id == bindparam("scope"), documents.c.uri == bindparam("named"))
 
 
-@dataclass(frozen=True, slots=True)
-class StoredDocument:
-    """The hash and the stamp of a stored document."""
-
-    content_hash: str
-    stamp: str
-
-
 class DocumentStore:
     """The documents of one scope."""
 
@@ -67,11 +58,11 @@ class DocumentStore:
         names = ("source", "content_hash", "stamp", "chunks", "ingested_at", "stage")
         self._put = new.on_conflict_do_update(index_elements=["id"], set_={name: new.excluded[name] for name in names})
 
-    def find(self, uri: str) -> StoredDocument | None:
-        """Return the hash and the stamp of a document; None if it was never stored as a whole."""
+    def find(self, uri: str) -> tuple[str, str]:
+        """Return the hash and the stamp of a document; empty if it was never stored as a whole."""
         with self.database.read() as connection:
             row = connection.execute(_FIND, {"scope": self.scope_id, "uri": uri}).one_or_none()
-        return None if row is None else StoredDocument(*row)
+        return ("", "") if row is None else (row.content_hash, row.stamp)
 
     def put_stamp(self, uri: str, stamp: str) -> None:
         """Store the stamp of a file that was found unchanged."""
@@ -92,15 +83,11 @@ class DocumentStore:
         Its former content is recalled until all of it is stored. A long one takes several transactions; after an
         interruption, the next call goes on.
 
-        Args:
-            uri: Its key in the store.
-            source: Its name as it was given.
-            chunks: Its chunks in order. If they raise, everything stays as it was.
-            seal: Called after the last chunk; returns the hash and the stamp to store it under.
-            on_queued: Called whenever enough of a long one was put into the outbox to be worth indexing.
-            on_staged: Called with the number of chunks after every batch of a long one.
+        If the chunks raise, everything stays as it was. `seal` is called after the last one, and returns the hash and
+        the stamp to store it under. Of a long one, `on_queued` is called whenever enough was put into the outbox to be
+        worth indexing, and `on_staged` with the number of chunks after every batch.
         """
-        document = DocumentRow(self._id(uri), self.scope_id, uri, source)
+        document = DocumentRow(str(uuid.uuid5(NAMESPACE, f"{self._scope_key}\0{uri}")), self.scope_id, uri, source)
         rest = iter(chunks)
         head = list(islice(rest, MAX_WHOLE + 1))
         if len(head) <= MAX_WHOLE and not self._is_long(document.id):
@@ -109,7 +96,7 @@ class DocumentStore:
         staging = Staging(self.database, document, on_queued)
         count = 0
         try:
-            for batch in _batches(chain(head, rest)):
+            for batch in in_batches(chain(head, rest), BATCH):
                 staging.add(batch)
                 count += len(batch)
                 if on_staged is not None:
@@ -147,13 +134,6 @@ class DocumentStore:
             if len(rows) < _PAGE:
                 return removed
             last = rows[-1].uri
-
-    def finish_removals(self) -> None:
-        """Delete what an interrupted process left of former content."""
-        finish_removals(self.database, self.scope_id)
-
-    def _id(self, uri: str) -> str:
-        return str(uuid.uuid5(NAMESPACE, f"{self._scope_key}\0{uri}"))
 
     def _is_long(self, document: str) -> bool:
         """Return whether too much is stored of it to be replaced in one transaction."""
@@ -199,11 +179,6 @@ class DocumentStore:
             failpoint("items.enqueued")
         failpoint("items.committed")
         return known is None or not known.content_hash
-
-
-def _batches(chunks: Iterator[Chunk]) -> Iterator[list[Chunk]]:
-    while batch := list(islice(chunks, BATCH)):
-        yield batch
 
 
 def _chunk_ids(document: str, chunks: Sequence[Chunk]) -> list[str]:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from agentkit_memory.checks import MAX_BYTES, expanded
 from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.chunks import CHUNKER, chunk_blocks
 from agentkit_memory.ingest.documents import DocumentStore
-from agentkit_memory.ingest.find_files import SourceFile, find_files, is_folder, is_gone, is_same_folder
+from agentkit_memory.ingest.find_files import Format, SourceFile, find_files, is_folder, is_gone, is_same_folder
 from agentkit_memory.ingest.ingest_options import IngestOptions
+from agentkit_memory.ingest.readers.blocks import Block, Part, text_blocks
 from agentkit_memory.ingest.readers.file_stream import FileStream
-from agentkit_memory.ingest.readers.formats import READERS
+from agentkit_memory.ingest.readers.html import html_blocks
+from agentkit_memory.ingest.readers.json_lines import record_blocks
+from agentkit_memory.ingest.readers.pdf import pdf_blocks
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
+from agentkit_memory.ingest.staging import finish_removals
 from agentkit_memory.store.outbox import WORTH_INDEXING
 
 __all__ = ["ingest_files"]
@@ -23,6 +27,15 @@ __all__ = ["ingest_files"]
 _STEP = 4 * 1024 * 1024  # bytes between two calls of `on_progress` within a file
 _MIN_AGE_NS = 2 * 10**9
 """A file that was changed more recently may change again without new times: these move in steps."""
+
+_READERS: Mapping[Format, Callable[[FileStream], Iterator[Block | Part]]] = {
+    "text": lambda reading: text_blocks(reading.text(), markdown=False),
+    "markdown": lambda reading: text_blocks(reading.text(), markdown=True),
+    "html": html_blocks,
+    "pdf": pdf_blocks,
+    "records": record_blocks,
+}
+"""A new format is a row here, and its endings in `find_files.FORMATS`."""
 
 
 def ingest_files(
@@ -43,7 +56,7 @@ def ingest_files(
         run.count(given)
     for file in find_files(given):
         run.take(file)
-    store.finish_removals()
+    finish_removals(store.database, store.scope_id)
     run.removed = [name for folder in given if is_folder(folder) for name in _remove_gone(store, folder)]
     return run.report()
 
@@ -120,15 +133,15 @@ class _Run:
                 f"has an address of {len(file.uri):,} bytes, at most {MAX_BYTES:,} can be stored; shorten its path, in "
                 "which a character that is not ASCII counts as six bytes or more",
             )
-        known = self._store.find(file.uri)
+        digest, known_stamp = self._store.find(file.uri)
         with FileStream(file, self._options, self._on_bytes) as reading:
             stamp = self._stamp(reading)
-            if known is not None:
-                if stamp and known.stamp == stamp:
+            if digest:
+                if stamp and known_stamp == stamp:
                     return "unchanged", 0
                 for _ in reading.pieces():
                     pass
-                if known.content_hash in self._names(file, reading.digest):
+                if digest in self._names(file, reading.digest):
                     if stamp:
                         self._store.put_stamp(file.uri, stamp)
                     return "unchanged", 0
@@ -143,7 +156,7 @@ class _Run:
                 self._repaired.append(damaged)
                 return names[-1], stamp
 
-            chunks = chunk_blocks(READERS[file.format](reading))
+            chunks = chunk_blocks(_READERS[file.format](reading))
             new, written = self._store.write(file.uri, file.source, chunks, seal, self._on_queued, self._on_staged)
         return ("added" if new else "changed"), written
 

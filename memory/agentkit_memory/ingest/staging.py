@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Select, and_, bindparam, delete, insert, select, update
@@ -76,26 +76,14 @@ class DocumentRow:
     source: str
 
     def values(self, digest: str, stamp: str, chunks: int, now: float) -> dict[str, object]:
-        return {
-            "id": self.id,
-            "scope_id": self.scope_id,
-            "uri": self.uri,
-            "source": self.source,
-            "content_hash": digest,
-            "stamp": stamp,
-            "chunks": chunks,
-            "ingested_at": now,
-            "stage": "",
-        }
+        rest = {"content_hash": digest, "stamp": stamp, "chunks": chunks, "ingested_at": now, "stage": ""}
+        return asdict(self) | rest
 
 
 class Staging:
     """The next generation of one document. Of several ingestions of it, only the one that began last can go on.
 
-    Args:
-        database: Where it is stored.
-        document: The document.
-        on_queued: Called whenever enough was put into the outbox to be worth indexing.
+    `on_queued` is called whenever enough was put into the outbox to be worth indexing.
     """
 
     def __init__(self, database: Database, document: DocumentRow, on_queued: Callable[[], None] | None = None) -> None:

@@ -1,23 +1,26 @@
-"""`Threads`: runs functions of a store for async code, so that the event loop never waits for a disk."""
+"""`Threads` run functions of a store for async code, `LoopThread` async embedders for code that is not."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from functools import partial
-from threading import Lock
-from typing import ParamSpec, TypeVar
+from threading import Lock, Thread
+from typing import Any, ParamSpec, TypeVar
 
-from agentkit_memory.process.forks import track
+from agentkit_memory.errors import StoreClosed
+from agentkit_memory.process.forks import keep, track
 
-__all__ = ["Threads"]
+__all__ = ["LoopThread", "Threads"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _MAX_THREADS = 8
+_MAX_CLEANUP = 5.0
+"""Seconds for cancelled tasks to clean up, in the background."""
 
 
 class Threads:
@@ -58,3 +61,81 @@ class Threads:
         """Forget the threads, which exist in the parent of this process only."""
         self._lock = Lock()
         self._pool = None
+
+
+class LoopThread:
+    """One event loop, as clients keep to one, that starts at its first use. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: set[Future[Any]] = set()
+        self._closed = False
+        track(self)
+
+    def result(self, awaitable: Awaitable[T]) -> T:
+        """Wait for something in the loop and return its result, or raise what it raises.
+
+        Raises:
+            StoreClosed: `close` was called before there was a result.
+        """
+        with self._lock:
+            if self._closed:
+                if isinstance(awaitable, Coroutine):
+                    awaitable.close()  # so that Python does not warn that it was never awaited
+                raise _closed()
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                Thread(target=_run, args=[self._loop], name="agentkit-embedder", daemon=True).start()
+            future = asyncio.run_coroutine_threadsafe(_await(awaitable), self._loop)
+            self._waiting.add(future)
+        try:
+            return future.result()
+        except CancelledError as error:
+            if self._closed:
+                raise _closed() from error
+            raise
+        finally:
+            with self._lock:
+                self._waiting.discard(future)
+
+    def close(self) -> None:
+        """End the loop. Whoever waits for a result gets `StoreClosed` at once."""
+        with self._lock:
+            self._closed = True
+            loop, self._loop = self._loop, None
+            for future in self._waiting:
+                future.cancel()
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.stop)
+
+    def disown(self, why: str) -> None:
+        """Forget the loop, which runs in the parent of this process only."""
+        keep(self._loop, self._waiting)
+        self._lock, self._loop, self._waiting, self._closed = Lock(), None, set(), True
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.run_until_complete(_end())
+        loop.close()
+
+
+async def _end() -> None:
+    """Cancel the tasks of the loop and wait for their cleanup."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=_MAX_CLEANUP)
+    await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+async def _await(awaitable: Awaitable[T]) -> T:
+    return await awaitable
+
+
+def _closed() -> StoreClosed:
+    return StoreClosed("the memory was closed while, or before, its embedder was asked; open it again")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["Period", "SameDay", "SameMonth", "SameWeekday", "When", "find_dates"]
+__all__ = ["EveryYear", "Period", "SameWeekday", "When", "find_dates"]
 
 _DAY = 86_400.0
 _DECAY = 7 * _DAY
@@ -32,29 +32,17 @@ class Period:
 
 
 @dataclass(frozen=True, slots=True)
-class SameMonth:
-    """A month of any year."""
+class EveryYear:
+    """A month, or a day of it, of any year."""
 
     month: int
+    day: int | None = None
 
     def nearness(self, at: float) -> float:
-        """Return 1.0 for a time in that month of its year, less the farther away it is."""
+        """Return 1.0 for a time within it, less the farther away it is."""
         year = _date(at).year
-        return max(_month(each, self.month).nearness(at) for each in (year - 1, year, year + 1) if 0 < each < 9999)
-
-
-@dataclass(frozen=True, slots=True)
-class SameDay:
-    """A day of any year."""
-
-    month: int
-    day: int
-
-    def nearness(self, at: float) -> float:
-        """Return 1.0 for a time on that day of its year, less the farther away it is."""
-        year = _date(at).year
-        days = [_day(each, self.month, self.day) for each in (year - 1, year, year + 1)]
-        return max((day.nearness(at) for day in days if day is not None), default=0.0)
+        near = [_period(each, self.month, self.day) for each in (year - 1, year, year + 1)]
+        return max((period.nearness(at) for period in near if period is not None), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +56,7 @@ class SameWeekday:
         return float(_date(at).weekday() == self.weekday)
 
 
-When = Period | SameMonth | SameDay | SameWeekday
+When = Period | EveryYear | SameWeekday
 
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
@@ -125,7 +113,7 @@ def _read(match: re.Match[str], now: float) -> When | None:
             if parts.get(name):
                 return read(match, parts, now)
         return _period(int(parts["year"]))
-    except (ValueError, OverflowError):  # 31 February, the year 0
+    except (ValueError, OverflowError):  # a number of years ago before there were any
         return None
 
 
@@ -139,39 +127,34 @@ def _absolute(match: re.Match[str], parts: dict[str, str | None], _now: float) -
         alone = name[0].islower() or (not match.string[: match.start()].strip() and len(name) < 6)
         if alone and not parts.get("lead"):
             return None
-        return SameMonth(month)
-    if not day:
-        return _month(int(year or 0), month)
+        return EveryYear(month)
     if year:
-        return _day(int(year), month, int(day))
-    return SameDay(month, int(day)) if 1 <= int(day) <= 31 else None
+        return _period(int(year), month, int(day) if day else None)
+    return EveryYear(month, int(day or 0)) if 1 <= int(day or 0) <= 31 else None
 
 
 def _ago(_match: re.Match[str], parts: dict[str, str | None], now: float) -> When:
     number, unit = str(parts["ago"]).lower(), str(parts["unit"]).lower()
     count = _NUMBERS.get(number) or int(number)
     width = _LENGTHS[unit]
-    start = _date(now) - timedelta(days=count * width + width // 2)
-    return Period(start.timestamp(), (start + timedelta(days=width)).timestamp())
+    return _days(_date(now) - timedelta(days=count * width + width // 2), width)
 
 
-def _span(_match: re.Match[str], parts: dict[str, str | None], now: float) -> When:
+def _span(_match: re.Match[str], parts: dict[str, str | None], now: float) -> When | None:
     step = {"this": 0, "next": 1}.get(str(parts["which"]).lower(), -1)
     today, span = _date(now), str(parts["span"]).lower()
     if span == "year":
         return _period(today.year + step)
     if span == "month":
         months = today.year * 12 + today.month - 1 + step
-        return _month(months // 12, months % 12 + 1)
+        return _period(months // 12, months % 12 + 1)
     monday = today - timedelta(days=today.weekday()) + timedelta(weeks=step)
-    first = monday + timedelta(days=5) if span == "weekend" else monday
-    return Period(first.timestamp(), (monday + timedelta(days=7)).timestamp())
+    return _days(monday + timedelta(days=5), 2) if span == "weekend" else _days(monday, 7)
 
 
 def _near(_match: re.Match[str], parts: dict[str, str | None], now: float) -> When:
     back = {"day before yesterday": 2, "yesterday": 1, "last night": 1}.get(str(parts["near"]).lower(), 0)
-    day = _date(now) - timedelta(days=back)
-    return Period(day.timestamp(), day.timestamp() + _DAY)
+    return _days(_date(now) - timedelta(days=back))
 
 
 def _weekday(_match: re.Match[str], parts: dict[str, str | None], now: float) -> When:
@@ -184,7 +167,7 @@ def _weekday(_match: re.Match[str], parts: dict[str, str | None], now: float) ->
         day = today - timedelta(days=(today.weekday() - weekday - 1) % 7 + 1)
     else:
         day = today + timedelta(days=(weekday - today.weekday() - (which == "next")) % 7 + (which == "next"))
-    return Period(day.timestamp(), day.timestamp() + _DAY)
+    return _days(day)
 
 
 _READERS: tuple[tuple[str, Callable[[re.Match[str], dict[str, str | None], float], When | None]], ...] = (
@@ -205,18 +188,17 @@ def _date(at: float) -> datetime:
         return datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _period(year: int) -> Period:
-    return Period(datetime(year, 1, 1, tzinfo=UTC).timestamp(), datetime(year + 1, 1, 1, tzinfo=UTC).timestamp())
+def _days(start: datetime, count: int = 1) -> Period:
+    return Period(start.timestamp(), (start + timedelta(days=count)).timestamp())
 
 
-def _month(year: int, month: int) -> Period:
-    following = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
-    return Period(datetime(year, month, 1, tzinfo=UTC).timestamp(), following.timestamp())
-
-
-def _day(year: int, month: int, day: int) -> Period | None:
+def _period(year: int, month: int | None = None, day: int | None = None) -> Period | None:
+    """Return a year, a month or a day; None for one that does not exist, such as 31 February."""
     try:
-        start = datetime(year, month, day, tzinfo=UTC).timestamp()
-    except ValueError:
+        start = datetime(year, 1 if month is None else month, 1 if day is None else day, tzinfo=UTC)
+        if day is not None:
+            return _days(start)
+        end = datetime(year + 1, 1, 1) if month is None else datetime(year + month // 12, month % 12 + 1, 1)
+        return Period(start.timestamp(), end.replace(tzinfo=UTC).timestamp())
+    except (ValueError, OverflowError):
         return None
-    return Period(start, start + _DAY)

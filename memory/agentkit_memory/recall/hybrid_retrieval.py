@@ -90,11 +90,7 @@ class BM25Retriever(PolicyPart):
     answer: float = 0.9
     """Weight of the terms of a question for the turn that answers it, which may not repeat them."""
     minimum = MappingProxyType({"share": 0.0, "answer": 0.0})
-
-    @property
-    def name(self) -> str:
-        """The sparse query."""
-        return SPARSE
+    name = SPARSE
 
     def scores(self, question: Question, pool: Pool) -> Scores:
         """Return BM25 scores, with the term weights of the index."""
@@ -133,11 +129,7 @@ class DenseRetriever(PolicyPart):
     answer: float = 0.9
     """Share of its score that a question lends to the turn that answers it."""
     minimum = BM25Retriever.minimum
-
-    @property
-    def name(self) -> str:
-        """The dense query."""
-        return DENSE
+    name = DENSE
 
     def scores(self, question: Question, pool: Pool) -> Scores:
         """Return cosines as z-scores."""

@@ -17,7 +17,7 @@ from agentkit_prompts.context.prompt_context import Document, Fact
 if TYPE_CHECKING:
     from agentkit_memory.store.item_rows import StoredItem
 
-__all__ = ["Excerpt", "Explained", "Line", "Recall", "build"]
+__all__ = ["Excerpt", "Explained", "Line", "Recall"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +73,14 @@ class Recall(Sequence[Document]):
     """
 
     def __init__(
-        self,
-        query: str,
-        documents: Sequence[Document],
-        knowledge: Sequence[Fact],
-        turns: Sequence[Excerpt],
-        considered: Sequence[ScoredItem],
-        degraded: Sequence[str],
+        self, query: str, considered: Sequence[ScoredItem], used: Sequence[ScoredItem], degraded: Sequence[str]
     ) -> None:
         self.query = query
-        self.documents = tuple(documents)
+        self.documents = tuple([_document(each) for each in used if each.slot != "knowledge"])
         """Chunks and turns, best first."""
-        self.knowledge = tuple(knowledge)
+        self.knowledge = tuple([_fact(each) for each in used if each.slot == "knowledge"])
         """Facts, best first."""
-        self.turns = tuple(turns)
+        self.turns = tuple(_excerpts(considered, used))
         """The recalled turns with their neighbours, best first."""
         self.degraded = tuple(degraded)
         """What did not work; empty when all is well."""
@@ -149,18 +143,6 @@ class Recall(Sequence[Document]):
 
     def __repr__(self) -> str:
         return f"Recall({self.query[:40]!r}: {len(self)} documents, {len(self.knowledge)} facts)"
-
-
-def build(query: str, order: Sequence[ScoredItem], used: Sequence[ScoredItem], degraded: Sequence[str]) -> Recall:
-    """Return the result of a recall from all candidates in order, and those of them that are used."""
-    return Recall(
-        query,
-        [_document(each) for each in used if each.slot != "knowledge"],
-        [_fact(each) for each in used if each.slot == "knowledge"],
-        _excerpts(order, used),
-        order,
-        degraded,
-    )
 
 
 def _document(each: ScoredItem) -> Document:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,21 +27,20 @@ from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.vector_index import Hit, VectorIndex
 from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.choice import choose, ranked
-from agentkit_memory.recall.fallback import MAX_ROWS, search_rows
 from agentkit_memory.recall.hybrid_retrieval import DENSE, SPARSE
 from agentkit_memory.recall.question import MAX_CHARACTERS, Question
-from agentkit_memory.recall.recall import Recall, build
+from agentkit_memory.recall.recall import Recall
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
 from agentkit_memory.scope import Scope
-from agentkit_memory.store.engine import Database
-from agentkit_memory.store.item_rows import TURN, StoredItem, read_around, read_items
+from agentkit_memory.store.item_rows import TURN, StoredItem, read_around, read_items, recallable
 from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_memory.store.records import RecallLog
-from agentkit_memory.store.scopes import own_and_readable, scope_id
+from agentkit_memory.store.scopes import own_and_readable, required, scope_id
 from agentkit_memory.store.spaces import Space
-from agentkit_memory.terms.sparse import SparseVector
+from agentkit_memory.store.tables import items
+from agentkit_memory.terms.sparse import SparseVector, held_terms, indexed_text
 
-__all__ = ["Place", "SpaceReader", "check_question", "search", "seconds"]
+__all__ = ["MAX_ROWS", "Place", "check_question", "search", "search_rows", "seconds"]
 
 Place = tuple[int, int, int]
 """Messages of a branch: its number, the message before the first, and the last."""
@@ -49,19 +49,9 @@ _BATCH = 512
 _BATCHES = 8
 _REACH = 2
 
-
-@dataclass(frozen=True, slots=True)
-class SpaceReader:
-    """What one recall reads, all of one space, whichever space becomes the active one meanwhile."""
-
-    indexes: Indexes
-    embedders: Embedders
-    logs: RecallLogs
-    space: Space
-
-    @property
-    def database(self) -> Database:
-        return self.indexes.database
+MAX_ROWS = 2_000
+"""How many of the newest items are scored where the index cannot be asked."""
+_NEWEST = recallable().order_by(items.c.created_at.desc(), items.c.id).limit(MAX_ROWS)
 
 
 def check_question(query: object, limit: object, visible: object = None, now: object = None) -> None:
@@ -94,7 +84,9 @@ def seconds(now: datetime | float) -> float:
 class _Search:
     """The state of one recall."""
 
-    store: SpaceReader
+    indexes: Indexes
+    embedders: Embedders
+    space: Space
     policy: RecallPolicy
     question: Question
     valid_at: float
@@ -113,7 +105,7 @@ class _Search:
     """Number of the reader's scope, if it had one when this began."""
 
     def run(self, scope: Scope) -> Pool:
-        database = self.store.database
+        database = self.indexes.database
         wanted = {retriever.name for retriever in self.policy.retrievers}
         with database.read() as connection:
             self.own, scope_ids = own_and_readable(connection, scope)
@@ -151,7 +143,7 @@ class _Search:
     def _itemise(self, scope_ids: Sequence[int]) -> None:
         try:
             for _ in range(_BATCHES):
-                if itemise(self.store.database, scope_ids, _BATCH) < _BATCH:
+                if itemise(self.indexes.database, scope_ids, _BATCH) < _BATCH:
                     return
             self.degraded.append("many messages are new: the newest cannot be recalled yet, the next recall goes on")
         except StoreClosed:
@@ -161,7 +153,7 @@ class _Search:
 
     def _index(self) -> VectorIndex | None:
         try:
-            return self.store.indexes.catch_up(self.store.space)
+            return self.indexes.catch_up(self.space)
         except (StoreClosed, StoreUnavailable):  # what it needs is not installed, and no later recall will differ
             raise
         except (IndexBusy, IndexBroken, IndexUnavailable) as error:
@@ -173,7 +165,7 @@ class _Search:
                 f"the index does not hold the newest items, they were searched with BM25 in SQL: {error}"
             )
         try:
-            return self.store.indexes.get(self.store.space)
+            return self.indexes.get(self.space)
         except (StoreClosed, StoreUnavailable):
             raise
         except StoreError as error:  # it is not open yet, and to open it something has to be written
@@ -236,7 +228,7 @@ class _Search:
         if not index.dimensions or not self.question.text.strip():
             return None
         try:
-            return self.store.embedders.question(self.store.space, self.question.text)
+            return self.embedders.get(self.space.model).questions([self.question.text])[0]
         except StoreClosed:
             raise
         except Exception as error:
@@ -287,7 +279,10 @@ class _Search:
 
 
 def search(
-    store: SpaceReader,
+    indexes: Indexes,
+    embedders: Embedders,
+    logs: RecallLogs,
+    space: Space,
     scope: Scope,
     query: str,
     *,
@@ -301,35 +296,51 @@ def search(
 
     Every item is read from SQL under that scope: whatever the index proposes, nothing comes back that was deleted,
     superseded or belongs to another scope. What fails on the way is left out and reported in `Recall.degraded`; only
-    SQL itself is needed.
+    SQL itself is needed. All of it is read in one `space`, whichever becomes the active one meanwhile.
 
-    Args:
-        store: The space that is searched.
-        scope: Whose memory is read.
-        query: The question.
-        limit: Most documents, and most facts, to use.
-        policy: How to find, score and choose.
-        now: The time of the question, in seconds since 1970: what its dates are relative to.
-        hidden: Messages that the model sees anyway.
-        conversation: Name of the conversation it is for, to be logged.
+    `limit` is of documents and of facts each, `hidden` are messages that the model sees anyway, and `conversation` is
+    logged.
 
     Raises:
         StoreError: The database cannot be read.
     """
     began = perf_counter_ns()
     question = Question.of(query, now)
-    one = _Search(store, policy, question, store.database.clock(), hidden, limit)
+    one = _Search(indexes, embedders, space, policy, question, indexes.database.clock(), hidden, limit)
     if len(query) > MAX_CHARACTERS:
         one.degraded.append(f"the question is long: its first and last {MAX_CHARACTERS // 2} characters were used")
     pool = one.run(scope)
     order = ranked(pool)
     used = choose(one.question, order, policy, limit)
-    recall = build(query, order, used, one.degraded)
+    recall = Recall(query, order, used, one.degraded)
     log = RecallLog(
         query, policy.describe(), recall.candidates, (perf_counter_ns() - began) // 1000, conversation, recall.degraded
     )
     try:
-        store.logs.write(scope_id(store.database, scope) if one.own is None else one.own, log)
+        logs.write(scope_id(indexes.database, scope) if one.own is None else one.own, log)
     except StoreError as error:  # an answer is worth more than its log
         recall.degraded += (f"this recall was not logged: {error}",)
     return recall
+
+
+def search_rows(
+    connection: Connection, query: SparseVector, scope_ids: Sequence[int], now: float, limit: int
+) -> list[Hit]:
+    """Return the best of the newest items by BM25 as an index would, with term weights from their rows in SQL.
+
+    Raises:
+        ScopeError: No scope was given.
+    """
+    asked = dict(zip(query.indices, query.values, strict=True))
+    rows = connection.execute(_NEWEST, {"scopes": required(scope_ids), "now": now}).all()
+    held: list[tuple[str, dict[int, float]]] = []
+    spread: dict[int, int] = {}
+    for item, title, text in rows:
+        terms = held_terms(indexed_text(title, text), asked)
+        if terms:
+            held.append((item, terms))
+        for term in terms:
+            spread[term] = spread.get(term, 0) + 1
+    weight = {term: math.log1p((len(rows) - texts + 0.5) / (texts + 0.5)) for term, texts in spread.items()}
+    hits = [Hit(item, sum(weight[term] * value for term, value in terms.items())) for item, terms in held]
+    return sorted(hits, key=lambda hit: (-hit.score, hit.id))[:limit]

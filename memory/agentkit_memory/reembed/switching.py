@@ -64,8 +64,8 @@ def _fits(connection: Connection, database: Database, model: str) -> bool:
     if connection.scalar(_ANY_ITEM) is None:
         return False
     now = f"by model {active.model!r}" if active.model else "by BM25 alone"
-    building = next((each for each in known_spaces(connection) if each.state == "building"), None)
-    begun = f" (it was begun with {_called(building.model)!r})" if building is not None else ""
+    building = known_spaces(connection, "building")
+    begun = f" (it was begun with {_called(building[0].model)!r})" if building else ""
     raise EmbedderMismatch(
         f"{database.where}: this store is read {now}, not by model {model!r}; vectors of two models are never mixed: "
         f"open it without that embedder and call `memory.reembed(embedder)` to change the model{begun}, or give the "
@@ -93,11 +93,10 @@ def begin(database: Database, model: str, dimensions: int) -> Space:
         known = find_space(connection, new.name)
         if known is not None and known.state != "retired":
             return known
-        other = next((each for each in known_spaces(connection) if each.state == "building"), None)
-        if other is not None:
+        if others := known_spaces(connection, "building"):
             raise ReembedError(
-                f"{database.where}: a change to {_called(other.model)!r} was begun and is not finished: finish it, or "
-                f"abandon it with `memory.abandon_reembed()`, before {_called(model)!r} is built"
+                f"{database.where}: a change to {_called(others[0].model)!r} was begun and is not finished: finish it, "
+                f"or abandon it with `memory.abandon_reembed()`, before {_called(model)!r} is built"
             )
         active = active_space(connection)
         if find_space(connection, active.name) is None:  # never indexed, and no longer the only one
@@ -119,14 +118,14 @@ def flip(database: Database, space: Space) -> bool:
     return True
 
 
-def abandon(database: Database) -> list[Space]:
-    """Stop building; return the spaces that were being built."""
+def abandon(database: Database) -> bool:
+    """Stop building; return whether a space was being built."""
     with database.write() as connection:
         hold_spaces(connection, change=True)
-        found = [each for each in known_spaces(connection) if each.state == "building"]
+        found = known_spaces(connection, "building")
         for each in found:
             connection.execute(_TURN, {"its_name": each.name, "from": "building", "to": "retired"})
-    return found
+    return bool(found)
 
 
 def _write(connection: Connection, space: Space, now: float) -> None:

@@ -12,7 +12,7 @@ from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.vector_index import Hit, VectorIndex
 from agentkit_memory.reembed.gate import Gate, GateCheck
-from agentkit_memory.scope import Scope
+from agentkit_memory.scope import NAMES, Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import wanted
 from agentkit_memory.store.scopes import readable_ids
@@ -48,9 +48,7 @@ _HELD = (
 )
 _TEXTS = select(items.c.text).where(items.c.id.in_(bindparam("ids", expanding=True)))
 _RECENT = (
-    select(
-        recall_logs.c.query, recall_logs.c.candidates, scopes.c.tenant, scopes.c.user, scopes.c.session, scopes.c.agent
-    )
+    select(recall_logs.c.query, recall_logs.c.candidates, *scopes.c[NAMES])
     .join(scopes, scopes.c.id == recall_logs.c.scope_id)
     .order_by(recall_logs.c.id.desc())
     .limit(bindparam("most"))

@@ -50,6 +50,7 @@ __all__ = [
     "read_items",
     "recallable",
     "storable",
+    "text_columns",
     "wanted",
 ]
 
@@ -70,7 +71,6 @@ class StoredItem(NamedTuple):
     scope_id: int
     text: str
     title: str
-    content_hash: str
     position: int
     """Place among the chunks of its document, number of its message, or place among the facts of its scope."""
     start: int
@@ -85,24 +85,20 @@ class StoredItem(NamedTuple):
     speaker: str
     said_at: float | None
     created_at: float
-    version: int
-    valid_from: float | None
-    valid_to: float | None
-    superseded_by: str | None
     meta: str
     """JSON."""
 
 
 _ITEM = (
     select(
-        *items.c["id", "kind", "scope_id", "text", "title", "content_hash", "position", "start", "end", "line"],
+        *items.c["id", "kind", "scope_id", "text", "title", "position", "start", "end", "line"],
         func.coalesce(items.c.document_id, ""),
         func.coalesce(documents.c.source, ""),
         func.coalesce(documents.c.uri, ""),
         items.c.branch_id,
         func.coalesce(conversations.c.name, ""),
         func.coalesce(branches.c.name, ""),
-        *items.c["speaker", "said_at", "created_at", "version", "valid_from", "valid_to", "superseded_by", "meta"],
+        *items.c["speaker", "said_at", "created_at", "meta"],
     )
     .select_from(items)
     .outerjoin(documents, documents.c.id == items.c.document_id)
@@ -222,20 +218,24 @@ def forget_items(connection: Connection, ids: Collection[str]) -> int:
     return total
 
 
-def forget_embeddings(connection: Connection, ids: Collection[str]) -> int:
+def forget_embeddings(connection: Connection, ids: Collection[str]) -> None:
     """Delete the kept vectors of the texts of these items, a cache: other items with such a text are embedded again."""
-    total = 0
     for batch in in_batches(sorted(ids)):
         hashes = set()
         for stored, title, text in connection.execute(_HASHED, {"ids": batch}):
             hashes |= {stored, content_hash(text), content_hash(indexed_text(title, text))}
-        total += connection.execute(_FORGET, {"hashes": sorted(hashes)}).rowcount if hashes else 0
-    return total
+        if hashes:
+            connection.execute(_FORGET, {"hashes": sorted(hashes)})
 
 
 def content_hash(text: str) -> str:
     """Return the hash of a text."""
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def text_columns(text: str) -> dict[str, object]:
+    """Return the columns of an item that is all of its own text, as a turn or a fact is."""
+    return {"title": "", "text": text, "content_hash": content_hash(text), "start": 0, "end": len(text), "line": 0}
 
 
 def storable(text: str) -> str:
@@ -245,8 +245,8 @@ def storable(text: str) -> str:
     return text
 
 
-def in_batches(values: Iterable[T]) -> Iterator[list[T]]:
-    """Yield the values in lists short enough for one statement."""
+def in_batches(values: Iterable[T], size: int = _BATCH) -> Iterator[list[T]]:
+    """Yield the values in lists, by default of as many as one statement may name."""
     rest = iter(values)
-    while batch := list(islice(rest, _BATCH)):
+    while batch := list(islice(rest, size)):
         yield batch

@@ -1,17 +1,18 @@
 """The outbox: what SQL wants of the index, written in the transaction that writes the items.
 
 Code that writes items calls `enqueue` or `withdraw`; only these add rows to `vector_state`. Workers then bring the
-index to the wanted state (`index/index_worker.py`).
+index to the wanted state (`index/index_worker.py`); others read turns from it (`facts/fact_queue.py`).
+
+A worker leases rows: `leased_by` names it, and holds them until `leased_until`. Without a name, a failed row may be
+tried again from then on.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from sqlalchemy import (
     Connection,
-    Select,
     String,
     bindparam,
     delete,
@@ -30,16 +31,28 @@ from agentkit_memory.store.tables import documents, items, vector_spaces, vector
 from agentkit_memory.terms.sparse import SPACE
 
 __all__ = [
+    "DONE",
+    "FAILED",
+    "HELD",
+    "MAX_LEASE",
     "MISSING",
+    "RELEASE",
+    "RENEW",
     "WORTH_INDEXING",
     "backfill",
     "enqueue",
     "hold_spaces",
     "pending",
     "reset",
+    "retry_pause",
     "withdraw",
-    "written_spaces",
 ]
+
+MAX_LEASE = 86_400.0
+"""Seconds. A longer lease was made before the clock was set back, and is void."""
+
+_MAX_PAUSE = 300.0
+"""Seconds between two tries of what failed."""
 
 WORTH_INDEXING = 2048
 """Items to index at once, where only BM25 is computed: flushing takes as long for few as for many."""
@@ -56,8 +69,11 @@ _READ_FOR_FACTS = select(vector_spaces.c.space).where(vector_spaces.c.state == F
 _ANEW = {"attempts": 0, "problem": None}  # the last error may quote the text before
 _NEXT = {"want": func.abs(_state.want) + 1, **_ANEW}
 _ADD = upserts(vector_state, _NEXT)
-_WITHDRAW = update(vector_state).where(_state.want > 0).values(want=-(_state.want + 1), **_ANEW)
-_WITHDRAW_ONE = _WITHDRAW.where(_state.item_id == bindparam("item"))
+_WITHDRAW = (
+    update(vector_state)
+    .where(_state.item_id == bindparam("item"), _state.want > 0)
+    .values(want=-(_state.want + 1), **_ANEW)
+)
 _this_space = _state.space == bindparam("this")
 _PENDING = select(func.count()).select_from(vector_state).where(_this_space, _state.want != _state.have)
 _any_state = vector_state.alias("any_state")
@@ -81,6 +97,27 @@ _NOTHING_HELD = (
     update(vector_state).where(_this_space).values(have=0, leased_by=None, leased_until=None, attempts=0, problem=None)
 )
 
+# Leases. Every statement is about one space (`this`), and one worker (`me`) or one `item`.
+_mine = (_this_space, _state.want != _state.have, _state.leased_by == bindparam("me"))
+_one = (_this_space, _state.item_id == bindparam("item"))
+
+HELD = select(_state.item_id, _state.want).where(*_mine).order_by(_state.item_id).with_for_update()
+"""The rows that a worker still holds, locked until the transaction ends."""
+RENEW = update(vector_state).where(*_mine).values(leased_until=bindparam("until"))
+RELEASE = update(vector_state).where(*_mine).values(leased_by=None, leased_until=None)
+DONE = (
+    update(vector_state)
+    .where(*_one)
+    .values(have=bindparam("done"), attempts=0, problem=bindparam("error"), leased_by=None, leased_until=None)
+)
+"""The wanted version is indexed; with an error, it was given up."""
+FAILED = (
+    update(vector_state)
+    .where(*_one)
+    .values(leased_by=None, leased_until=bindparam("again"), attempts=bindparam("times"), problem=bindparam("error"))
+)
+"""To be tried again, not before `again`."""
+
 
 def hold_spaces(connection: Connection, *, change: bool = False) -> None:
     """Lock the set of spaces until the transaction ends; with `change`, exclusively.
@@ -93,11 +130,6 @@ def hold_spaces(connection: Connection, *, change: bool = False) -> None:
         connection.execute(text(f"SELECT {lock}(:key)"), {"key": _SPACES_LOCK})
 
 
-def written_spaces(connection: Connection) -> list[str]:
-    """Return the names of the spaces that items are written to: the active one and those being built."""
-    return list(connection.scalars(_WRITTEN)) or [SPACE]
-
-
 def enqueue(connection: Connection, item_ids: Sequence[str], *, turns: bool = False) -> None:
     """Queue new or changed items for every index.
 
@@ -106,40 +138,37 @@ def enqueue(connection: Connection, item_ids: Sequence[str], *, turns: bool = Fa
     """
     if item_ids:
         hold_spaces(connection)
-        spaces = written_spaces(connection) + (list(connection.scalars(_READ_FOR_FACTS)) if turns else [])
+        spaces = list(connection.scalars(_WRITTEN)) or [SPACE]
+        spaces += connection.scalars(_READ_FOR_FACTS) if turns else ()
         ordered = sorted(item_ids)  # every writer locks rows in this order, so that there is no deadlock
         rows = [{"item_id": item, "space": space, "want": 1, "have": 0} for space in spaces for item in ordered]
         connection.execute(_ADD[connection.dialect.name], rows)
 
 
-def withdraw(connection: Connection, item_ids: Sequence[str] | Select[tuple[str]]) -> None:
-    """Queue items for removal from every index: they are deleted, superseded or no longer to be found.
-
-    Args:
-        connection: Where the items are written; call it before they are deleted if `item_ids` selects from them.
-        item_ids: Their ids, or a SELECT of them.
-    """
-    if isinstance(item_ids, Select):
-        connection.execute(_WITHDRAW.where(_state.item_id.in_(item_ids)))
-    elif item_ids:
-        connection.execute(_WITHDRAW_ONE, [{"item": item} for item in sorted(item_ids)])
+def withdraw(connection: Connection, item_ids: Sequence[str]) -> None:
+    """Queue items for removal from every index: they are deleted, superseded or no longer to be found."""
+    if item_ids:
+        connection.execute(_WITHDRAW, [{"item": item} for item in sorted(item_ids)])
 
 
-def pending(database: Database, space: str | None = None) -> int:
-    """Return how many items wait for the index of a space (the active one)."""
+def pending(database: Database) -> int:
+    """Return how many items wait for the index of the active space."""
     with database.read() as connection:
-        name = active_space(connection).name if space is None else space
-        return int(connection.scalar(_PENDING, {"this": name}) or 0)
+        return int(connection.scalar(_PENDING, {"this": active_space(connection).name}) or 0)
 
 
-def backfill(connection: Connection, space: str, now: float | None = None) -> int:
-    """Queue every recallable item that a space has no row for; return how many there were."""
-    added = connection.execute(_BACKFILL, {"this": space, "now": time.time() if now is None else now})
-    return int(added.rowcount)
+def backfill(connection: Connection, space: str, now: float) -> None:
+    """Queue every recallable item that a space has no row for."""
+    connection.execute(_BACKFILL, {"this": space, "now": now})
 
 
-def reset(connection: Connection, space: str) -> None:
+def reset(connection: Connection, space: str, now: float) -> None:
     """Queue everything again for a space whose index is empty."""
     connection.execute(_DROP_TOMBSTONES, {"this": space})
     connection.execute(_NOTHING_HELD, {"this": space})
-    backfill(connection, space)
+    backfill(connection, space, now)
+
+
+def retry_pause(attempts: int) -> float:
+    """Return the seconds until the next try after so many failed ones: 1, 2, 4, ... up to five minutes."""
+    return min(2.0 ** min(attempts, 20), _MAX_PAUSE)

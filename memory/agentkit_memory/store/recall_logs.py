@@ -48,12 +48,7 @@ _TOO_OLD = delete(recall_logs).where(
 
 
 class RecallLogs:
-    """The recall logs of a store.
-
-    Args:
-        database: Where they are stored.
-        keep: About how many of the newest to keep of a scope; None for all, 0 for none.
-    """
+    """The recall logs of a store: about the newest `keep` of each scope; None for all, 0 for none."""
 
     def __init__(self, database: Database, keep: int | None = None) -> None:
         self.database = database

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, bindparam, select, tuple_
 
 from agentkit_memory.errors import ScopeError
-from agentkit_memory.scope import Scope
+from agentkit_memory.scope import NAMES, Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import scopes
 
 __all__ = ["covered_ids", "hold_scope", "known_ids", "own_and_readable", "readable_ids", "required", "scope_id"]
 
-_NAMES = (scopes.c.tenant, scopes.c.user, scopes.c.session, scopes.c.agent)
+_NAMES = scopes.c[NAMES].values()
 
 _FIND = select(scopes.c.id).where(*(column == bindparam(f"its_{column.name}") for column in _NAMES))
 _READABLE = (
@@ -23,12 +23,8 @@ _READABLE = (
 _HOLD = select(scopes.c.id).where(scopes.c.id == bindparam("scope")).with_for_update()
 
 
-def _names(scope: Scope) -> tuple[str, str, str, str]:
-    return scope.tenant, scope.user, scope.session, scope.agent
-
-
 def _find(connection: Connection, scope: Scope) -> int | None:
-    names = zip(_NAMES, _names(scope), strict=True)
+    names = zip(_NAMES, scope.names, strict=True)
     found: int | None = connection.scalar(_FIND, {f"its_{column.name}": name for column, name in names})
     return found
 
@@ -46,7 +42,7 @@ def scope_id(database: Database, scope: Scope) -> int:
     number = int.from_bytes(hashlib.blake2b(scope.key.encode(), digest_size=8).digest(), "big") >> 1
     with database.write() as connection:
         while (found := _find(connection, scope)) is None:
-            new = dict(zip((column.name for column in _NAMES), _names(scope), strict=True))
+            new = dict(zip(NAMES, scope.names, strict=True))
             connection.execute(database.insert(scopes).values(id=number, **new).on_conflict_do_nothing())
             number += 1  # taken by other names, once in quintillions
     return found
@@ -86,14 +82,14 @@ def own_and_readable(connection: Connection, scope: Scope) -> tuple[int | None, 
         ScopeError: It is no scope.
     """
     scope = Scope.of(scope)
-    rows = connection.execute(_READABLE, {"names": [_names(each) for each in scope.readable()]}).all()
-    own = next((number for number, *names in rows if tuple(names) == _names(scope)), None)
+    rows = connection.execute(_READABLE, {"names": [each.names for each in scope.readable()]}).all()
+    own = next((number for number, *names in rows if tuple(names) == scope.names), None)
     return own, [number for number, *_ in rows]
 
 
 def covered_ids(connection: Connection, scope: Scope) -> list[int]:
     """Return the numbers of the scopes that a subject owns: those with all of its names."""
-    wanted = [column == name for column, name in zip(_NAMES, _names(Scope.of(scope)), strict=True) if name]
+    wanted = [column == name for column, name in zip(_NAMES, Scope.of(scope).names, strict=True) if name]
     return list(connection.scalars(select(scopes.c.id).where(*wanted).order_by(scopes.c.id)))
 
 

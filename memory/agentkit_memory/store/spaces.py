@@ -20,7 +20,6 @@ __all__ = [
     "find_space",
     "forget_space",
     "known_spaces",
-    "retired_spaces",
     "space_name",
 ]
 
@@ -80,9 +79,10 @@ def find_space(connection: Connection, name: str) -> Space | None:
     return None if row is None else Space(*row)
 
 
-def known_spaces(connection: Connection) -> list[Space]:
-    """Return every space that was ever indexed."""
-    return [Space(*row) for row in connection.execute(_KNOWN)]
+def known_spaces(connection: Connection, *states: str) -> list[Space]:
+    """Return every space that was ever indexed or, given states, those in one of them."""
+    known = [Space(*row) for row in connection.execute(_KNOWN)]
+    return [each for each in known if each.state in states] if states else known
 
 
 def active_space(connection: Connection) -> Space:
@@ -97,12 +97,6 @@ def claim_space(connection: Connection, space: Space, index_id: str) -> None:
     if not connection.execute(known).rowcount:
         row = {"space": space.name, "index_id": index_id, "model": space.model}
         connection.execute(insert(vector_spaces).values(**row, dimensions=space.dimensions, state=space.state))
-
-
-def retired_spaces(database: Database) -> list[Space]:
-    """Return the spaces that are no longer read and not yet dropped."""
-    with database.read() as connection:
-        return [each for each in known_spaces(connection) if each.state == "retired"]
 
 
 def forget_space(database: Database, space: Space) -> None:

@@ -1,4 +1,4 @@
-"""The tables. `migrations/` creates them; a test compares the two."""
+"""The tables. A new store is made from them, an older one upgraded by `migrations/`; a test compares the two."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-from agentkit_memory.scope import MAX_NAME
+from agentkit_memory.scope import MAX_NAME, NAMES
 
 __all__ = [
     "METADATA",
@@ -60,11 +60,8 @@ scopes = Table(
     "scopes",
     METADATA,
     Column("id", _BigId, primary_key=True),
-    Column("tenant", _Name, nullable=False),
-    Column("user", _Name, nullable=False),
-    Column("session", _Name, nullable=False),
-    Column("agent", _Name, nullable=False),
-    UniqueConstraint("tenant", "user", "session", "agent"),
+    *(Column(name, _Name, nullable=False) for name in NAMES),
+    UniqueConstraint(*NAMES),
 )
 
 conversations = Table(
@@ -256,10 +253,7 @@ erasures = Table(
     "erasures",
     METADATA,
     Column("id", String(36), primary_key=True),
-    Column("tenant", _Name, nullable=False),
-    Column("user", _Name, nullable=False),
-    Column("session", _Name, nullable=False),
-    Column("agent", _Name, nullable=False),
+    *(Column(name, _Name, nullable=False) for name in NAMES),
     Column("requested_at", Float(53), nullable=False),
     Column("finished_at", Float(53)),
     Column("counts", Text, nullable=False),

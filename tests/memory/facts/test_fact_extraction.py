@@ -28,8 +28,9 @@ from agentkit_memory import (
 )
 from agentkit_memory.facts.fact_queue import Queue
 from agentkit_memory.facts.fact_worker import FactWorker
-from agentkit_memory.process.failpoints import FAILPOINTS, VARIABLE
+from agentkit_memory.process.failpoints import VARIABLE
 from agentkit_prompts import Message
+from benchmarks.failpoints import FAILPOINTS
 
 HOME = re.compile(r"I live in (\w+)")
 UNTYPED: Any = FactDraft

@@ -14,6 +14,7 @@ from qdrant_client import QdrantClient
 from sqlalchemy import delete, insert, select, update
 
 from agentkit_memory import HeadMoved, IndexBroken, IndexBusy, Memory
+from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.index.index_worker import Worker
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.opening import edge_indexes
@@ -62,6 +63,13 @@ def indexes(database: Database, opener: Callable[[str, int], VectorIndex]) -> It
 
 def uuid(number: int) -> str:
     return f"00000000-0000-4000-8000-{number:012x}"
+
+
+def clock_of(database: Database) -> list[float]:
+    """Give a database a clock, and return it: a list of the time."""
+    now = [1000.0]
+    database._clock = lambda: now[0]
+    return now
 
 
 def write(database: Database, *numbers: int, said: str = "zebra") -> None:
@@ -176,8 +184,8 @@ def test_what_a_stalled_worker_held_is_taken_over_and_its_late_write_undone(
     database: Database, indexes: Indexes
 ) -> None:
     index = indexes.get()
-    now = [1000.0]
-    stalled, other = (Worker(database, index, SPACE, lease=60, clock=lambda: now[0]) for _ in range(2))
+    now = clock_of(database)
+    stalled, other = (Worker(database, index, SPACE, lease=60) for _ in range(2))
     write(database, 1, 2, said="old")
     late = stalled._take(now[0])
     assert other.run_once() == 0 and other.others
@@ -196,8 +204,8 @@ def test_what_a_stalled_worker_held_is_taken_over_and_its_late_write_undone(
 
 def test_a_worker_that_was_slow_writes_only_what_it_still_holds(database: Database, indexes: Indexes) -> None:
     index = indexes.get()
-    now = [1000.0]
-    other = Worker(database, index, SPACE, lease=60, clock=lambda: now[0])
+    now = clock_of(database)
+    other = Worker(database, index, SPACE, lease=60)
 
     class Slow(Worker):
         def _vectorise(self, tasks: list[Any]) -> None:
@@ -206,7 +214,7 @@ def test_a_worker_that_was_slow_writes_only_what_it_still_holds(database: Databa
             assert other.run_once() == 2
 
     write(database, 1, 2, said="old")
-    slow = Slow(database, index, SPACE, lease=60, clock=lambda: now[0])
+    slow = Slow(database, index, SPACE, lease=60)
     assert slow.run_once() == 0
     assert found(index, database, "new") == {uuid(2)}
     assert pending(database) == 0
@@ -214,14 +222,17 @@ def test_a_worker_that_was_slow_writes_only_what_it_still_holds(database: Databa
 
 def test_a_clock_that_was_set_back_does_not_lock_items_away(database: Database, indexes: Indexes) -> None:
     write(database, 1)
-    Worker(database, indexes.get(), SPACE, clock=lambda: 9e9)._take(9e9)
-    assert Worker(database, indexes.get(), SPACE, clock=lambda: 1e9).run_once() == 1
+    now = clock_of(database)
+    now[0] = 9e9
+    Worker(database, indexes.get(), SPACE)._take(9e9)
+    now[0] = 1e9
+    assert Worker(database, indexes.get(), SPACE).run_once() == 1
 
 
 def test_the_owner_of_a_folder_takes_over_from_a_dead_one_at_once(database: Database, tmp_path: Path) -> None:
     write(database, 1)
     first = Indexes(database, edge_indexes(tmp_path / "index"))
-    first.worker()._take(Worker(database, first.get(), SPACE)._clock())
+    first.worker()._take(database.clock())
     first.close()
     second = Indexes(database, edge_indexes(tmp_path / "index"))
     assert found(second.catch_up(patience=0), database, "zebra") == {uuid(1)}
@@ -258,6 +269,21 @@ def dense(database: Database) -> None:
         connection.execute(insert(vector_spaces).values(**row))
 
 
+class Model:
+    """An embedder made of a function."""
+
+    model = MODEL
+
+    def __init__(self, embed: Callable[[Sequence[str]], list[list[float]]]) -> None:
+        self.embed = embed
+
+
+def encoders(database: Database, embed: Callable[[Sequence[str]], list[list[float]]]) -> Embedders:
+    made = Embedders(database)
+    made.add(Model(embed))
+    return made
+
+
 def embed(texts: Sequence[str]) -> list[list[float]]:
     """A model of two dimensions that cannot take poison."""
     if any("poison" in text for text in texts):
@@ -269,8 +295,8 @@ def embed(texts: Sequence[str]) -> list[list[float]]:
 def meant(database: Database, opener: Callable[[str, int], VectorIndex]) -> Iterator[tuple[Indexes, list[float]]]:
     """Indexes of a space with a model, and the clock they go by."""
     dense(database)
-    now = [1000.0]
-    opened = Indexes(database, opener, embed={MODEL: embed}.get, clock=lambda: now[0])
+    now = clock_of(database)
+    opened = Indexes(database, opener, encoders(database, embed).get)
     yield opened, now
     opened.close()
 
@@ -287,7 +313,9 @@ def test_an_item_that_cannot_be_embedded_blocks_no_other_and_is_tried_again_late
     assert found(index, database, "poison") == {uuid(2)}  # by its words it is found already
     report = indexes.verify()
     assert (report.ok, report.pending, report.failing) == (True, 1, 1)
-    assert report.problems == {uuid(2): "RuntimeError: too bitter"}
+    assert report.problems == {
+        uuid(2): f"EmbedderError: model {MODEL!r}: could not embed 1 texts (RuntimeError: too bitter)"
+    }
     waits = []
     worker = indexes.worker()
     for _ in range(10):
@@ -314,33 +342,12 @@ def test_a_model_that_is_away_is_not_asked_for_every_item(
         raise ConnectionError("nobody answers")
 
     write(database, *range(1, 101))
-    worker = Worker(database, indexes.get(), DENSE, embed=away, clock=lambda: now[0])
+    worker = Worker(database, indexes.get(), DENSE, encoder=lambda: encoders(database, away).get(MODEL))
     assert worker.run_once() == 100
-    assert calls == [100, 1, 1, 1]
+    assert calls == [100]
     now[0] += 1.5
     assert len(found(indexes.catch_up(), database, "zebra")) == 100
     assert indexes.verify().pending == 0
-
-
-@pytest.mark.parametrize(
-    ("vectors", "said"),
-    [
-        ([[1.0, 0.0], [1.0, 0.0]], "2 vectors for 1 texts"),
-        ([[1.0, 0.0, 0.0]], "3 dimensions, this space has 2"),
-        ([[1.0, float("nan")]], "NaN or infinity"),
-        ([[float("inf"), 0.0]], "NaN or infinity"),
-    ],
-)
-def test_vectors_that_make_no_sense_are_never_indexed(
-    database: Database, meant: tuple[Indexes, list[float]], vectors: list[list[float]], said: str
-) -> None:
-    indexes, now = meant
-    write(database, 1)
-    index = indexes.get()
-    Worker(database, index, DENSE, embed=lambda texts: vectors, clock=lambda: now[0]).run_once()
-    assert index.query_dense([1.0, 0.0], _scopes(database), 5) == []
-    (problem,) = indexes.verify().problems.values()
-    assert said in problem
 
 
 def test_dense_vectors_are_compared_within_the_scopes_only(
@@ -394,7 +401,7 @@ def test_writers_wait_while_the_set_of_spaces_changes(database: Database) -> Non
             hold_spaces(connection, change=True)
             connection.execute(insert(vector_spaces).values(space="second", index_id="", state="building"))
             connection.execute(insert(vector_spaces).values(space=SPACE, index_id="", state="active"))
-            backfill(connection, "second")
+            backfill(connection, "second", 0.0)
         for each in running:
             each.result()
     with database.read() as connection:

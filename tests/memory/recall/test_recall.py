@@ -15,7 +15,7 @@ from sqlalchemy import text
 
 from agentkit_memory import Memory, RecallError
 from agentkit_memory.process.failpoints import VARIABLE
-from agentkit_memory.recall.fallback import search_rows
+from agentkit_memory.recall.search import search_rows
 from agentkit_memory.terms.sparse import query_vector
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import Document

@@ -29,13 +29,13 @@ from agentkit_memory import (
 )
 from agentkit_memory.embedders.encoder import Encoder
 from agentkit_memory.index.qdrant import QdrantIndex
-from agentkit_memory.process.failpoints import FAILPOINTS
 from agentkit_memory.reembed.gate import ReembedProgress
 from agentkit_memory.reembed.switching import abandon, establish
 from agentkit_memory.store.spaces import forget_space, space_name
 from agentkit_memory.store.tables import embeddings, items, vector_spaces, vector_state
 from agentkit_memory.terms.sparse import SPACE
 from agentkit_prompts.context.messages import Message
+from benchmarks.failpoints import FAILPOINTS
 from tests.memory.embedders.word_embedder import Words
 from tests.paths import ROOT
 

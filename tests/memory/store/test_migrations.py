@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,23 +15,28 @@ from sqlalchemy import inspect, text
 from agentkit_memory import Memory
 from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.migrate import MIGRATIONS, REVISION, current_revision, migrate
+from agentkit_memory.store.migrate import MIGRATIONS, REVISION, current_revision
 from agentkit_memory.store.tables import METADATA
 from agentkit_prompts.context.messages import Message
+from tests.memory.store.first_revision import migrate_to_first
 
 
 def test_the_newest_revision_is_the_one_the_code_asks_for() -> None:
     assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [REVISION]
 
 
-def test_a_new_store_has_exactly_the_tables_of_the_code(either: Memory) -> None:
-    with either._store.database.read() as connection:
+def check_tables(database: Database) -> None:
+    with database.read() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, METADATA) == []
         inspector = inspect(connection)
         for table in METADATA.sorted_tables:
             named = {index["name"] for index in inspector.get_indexes(table.name)}
             assert {index.name for index in table.indexes} <= named
+
+
+def test_a_new_store_has_exactly_the_tables_of_the_code(either: Memory) -> None:
+    check_tables(either._store.database)
 
 
 FIRST = """
@@ -56,7 +60,7 @@ def test_a_store_of_the_first_revision_keeps_what_it_holds(
     target = str(tmp_path / "store") if kind == "sqlite" else request.getfixturevalue("fresh_postgres")
     with monkeypatch.context() as old:
         old.setattr("agentkit_memory.store.engine.REVISION", "0001")
-        old.setattr("agentkit_memory.store.engine.migrate", partial(migrate, target="0001"))
+        old.setattr("agentkit_memory.store.engine.migrate", migrate_to_first)
         first = Database.open(tmp_path / "store" / "memory.db" if kind == "sqlite" else target)
         with first.write() as connection:
             assert current_revision(connection) == "0001"
@@ -75,6 +79,7 @@ def test_a_store_of_the_first_revision_keeps_what_it_holds(
             assert list(turns) == ["hello", "hi"]
         memory.worker().drain()
         assert memory.verify().ok
+        check_tables(memory._store.database)
 
 
 def test_processes_that_open_a_new_store_at_once_all_get_it(home: Path) -> None:
@@ -89,9 +94,9 @@ def test_importing_the_package_loads_nothing_heavy(heavy: str) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_opening_a_current_store_does_not_load_alembic(home: Path) -> None:
-    Memory.open(home).close()
+def test_making_and_opening_a_current_store_does_not_load_alembic(home: Path) -> None:
     code = (
         "import sys; from agentkit_memory import Memory; Memory.open(sys.argv[1]); sys.exit('alembic' in sys.modules)"
     )
+    assert subprocess.run([sys.executable, "-c", code, str(home)], check=False).returncode == 0
     assert subprocess.run([sys.executable, "-c", code, str(home)], check=False).returncode == 0

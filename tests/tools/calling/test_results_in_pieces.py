@@ -63,7 +63,7 @@ async def test_items_are_counted_by_their_size_and_a_result_that_goes_on_says_so
 
 @pytest.mark.parametrize("item", ["", Image(b"x" * 10_000), [], b""])
 async def test_items_without_any_text_end_too(item: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentkit_tools.calling.yielded_items._MAX_READ", 20_000)
+    monkeypatch.setattr("agentkit_tools.calling.result_content._MAX_READ", 20_000)
 
     @tool(max_result_chars=1_000)
     async def never_waits() -> AsyncIterator[Any]:

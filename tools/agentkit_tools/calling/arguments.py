@@ -1,17 +1,21 @@
-"""From the JSON text of a call to validated arguments, repaired where that is asked for."""
+"""From the JSON text of a call to validated arguments, or to what is wrong with them, written for a model."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails, from_json
 
-from agentkit_tools.calling.argument_problems import find_problems
 from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, describe_error
 from agentkit_tools.schemas.signature import Arguments
 
 __all__ = ["read_arguments"]
+
+_MAX_GOT = 80
+_OPENINGS = ("Input should be ", "Value should be ")
 
 
 def read_arguments(
@@ -25,13 +29,8 @@ def read_arguments(
 ) -> tuple[Arguments, str]:
     """Return validated arguments and the text they come from, which may be a repaired one.
 
-    Args:
-        tool: Name of the tool, for the error.
-        text: What the model wrote.
-        validate: Raises whatever it likes: validators of the user's own run in it.
-        parameters: The JSON Schema, before it was made strict.
-        is_strict: Whether nulls stand for what the model left out.
-        repair: Whether nearly valid JSON is repaired.
+    `validate` may raise anything: validators of the user's own run in it. `parameters` are the JSON Schema before it
+    was made strict; if it was, nulls stand for what the model left out.
 
     Raises:
         ToolArgumentError: They cannot be used; the message names every problem.
@@ -49,7 +48,7 @@ def read_arguments(
             except BaseException:
                 continue
         if isinstance(error, ValidationError):
-            problems = find_problems(error, text, parameters)
+            problems = _problems(error, text, parameters)
         else:
             problems = [ArgumentProblem("", f"cannot be read ({describe_error(error)})")]
     raise ToolArgumentError(tool, problems)
@@ -67,3 +66,73 @@ def _readings(text: str, parameters: Mapping[str, Any], is_strict: bool, repair:
         yield whole
         if (bare := without_nulls(whole, parameters)) is not None:
             yield bare
+
+
+def _problems(error: ValidationError, text: str, parameters: Mapping[str, Any]) -> list[ArgumentProblem]:
+    """Return every problem of a call once, in the order pydantic found them.
+
+    `text` is what the model wrote, `parameters` the schema it was given.
+    """
+    details = error.errors(include_url=False)
+    if details and details[0]["type"] == "json_invalid":
+        reason = str(details[0].get("ctx", {}).get("error", details[0]["msg"]))
+        return [ArgumentProblem("", f"expected one JSON object, this is not valid JSON: {reason}", _short_text(text))]
+    if details and details[0]["type"] == "string_unicode" and not details[0]["loc"]:
+        return [ArgumentProblem("", "expected one JSON object, this text has characters that are not Unicode")]
+    sent = from_json(text)
+    return list(dict.fromkeys(_problem(detail, sent, parameters) for detail in details))
+
+
+def _problem(detail: ErrorDetails, sent: Any, parameters: Mapping[str, Any]) -> ArgumentProblem:
+    kind, loc = detail["type"], detail["loc"]
+    path = _path(loc, sent, kind)
+    if kind == "missing":
+        schema = parameters.get("properties", {}).get(path, {})
+        expected = f" (expected {_type_of(schema)})" if schema else ""
+        return ArgumentProblem(path, f"is required but missing{expected}")
+    if kind == "extra_forbidden":
+        known = ", ".join(parameters.get("properties", {})) or "none"
+        hint = f"is not a parameter; the parameters are: {known}" if len(loc) == 1 else "is not allowed here"
+        return ArgumentProblem(path, hint, _short(detail["input"]))
+    if not loc:
+        return ArgumentProblem("", "expected one JSON object with the parameters", _short(detail["input"]))
+    message = detail["msg"]
+    for opening in _OPENINGS:
+        if message.startswith(opening):
+            message = "expected " + message.removeprefix(opening)
+    return ArgumentProblem(path, message, _short(detail["input"]))
+
+
+def _path(loc: tuple[int | str, ...], sent: Any, kind: str) -> str:
+    """Follow the location through what was sent; steps that are not there name union members, and are left out."""
+    path = ""
+    for index, step in enumerate(loc):
+        is_last = index == len(loc) - 1
+        if isinstance(step, int) and isinstance(sent, list) and step < len(sent):
+            path += f"[{step}]"
+            sent = sent[step]
+        elif isinstance(step, str) and isinstance(sent, dict) and (step in sent or (is_last and kind == "missing")):
+            path += f".{step}" if path else step
+            sent = sent.get(step)
+    return path or (str(loc[0]) if loc else "")
+
+
+def _type_of(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return "one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"][:10])
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(_type_of(option) for option in schema["anyOf"]))
+    return str(schema.get("type", "object" if "$ref" in schema else "any value"))
+
+
+def _short(value: Any) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except (ValueError, TypeError, RecursionError):
+        text = type(value).__name__
+    return _short_text(text)
+
+
+def _short_text(text: str) -> str:
+    text = text.encode("utf-8", "replace").decode()
+    return text if len(text) <= _MAX_GOT else f"{text[:_MAX_GOT]}... ({len(text)} characters)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 from agentkit_prompts.errors import nearest
@@ -103,16 +102,8 @@ def _is_count(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def _is_optional_count(value: object, least: int) -> bool:
-    return value is None or _is_count(value, least)
-
-
 def _is_seconds(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-
-
-def _is_bool(value: object) -> bool:
-    return isinstance(value, bool)
 
 
 def _is_exceptions(value: object) -> bool:
@@ -121,13 +112,13 @@ def _is_exceptions(value: object) -> bool:
 
 _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "timeout": ("a number of seconds above 0, or None", lambda value: value is None or (_is_seconds(value) and value)),
-    "retries": ("0 or more", partial(_is_count, least=0)),
+    "retries": ("0 or more", lambda value: _is_count(value, 0)),
     "retry_on": ("a tuple of subclasses of Exception", _is_exceptions),
     "backoff": ("0 or more seconds", _is_seconds),
-    "sequential": ("True or False", _is_bool),
-    "concurrency": ("1 or more, or None", partial(_is_optional_count, least=1)),
-    "max_calls": ("0 or more, or None", partial(_is_optional_count, least=0)),
+    "sequential": ("True or False", lambda value: isinstance(value, bool)),
+    "concurrency": ("1 or more, or None", lambda value: value is None or _is_count(value, 1)),
+    "max_calls": ("0 or more, or None", lambda value: value is None or _is_count(value, 0)),
     "approval": ("'never', 'always' or a predicate", lambda value: callable(value) or value in ("never", "always")),
-    "max_result_chars": ("1 or more, or None", partial(_is_optional_count, least=1)),
-    "repair": ("True or False", _is_bool),
+    "max_result_chars": ("1 or more, or None", lambda value: value is None or _is_count(value, 1)),
+    "repair": ("True or False", lambda value: isinstance(value, bool)),
 }

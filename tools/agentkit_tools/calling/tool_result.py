@@ -10,9 +10,8 @@ from typing import Any, Literal, get_args
 
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_tools.calling.deadline import DeadlineError
-from agentkit_tools.calling.result_content import Content, cut, to_content
+from agentkit_tools.calling.result_content import Collected, Content, cut, gather, to_content
 from agentkit_tools.calling.tool_policy import ToolPolicy
-from agentkit_tools.calling.yielded_items import Collected, gather
 from agentkit_tools.errors import ToolFailure, describe_error
 
 __all__ = ["ToolResult", "ToolStatus", "failed", "finished"]

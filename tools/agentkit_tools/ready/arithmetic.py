@@ -149,7 +149,7 @@ _BINARY: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
     ast.Mod: operator.mod,
     ast.Pow: _power,
 }
-_MANY = 100
+_MAX_ARGUMENTS = 100
 _FUNCTIONS: dict[str, tuple[Callable[..., Fraction], int, int]] = {
     "abs": (lambda value: Fraction(abs(value)), 1, 1),
     "ceil": (lambda value: Fraction(ceil(value)), 1, 1),
@@ -157,8 +157,8 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Fraction], int, int]] = {
     "floor": (lambda value: Fraction(floor(value)), 1, 1),
     "ln": (lambda value: _decimal(_EXACT_ENOUGH.ln, value), 1, 1),
     "log10": (lambda value: _decimal(_EXACT_ENOUGH.log10, value), 1, 1),
-    "max": (lambda *values: Fraction(max(values)), 1, _MANY),
-    "min": (lambda *values: Fraction(min(values)), 1, _MANY),
+    "max": (lambda *values: Fraction(max(values)), 1, _MAX_ARGUMENTS),
+    "min": (lambda *values: Fraction(min(values)), 1, _MAX_ARGUMENTS),
     "round": (_round, 1, 2),
     "sqrt": (_sqrt, 1, 1),
 }

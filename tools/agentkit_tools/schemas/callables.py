@@ -1,14 +1,20 @@
-"""What kind of callable a tool is made from: its code, its name, and how it is run."""
+"""What kind of callable a tool is made from: its code, how it is run, its name, and what providers accept of that."""
 
 from __future__ import annotations
 
+import re
 from functools import partial
+from hashlib import blake2b
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature, unwrap
 from typing import Any, Literal
 
 from agentkit_tools.errors import ToolDefinitionError
 
-__all__ = ["Mode", "inner_function", "is_unbound_method", "mode_of", "name_of", "raw"]
+__all__ = ["Mode", "inner_function", "is_unbound_method", "mode_of", "name_of", "raw", "wire_name"]
+
+_ACCEPTED = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_REFUSED = re.compile(r"[^A-Za-z0-9_-]+")
+_MAX_CHARS = 64
 
 Mode = Literal["async", "async_items", "sync", "sync_items"]
 """How a function is run: awaited or in a thread; the items of a generator are collected."""
@@ -66,3 +72,17 @@ def is_unbound_method(function: Any) -> bool:
         return False
     first = next(iter(signature(function).parameters.values()), None)
     return first is not None and first.name in ("self", "cls") and first.annotation is first.empty
+
+
+def wire_name(name: str) -> str:
+    """Return `name` in letters, digits, `_` and `-`, at most 64 of them.
+
+    A name that needs no change stays. Any other ends in 8 hex digits of its hash: `geometry.area` and `geometry area`
+    stay apart, in every process and whatever other tools there are. A name that somebody made to look like the changed
+    form of another one meets it, and is refused with it where tools are put together.
+    """
+    if _ACCEPTED.fullmatch(name):
+        return name
+    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    readable = _REFUSED.sub("_", name).strip("_")[: _MAX_CHARS - len(digest) - 1]
+    return f"{readable}_{digest}" if readable else f"tool_{digest}"

@@ -201,19 +201,13 @@ class _Builder:
                 pass  # not a regular expression in the sense of one that always ends
         return core_schema.str_schema(min_length=least, max_length=most, strict=True)
 
-    def _integer(self, schema: Mapping[str, Any]) -> CoreSchema:
-        return _bounded(_INTEGER, schema)
-
-    def _number(self, schema: Mapping[str, Any]) -> CoreSchema:
-        return _bounded(_NUMBER, schema)
-
 
 _KINDS: dict[str, Callable[[_Builder, Mapping[str, Any]], CoreSchema]] = {
     "object": _Builder._object,
     "array": _Builder._array,
     "string": _Builder._string,
-    "integer": _Builder._integer,
-    "number": _Builder._number,
+    "integer": lambda _, schema: _bounded(_INTEGER, schema),
+    "number": lambda _, schema: _bounded(_NUMBER, schema),
     "boolean": lambda _, __: core_schema.bool_schema(strict=True),
     "null": lambda _, __: core_schema.none_schema(),
 }
@@ -237,8 +231,8 @@ def _whole(value: float) -> float:
 
 # 5.0 is an integer to JSON Schema, and stays 5.0. `multiple_of` would take 1e-128 for one, too.
 _WHOLE = core_schema.no_info_after_validator_function(_whole, _FLOAT)
-_INTEGER = _union([core_schema.int_schema(strict=True), _WHOLE], "expected an integer")
-_NUMBER = _union([core_schema.int_schema(strict=True), _FLOAT], "expected a number")
+_INTEGER: CoreSchema = _union([core_schema.int_schema(strict=True), _WHOLE], "expected an integer")
+_NUMBER: CoreSchema = _union([core_schema.int_schema(strict=True), _FLOAT], "expected a number")
 
 
 def _bounded(built: CoreSchema, schema: Mapping[str, Any]) -> CoreSchema:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["MOST_LEVELS", "SchemaError", "normalise"]
+__all__ = ["MAX_LEVELS", "SchemaError", "normalise"]
 
-MOST_LEVELS = 64
+MAX_LEVELS = 64
 """How deep a schema may be nested."""
 
 _TYPES: dict[str, str] = {
@@ -45,8 +45,8 @@ def normalise(schema: Any, level: int = 0) -> Any:
     Raises:
         SchemaError: It is nested too deeply, or is neither an object nor a boolean.
     """
-    if level > MOST_LEVELS:
-        raise SchemaError(f"the schema is nested deeper than {MOST_LEVELS} levels")
+    if level > MAX_LEVELS:
+        raise SchemaError(f"the schema is nested deeper than {MAX_LEVELS} levels")
     if isinstance(schema, bool):
         return schema
     if not isinstance(schema, Mapping):
@@ -92,7 +92,7 @@ def _named(kind: str) -> str | None:
 
 def _parse_type(kind: str, level: int) -> dict[str, Any]:
     """Read `String`, `List[int]`, `string[]`, `Dict<String, Integer>`, `Optional[int]`, `int | None`."""
-    if level > MOST_LEVELS:
+    if level > MAX_LEVELS:
         return {}
     if known := _named(kind):
         return {"type": known}

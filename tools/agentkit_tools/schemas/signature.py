@@ -34,7 +34,7 @@ from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.schemas.callables import inner_function
 from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["Arguments", "Signature", "add_contexts", "context_parameters", "read_signature"]
+__all__ = ["Arguments", "Signature", "context_parameters", "read_signature"]
 
 Arguments: TypeAlias = dict[str, Any]
 """Validated arguments by parameter name; those the model left out are absent."""
@@ -150,12 +150,10 @@ def read_signature(
     *,
     tool: str,
     skip_first: bool = False,
-    names: Mapping[str, Any] | None = None,
 ) -> Signature:
     """Read what `function` takes.
 
-    `texts` are descriptions by parameter name, `names` what annotations may refer to besides the globals of the
-    function, `skip_first` leaves out `self`.
+    `texts` are descriptions by parameter name, `skip_first` leaves out `self`.
 
     Raises:
         ToolDefinitionError: There is no signature, an annotation cannot be resolved or described in JSON Schema.
@@ -164,7 +162,7 @@ def read_signature(
         parameters = list(signature(function).parameters.values())
     except (TypeError, ValueError) as error:
         raise ToolDefinitionError(f"tool {tool}: {function!r} has no signature that can be read ({error})") from error
-    hints = _hints(function, tool, names)
+    hints = _hints(function, tool)
     result = Signature()
     defaults: dict[str, Any] = {}
     by_position: list[tuple[str, Any]] = []
@@ -202,27 +200,21 @@ def read_signature(
     return result
 
 
-def context_parameters(function: Callable[..., Any], *, tool: str, taken: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the parameters of `function` that receive the `ToolContext`.
+def context_parameters(function: Callable[..., Any], *, tool: str, taken: Iterable[str] = ()) -> Signature:
+    """Return what `function` takes besides its arguments: the parameters that receive the `ToolContext`.
 
     Raises:
         ToolDefinitionError: One of them has the name of an argument in `taken`.
     """
     try:
-        hints = _hints(function, tool, None)
+        hints = _hints(function, tool)
     except ToolDefinitionError:  # its other annotations are nobody's business here
         hints = {name: hint for name, hint in getattr(function, "__annotations__", {}).items() if _is_context(hint)}
-    found = tuple([name for name, hint in hints.items() if name != "return" and _is_context(hint)])
-    if clashes := sorted(set(found) & set(taken)):
+    found = Signature()
+    found.contexts = tuple([name for name, hint in hints.items() if name != "return" and _is_context(hint)])
+    if clashes := sorted(set(found.contexts) & set(taken)):
         raise ToolDefinitionError(f"tool {tool}: {', '.join(clashes)} is both an argument and the context: rename it")
     return found
-
-
-def add_contexts(names: tuple[str, ...], arguments: Arguments, context: Any) -> tuple[tuple[Any, ...], Arguments]:
-    """Bind arguments whose only additions are contexts."""
-    for name in names:
-        arguments[name] = context
-    return (), arguments
 
 
 def _default_of(field: FieldInfo, result: Signature, name: str) -> Any:
@@ -256,7 +248,7 @@ def _is_context(hint: Any) -> bool:
     return hint is ToolContext or get_origin(hint) is ToolContext
 
 
-def _hints(function: Callable[..., Any], tool: str, names: Mapping[str, Any] | None) -> dict[str, Any]:
+def _hints(function: Callable[..., Any], tool: str, names: Mapping[str, Any] | None = None) -> dict[str, Any]:
     inner = inner_function(function)
     if isinstance(inner, type):
         inner = inner.__init__  # type: ignore[misc]

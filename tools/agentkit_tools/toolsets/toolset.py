@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from inspect import isawaitable
 from types import ModuleType
 from typing import Any, TypeAlias, Unpack, overload
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext
@@ -153,11 +154,11 @@ class Toolset(Sequence[Tool]):
         from agentkit_tools.toolsets.cut_results import Newest
 
         checked("cached", "most", most, 1)
-        kept = Newest[tuple[str, str, bytes], ToolResult](most)
+        kept = Newest[tuple[str, str, str], ToolResult](most)
 
         async def look_up(proceed: Proceed, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
             try:
-                arguments = to_json(_sorted(from_json(call.arguments or "{}")))
+                arguments = json.dumps(from_json(call.arguments or "{}"), sort_keys=True)
             except (ValueError, TypeError, RecursionError):
                 return await proceed(call, context)
             key = (context.run_id, call.name, arguments)
@@ -228,9 +229,3 @@ class TurnTools:
         found = self._compute(context)
         tools = await found if isawaitable(found) else found
         return tools if isinstance(tools, Toolset) else Toolset(tools)
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value

@@ -7,6 +7,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import BinaryIO, Self
 
 from agentkit_memory.errors import IngestError
@@ -88,7 +89,7 @@ class FileStream:
         offset = 0  # of the piece in the file
         name = encoding or "utf-8"
         damaged = first = 0
-        for data in self.pieces():
+        for data in chain(self.pieces(), [b""]):
             piece = data
             if decoder is None:
                 if piece.startswith(_BOM):
@@ -96,19 +97,13 @@ class FileStream:
                 elif piece[:2] in _UTF_16:
                     name, piece, offset = _UTF_16[piece[:2]], piece[2:], 2
                 decoder = codecs.getincrementaldecoder(name)()
-            text, bad = self._decode(decoder, piece, offset, name, final=False)
-            if bad is not None:
-                first = first if damaged else bad
-                damaged += 1
-            yield text
-            offset += len(piece)
-        if decoder is not None:
-            text, bad = self._decode(decoder, b"", offset, name, final=True)
+            text, bad = self._decode(decoder, piece, offset, name, final=not data)
             if bad is not None:
                 first = first if damaged else bad
                 damaged += 1
             if text:
                 yield text
+            offset += len(piece)
         if damaged:
             self.problem(f"bytes that are not {name.upper()} text, the first at {first}, became U+FFFD")
 

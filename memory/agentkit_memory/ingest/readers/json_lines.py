@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from agentkit_memory.ingest.ingest_options import RecordFields
@@ -45,7 +46,7 @@ def _lines(pieces: Iterator[str]) -> Iterator[tuple[int, str | None]]:
     """Yield numbered lines that are not blank; None for one that is too long to be held."""
     held: list[str] = []
     size, number = 0, 1
-    for piece in pieces:
+    for piece in chain(pieces, ["\n"]):
         head, *tail = piece.split("\n")
         for position, text in enumerate([head, *tail]):
             if position:
@@ -58,8 +59,6 @@ def _lines(pieces: Iterator[str]) -> Iterator[tuple[int, str | None]]:
                 held.append(text)
             else:
                 held.clear()
-    if size > MAX_RECORD or "".join(held).strip():
-        yield number, "".join(held) if size <= MAX_RECORD else None
 
 
 def _record(line: str | None, fields: RecordFields, lenient: bool) -> tuple[str, str, str]:

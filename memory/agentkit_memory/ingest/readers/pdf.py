@@ -101,16 +101,13 @@ def _rows(reading: FileStream) -> Iterator[list[object]]:
         finally:
             process.kill()
     if length > max_text:
-        raise IngestError(
-            reading.file.source,
-            f"has more than {max_text:,} characters of text, too many for its {size:,} bytes: it may be a bomb",
-        )
-    if waited >= max_seconds:
-        raise IngestError(
-            reading.file.source,
-            f"takes more than {max_seconds:,.0f} seconds to read, too many for its {size:,} bytes; split it",
-        )
-    if late:
-        raise IngestError(reading.file.source, f"has a page that takes more than {MAX_PAGE_SECONDS:g} seconds to read")
-    if not complete:
-        raise IngestError(reading.file.source, f"made its reader fail (exit code {process.returncode}); it is damaged")
+        why = f"has more than {max_text:,} characters of text, too many for its {size:,} bytes: it may be a bomb"
+    elif waited >= max_seconds:
+        why = f"takes more than {max_seconds:,.0f} seconds to read, too many for its {size:,} bytes; split it"
+    elif late:
+        why = f"has a page that takes more than {MAX_PAGE_SECONDS:g} seconds to read"
+    elif not complete:
+        why = f"made its reader fail (exit code {process.returncode}); it is damaged"
+    else:
+        return
+    raise IngestError(reading.file.source, why)
