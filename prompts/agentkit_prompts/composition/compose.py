@@ -150,7 +150,7 @@ def _render(block: Block, ctx: PromptContext, view: Mapping[str, Any], before: S
 
 
 def _same(inputs: tuple[Any, ...], known: tuple[Any, ...]) -> bool:
-    """Tell whether inputs are the same objects as before; of kwargs and extras, the same names and values."""
+    """Return whether the inputs are the same objects as before; for kwargs and extras, the same names and values."""
     for value, before in zip(inputs, known, strict=False):
         if value is not before:
             if type(value) is not ReadOnlyDict or type(before) is not ReadOnlyDict or [*value] != [*before]:

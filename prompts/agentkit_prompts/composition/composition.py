@@ -65,7 +65,7 @@ class Composition:
         "trims",
     )
 
-    # Filled in when somebody asks.
+    # Computed on first use.
     _messages: tuple[Message, ...]
     _texts: tuple[str, ...]
 
@@ -261,10 +261,10 @@ class Composition:
     def mapped(self, change: Callable[[str], str]) -> Composition:
         """Return the composition with `change` applied to every text that would be sent, as a redaction does.
 
-        It is given one span at a time, and each message of the conversation whole; tool specs stay as they are.
+        `change` gets one span at a time, and each message of the conversation whole; tool specs stay as they are.
 
         Raises:
-            BudgetError: What it wrote is longer, and no longer fits the budget.
+            BudgetError: The changed text is longer and no longer fits the budget.
         """
         sections: list[Section] = []
         for section in self.sections:
@@ -292,7 +292,7 @@ class Composition:
     def to_openai(self, provider: str | None = None) -> dict[str, Any]:
         """Return the payload of a chat-completions request: `messages`, and `tools` where there are any.
 
-        `provider` is the endpoint that gets what it wrote itself, such as signatures, back; see `Message`.
+        `provider` is the endpoint that gets its own data back, such as signatures; see `Message`.
         """
         return openai_payload(self, provider)
 
@@ -321,16 +321,16 @@ class Composition:
         """Return everything as one string: with plain roles, or as the chat template of a local model writes it.
 
         Args:
-            chat_template: How the model wants to hear a conversation, or the name of a registered template. Without
-                one the other arguments say nothing. A Jinja template without a `now` has that of the context.
+            chat_template: The chat template of the model, or the name of a registered one. Without one the other
+                arguments have no effect. A Jinja template without a `now` gets that of the context.
             control_tokens: What happens where untrusted text would form one of the template's control tokens: `escape`
                 puts a zero-width space behind its first character, `reject` raises, `allow` lets it through.
             add_generation_prompt: Whether the text ends where the model's reply begins.
             kwargs: Anything else the template reads, such as `enable_thinking`. `documents` are untrusted.
 
         Raises:
-            ChatTemplateError: No template has this name, or the template cannot say this conversation.
-            ControlTokenError: What is rejected: names every token, and where it is from.
+            ChatTemplateError: No template has this name, or the template cannot render this conversation.
+            ControlTokenError: With `reject`: names every control token that untrusted text forms, and where it is from.
         """
         if chat_template is None:
             if kwargs:
@@ -363,7 +363,7 @@ def _mapped(message: Message, change: Callable[[str], str]) -> Message:
         content = tuple(Text(change(part.text), kind=part.kind) if isinstance(part, Text) else part for part in content)
     calls = tuple(replace(call, arguments=change(call.arguments), opaque={}) for call in message.tool_calls)
     name = change(message.name) if message.name else message.name
-    # What only a provider can read cannot be changed, so it goes.
+    # Data that only a provider can read cannot be changed, so it is left out.
     return replace(message, content=content, tool_calls=calls, name=name, thinking=(), opaque={})
 
 

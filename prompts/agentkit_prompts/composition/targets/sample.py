@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.targets.openai import openai_payload
-from agentkit_prompts.composition.targets.text import BLANK, plain_line, said_lines
+from agentkit_prompts.composition.targets.text import BLANK, plain_line, headed_lines
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.chat_form import openai_message
 from agentkit_prompts.context.wire.read_messages import read_messages
@@ -34,7 +34,7 @@ def sample(
     the spans, in characters of it, are what the assistant wrote: content and tool calls, in the history, in this turn
     and in the reply, without the role in front.
 
-    With a chat template the text is what that model hears, and the spans are what it has to write itself: the
+    With a chat template the text is what that model reads, and the spans are what it has to write itself: the
     template's `{% generation %}` blocks, or what follows its generation prompt up to the end of each reply.
 
     Raises:
@@ -56,19 +56,19 @@ def sample(
         return {**row, **_spoken(composition, reply, chat_template, kwargs)}
     if kwargs:
         raise ChatTemplateError(f"to_sample: {', '.join(kwargs)}: only a chat template reads these, pass one")
-    lines = [*said_lines(composition), (plain_line(reply), True)]
+    lines = [*headed_lines(composition), (plain_line(reply), True)]
     spans: list[list[int]] = []
     start = 0
-    for line, said in lines:
+    for line, is_reply in lines:
         end = start + len(line)
-        if said and line != _HEAD:
+        if is_reply and line != _HEAD:
             spans.append([start + len(_HEAD), end])
         start = end + len(BLANK)
     return {**row, "text": BLANK.join([line for line, _ in lines]), "loss_spans": spans}
 
 
 class _Recorded:
-    """A chat template that remembers what it was asked first: the conversation before anything in it was escaped."""
+    """A chat template that keeps its first input: the conversation before anything in it was escaped."""
 
     def __init__(self, template: ChatTemplate) -> None:
         self.template = template

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
     from agentkit_prompts.composition.sections import Section
 
-__all__ = ["BLANK", "plain_line", "plain_text", "said_lines"]
+__all__ = ["BLANK", "plain_line", "plain_text", "headed_lines"]
 
 BLANK = "\n\n"
 """What stands between messages, and between the prompts of one."""
@@ -51,7 +51,7 @@ def plain_text(composition: Composition) -> str:
     return "".join(pieces[1:])
 
 
-def said_lines(composition: Composition) -> list[tuple[str, bool]]:
+def headed_lines(composition: Composition) -> list[tuple[str, bool]]:
     """Return the lines that `plain_text` joins, each with whether it is a message that the assistant wrote."""
     heads = ("system: ", "user: ", "user: ")
     sent = (composition.sends_system, composition.sends_user, bool(composition.sections[2].text))
