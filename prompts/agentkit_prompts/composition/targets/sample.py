@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.targets.openai import openai_payload
-from agentkit_prompts.composition.targets.text import BLANK, plain_line, headed_lines
+from agentkit_prompts.composition.targets.text import BLANK, headed_lines, plain_line
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.chat_form import openai_message
 from agentkit_prompts.context.wire.read_messages import read_messages

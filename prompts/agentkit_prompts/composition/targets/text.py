@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
     from agentkit_prompts.composition.sections import Section
 
-__all__ = ["BLANK", "plain_line", "plain_text", "headed_lines"]
+__all__ = ["BLANK", "headed_lines", "plain_line", "plain_text"]
 
 BLANK = "\n\n"
 """What stands between messages, and between the prompts of one."""
