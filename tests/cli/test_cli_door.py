@@ -28,7 +28,7 @@ def test_the_help_names_the_variables_that_choose_a_model(run: Run) -> None:
     assert "AGENTKIT_HOME" in run("chat", "--help").stdout
 
 
-def test_the_version_is_told(run: Run) -> None:
+def test_the_version_is_printed(run: Run) -> None:
     assert run("--version").stdout == f"agentkit {agentkit.__version__}\n"
 
 
@@ -83,7 +83,7 @@ def test_the_entry_point_runs_the_command_and_ends_the_process(
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become somebody without rights")
-def test_folders_that_may_not_be_entered_or_written_are_told_in_a_line(run: Run, folder: Path) -> None:
+def test_folders_that_may_not_be_entered_or_written_are_reported_in_a_line(run: Run, folder: Path) -> None:
     run("ingest", "docs", "--home", "closed")
     for parent in folder.parents:
         if parent.stat().st_uid == 0 and parent != Path("/"):

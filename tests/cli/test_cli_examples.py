@@ -95,7 +95,7 @@ def test_the_demo_fails_when_an_answer_is_not_what_it_should_be(
     assert f"WRONG: {wrong}" in done.stdout
 
 
-def test_the_demo_tells_in_a_line_that_a_model_cannot_be_reached() -> None:
+def test_the_demo_reports_an_unreachable_model_in_a_line() -> None:
     done = run(ROOT / "examples/demo.py", OPENAI_BASE_URL="http://127.0.0.1:9/v1")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr

@@ -26,7 +26,7 @@ def test_files_and_folders_are_stored_in_the_default_home(run: Run, folder: Path
     assert sources(folder / ".agentkit", "what does a barn owl hunt") == ["docs/owls.md"]
 
 
-def test_a_second_run_tells_what_changed_and_what_is_gone(run: Run, ingested: None, folder: Path) -> None:
+def test_a_second_run_reports_what_changed_and_what_was_removed(run: Run, ingested: None, folder: Path) -> None:
     assert run("ingest", "docs").stdout == "2 unchanged; 0 chunks written to .agentkit\n"
     (folder / "docs/owls.md").write_text("Owls turn their heads.", "utf-8")
     (folder / "docs/tides.txt").unlink()

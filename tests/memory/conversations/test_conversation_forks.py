@@ -25,7 +25,7 @@ def user(*texts: object) -> list[Message]:
     return [Message("user", str(text)) for text in texts]
 
 
-def test_a_fork_shows_what_was_said_before_it_and_goes_its_own_way(either: Memory) -> None:
+def test_a_fork_shows_the_messages_before_it_and_none_of_its_parent_after_it(either: Memory) -> None:
     main = either.session("s")
     main.append(*user(1, 2, 3))
     fork = main.fork("other", at=2)
@@ -181,7 +181,7 @@ def test_a_session_that_was_not_read_is_read_when_its_messages_are_wanted(either
     assert len(either.session("s", load=False).append(*user(3))) == 3
 
 
-def test_what_was_said_at_another_time_keeps_it(home: Path) -> None:
+def test_messages_with_a_given_time_keep_it(home: Path) -> None:
     now = iter([1000.0, 900.0, 800.0, 700.0])  # a clock that goes backwards
     with Memory.open(home, clock=lambda: next(now, 600.0)) as memory:
         session = memory.session("s")
@@ -204,7 +204,7 @@ def result(number: str) -> Message:
     return Message("tool", "seen", tool_call_id=number, name="look")
 
 
-def test_tool_calls_are_told_with_the_message_that_answers_them(either: Memory) -> None:
+def test_tool_calls_are_listed_with_the_message_that_answers_them(either: Memory) -> None:
     session = either.session("s")
     session.append(*user("look"))
     session.append(call("a"))

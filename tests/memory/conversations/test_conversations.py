@@ -226,7 +226,7 @@ def test_an_append_that_would_wait_for_another_thread_is_left_to_a_thread(memory
     assert session.append_now(HI) and len(session.conversation) == 2
 
 
-def test_what_waiting_would_not_mend_is_for_append_to_tell(memory: Memory) -> None:
+def test_errors_that_waiting_cannot_solve_are_raised_by_append(memory: Memory) -> None:
     session, other = memory.session("s"), memory.session("s")
     other.append(HELLO, key="k")
     assert not session.append_now(HI) and not session.append_now(HELLO, key="k")

@@ -157,7 +157,7 @@ def test_no_vector_of_the_subject_is_left_in_the_files_of_the_index(home: Path) 
         assert memory.verify().ok and memory.recall("other 9").knowledge[0].text == "other 9"
 
 
-def test_a_reader_who_keeps_the_log_from_being_emptied_is_told_of(home: Path, docs: Path) -> None:
+def test_a_reader_that_keeps_the_log_from_being_emptied_is_reported(home: Path, docs: Path) -> None:
     with Memory.open(home, timeout=0.1) as memory:
         fill(memory, ADA, docs, MARKER)
         with closing(sqlite3.connect(home / "memory.db", isolation_level=None)) as other:
@@ -169,7 +169,7 @@ def test_a_reader_who_keeps_the_log_from_being_emptied_is_told_of(home: Path, do
         assert memory.compact() and holding(home) == []
 
 
-def test_a_writer_who_keeps_the_file_from_being_rewritten_is_told_of(home: Path, docs: Path) -> None:
+def test_a_writer_that_keeps_the_file_from_being_rewritten_is_reported(home: Path, docs: Path) -> None:
     with Memory.open(home, timeout=0.05) as memory:
         with closing(sqlite3.connect(home / "memory.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -264,7 +264,7 @@ def test_a_recall_during_which_its_reader_is_erased_leaves_no_trace_of_what_was_
     assert not ada.delete_session("s") and not any(either.erase(ada.scope).removed.values())
 
 
-def test_an_erasure_while_the_subject_still_writes_ends_and_tells_what_it_left(either: Memory) -> None:
+def test_an_erasure_while_the_subject_still_writes_ends_and_reports_what_is_left(either: Memory) -> None:
     ada = either.within(Scope("local", user="ada"))
     stop = threading.Event()
 

@@ -99,7 +99,7 @@ def test_each_turn_is_read_once_with_the_turns_before_it(either: Memory) -> None
     ]
 
 
-def test_what_was_said_before_anybody_asked_for_facts_is_read_too(either: Memory) -> None:
+def test_turns_from_before_the_extractor_are_read_too(either: Memory) -> None:
     say(either, "I live in Oslo")
     either.worker().drain()
     assert facts(either) == []
@@ -149,7 +149,7 @@ def test_facts_belong_to_the_scope_of_the_conversation(either: Memory) -> None:
     assert either.recall("lives in Oslo").knowledge == ()
 
 
-def test_redacting_or_deleting_what_was_said_removes_its_facts(either: Memory) -> None:
+def test_redacting_or_deleting_a_message_removes_its_facts(either: Memory) -> None:
     worker = either.worker(homes)
     say(either, "I live in Oslo", session="one")
     say(either, "I live in Rome", session="two", name="bob")
@@ -261,7 +261,7 @@ def test_long_turns_are_read_by_themselves(either: Memory) -> None:
     assert [[text[0] for text, new in shown if new] for shown in reader.shown] == [["s"], ["x"], ["y"], ["e"]]
 
 
-def test_what_cannot_be_kept_is_left_out_and_told_and_the_rest_stays(
+def test_invalid_drafts_are_skipped_and_reported_and_the_rest_stays(
     either: Memory, caplog: pytest.LogCaptureFixture
 ) -> None:
     def careless(turns: Sequence[Turn], known: Sequence[StoredFact]) -> list[FactDraft]:
@@ -518,7 +518,7 @@ def test_a_store_that_knows_only_the_queue_can_still_choose_its_model(tmp_path: 
         assert (facts(memory), memory.model) == (["ada lives in Oslo."], "letters")
 
 
-def test_trouble_is_told_once_and_outlived(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_is_reported_once_and_work_continues(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Memory.open(tmp_path / "store") as memory, Memory.open(tmp_path / "store") as other:
         memory.verify()  # owns the index
         say(other, "I live in Oslo")

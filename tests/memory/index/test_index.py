@@ -97,7 +97,7 @@ def test_the_owner_indexes_what_others_queued_before_it_recalls(home: Path, docs
         assert len(owner.recall("zebra")) == 1
 
 
-def test_a_crash_between_any_two_writes_is_mended_by_the_next_opening(
+def test_a_crash_between_any_two_writes_is_repaired_by_the_next_opening(
     home: Path, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Crash(BaseException):
@@ -177,7 +177,7 @@ def test_an_index_of_another_database_is_emptied_before_use(home: Path, docs: Pa
         assert [found.text for found in memory.recall("zebra")] == ["zebra of new"]
 
 
-def test_a_database_that_moved_to_another_index_tells_the_old_owner(home: Path, docs: Path, tmp_path: Path) -> None:
+def test_the_old_owner_sees_that_a_database_moved_to_another_index(home: Path, docs: Path, tmp_path: Path) -> None:
     (docs / "a.md").write_text("zebra")
     with Memory.open(home) as old, Memory.open(home, index=tmp_path / "elsewhere") as new:
         old.ingest(docs)

@@ -73,7 +73,7 @@ def refused(memory: Memory, docs: Path, content: bytes) -> str:
     return str(error).removeprefix(f"{docs}/a.pdf: ")
 
 
-def test_every_page_is_a_passage_that_knows_its_number(memory: Memory, docs: Path) -> None:
+def test_every_page_is_a_chunk_with_its_page_number(memory: Memory, docs: Path) -> None:
     (docs / "a.pdf").write_bytes(make(["The zebra is striped", "A violin has strings", ""], title="Nature"))
     report = memory.ingest(docs)
     assert (report.errors, report.chunks) == ((), 2)

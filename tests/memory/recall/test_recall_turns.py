@@ -26,7 +26,7 @@ def said(memory: Memory, question: str, **options: object) -> list[str]:
     return [found.text for found in memory.recall(question, **options)]  # type: ignore[arg-type]
 
 
-def test_turns_are_recalled_with_who_said_them_when_and_where(either: Memory) -> None:
+def test_turns_are_recalled_with_speaker_time_and_place(either: Memory) -> None:
     talk(either.session("walk"), "Ada: The heron nests behind the weir.", "Bo: Lovely.")
     recall = either.recall("Where does the heron nest?")
     found = recall[0]
@@ -51,7 +51,7 @@ def test_an_answer_is_found_by_the_question_it_answers(memory: Memory) -> None:
     assert "The bassoon, since school." not in said(memory, "Which instrument does Bo play?", policy="bm25")
 
 
-def test_who_is_named_in_the_question_has_said_it(memory: Memory) -> None:
+def test_turns_of_a_speaker_named_in_the_question_come_first(memory: Memory) -> None:
     talk(memory.session("a"), "Ada: My favourite colour is a dark green.", "Bo: My favourite colour is a pale green.")
     assert said(memory, "What is Ada's favourite colour?")[0] == "My favourite colour is a dark green."
     assert said(memory, "What is BO's favourite colour?")[0] == "My favourite colour is a pale green."
@@ -65,7 +65,7 @@ def test_i_am_the_user_and_you_are_the_assistant(memory: Memory) -> None:
     assert said(memory, "What did you say of the red bicycle?")[0] == "The red bicycle is a fine bicycle."
 
 
-def test_what_was_said_then_comes_before_what_was_said_at_another_time(memory: Memory) -> None:
+def test_turns_of_the_asked_date_come_before_others(memory: Memory) -> None:
     session = memory.session("a")
     for day, place in ((0, "Leeds"), (40, "York"), (80, "Hull")):
         talk(session, f"Ada: The choir sings in {place} this time.", f"Bo: I shall be in {place} too.", day=day)
@@ -110,7 +110,7 @@ def test_the_conversation_that_is_going_on_is_not_recalled_but_another_one_is(ei
     assert len(said(either, "heron", session=session, visible=0)) == 3
 
 
-def test_a_fork_hides_what_it_shares_and_not_what_its_parent_said_later(memory: Memory) -> None:
+def test_a_fork_hides_shared_turns_but_not_later_turns_of_its_parent(memory: Memory) -> None:
     parent = memory.session("a")
     talk(parent, "Ada: The heron eats eels.")
     fork = parent.fork("b", at=1)

@@ -79,7 +79,7 @@ def test_without_blocks_a_span_is_what_follows_the_generation_prompt() -> None:
     assert said(calls, asked) == ["[look]\n", "one\n"]
 
 
-def test_replies_that_are_written_differently_later_are_told_by_their_content() -> None:
+def test_replies_that_are_written_differently_later_are_found_by_their_content() -> None:
     source = (
         "{% for m in messages %}<|{{ m.role }}|>{% if m.role == 'assistant' and loop.last %}<think></think>{% endif %}"
         "{{ m.content }}<|end|>\n{% endfor %}{% if add_generation_prompt %}<|assistant|><think>\n{% endif %}"

@@ -60,7 +60,7 @@ class TestConversations:
         assert MetaTemplate(META).render(conversation, add_generation_prompt=False) == text
         assert MetaTemplate(META).parse(conversation, "ppl") == text
 
-    def test_messages_in_a_row_are_all_said(self) -> None:
+    def test_messages_of_one_role_in_a_row_are_all_written(self) -> None:
         conversation = said(("system", "S"), ("user", "1"), ("user", "2"), ("system", "T"))
         assert MetaTemplate(META).render(conversation) == (
             "<s><SYSTEM>: S<eosys>\n<HUMAN>: 1\n2<eoh>\n<SYSTEM>: T<eosys>\n<BOT>: "
@@ -70,7 +70,7 @@ class TestConversations:
         meta = {"round": [{"role": "Q", "begin": "Q: ", "end": "\n"}, {"role": "BOT", "begin": "A: "}]}
         assert MetaTemplate(meta).render(said(("system", "S"), ("user", "1"))) == "Q: S\nQ: 1\nA: "
 
-    def test_a_system_role_of_the_round_is_said_once(self) -> None:
+    def test_a_system_role_of_the_round_is_written_once(self) -> None:
         meta = {"round": [{"role": "SYSTEM", "begin": "S:"}, *META["round"]]}
         assert MetaTemplate(meta).render(said(("system", "x"), ("user", "1"))) == "S:x<HUMAN>: 1<eoh>\n<BOT>: "
 

@@ -140,7 +140,7 @@ def test_lists_and_texts_are_joined_and_nothing_adds_nothing() -> None:
         (lambda: str(PromptList([{"role": "H", "prompt": 5}])), "the prompt of role 'H' must be text, got int"),
     ],
 )
-def test_what_a_prompt_list_cannot_do_is_said(wrong: Any, message: str) -> None:
+def test_unsupported_operations_of_a_prompt_list_are_refused(wrong: Any, message: str) -> None:
     with pytest.raises(InContextError, match=message):
         wrong()
 
@@ -276,7 +276,7 @@ def test_rows_with_different_columns_do_not_disturb_each_other() -> None:
         assert template.item({"a": number, f"c{number}": 0}) == f"{number}{{b}}"
 
 
-def test_everything_that_is_wrong_with_a_template_is_said_at_once() -> None:
+def test_everything_that_is_wrong_with_a_template_is_reported_at_once() -> None:
     with pytest.raises(InContextError) as error:
         PromptTemplate(
             {"a": "no token", "b": 5, "c": {"round": [{"prompt": 1}, 7], "start": []}, "d": {"begin": "x"}},
@@ -357,7 +357,7 @@ def test_messages_can_be_left_as_they_are() -> None:
     assert made == messages and made[0] is not messages[0]
 
 
-def test_everything_that_is_wrong_with_messages_is_said_at_once() -> None:
+def test_everything_that_is_wrong_with_messages_is_reported_at_once() -> None:
     with pytest.raises(InContextError) as error:
         RawPromptTemplate([5, "stray", {"content": "x"}, {"role": "tool"}, {"expand_column": 1}])  # type: ignore[list-item]
     for part in (
