@@ -1,4 +1,4 @@
-"""`agentkit ingest`: what is stored, what is told, and how it ends."""
+"""`agentkit ingest`: what is stored, what is printed, and its exit codes."""
 
 from __future__ import annotations
 

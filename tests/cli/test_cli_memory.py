@@ -1,4 +1,4 @@
-"""`agentkit recall` and `agentkit memory ...`: what they tell, what they change, and how they end."""
+"""`agentkit recall` and `agentkit memory ...`: what they print, what they change, and their exit codes."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def lose_a_point(home: Path) -> str:
         index = memory._store.indexes.get()
         (lost, _), *_ = index.versions()
         index.delete([lost])
-        # As many points as before, so that opening it does not mend it by itself.
+        # As many points as before, so that opening it does not repair it by itself.
         index.upsert([Point("00000000-0000-5000-8000-000000000000", 1, 1, document_vector("a stranger"))])
         index.flush()
     return lost

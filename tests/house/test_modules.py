@@ -54,7 +54,7 @@ def test_a_module_opens_with_what_it_is_for_and_fits_in_one_mind(path: Path) -> 
     if not source.strip():  # an empty `__init__.py` has nothing to say
         return
     assert ast.get_docstring(ast.parse(source)), "no module docstring"
-    assert len(source.splitlines()) <= LINES, "which noun in it wants its own file?"
+    assert len(source.splitlines()) <= LINES, f"over {LINES} lines: move one of its concerns into a file of its own"
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if public_names(path) is not None], ids=module_name)

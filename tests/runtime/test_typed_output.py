@@ -1,4 +1,4 @@
-"""Typed answers: what is validated, how a model may mend its answer, what is raised when it cannot."""
+"""Typed answers: what is validated, how a model may repair its answer, what is raised when it cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts are taken from what was said, once, in order, and go with what they were taken from."""
+"""Facts are extracted from turns, once, in order, and deleted with their sources."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def homes(turns: Sequence[Turn], known: Sequence[StoredFact]) -> Iterator[FactDr
 
 
 class Reader:
-    """A model that writes down what it was shown and answers with `homes`, or as it is told."""
+    """A model that writes down what it was shown and answers with `homes`, or as given."""
 
     def __init__(self, *answers: object) -> None:
         self.shown: list[list[tuple[str, bool]]] = []
@@ -582,18 +582,18 @@ def test_a_memory_that_is_closed_ends_its_worker(tmp_path: Path) -> None:
     assert worker.problems == {}
 
 
-def said(turns: Sequence[Turn], known: Sequence[StoredFact]) -> list[FactDraft]:
-    return [FactDraft(f"{turn.text} was said.", [turn.id]) for turn in turns if turn.new]
+def restate(turns: Sequence[Turn], known: Sequence[StoredFact]) -> list[FactDraft]:
+    return [FactDraft(f"{turn.text} was stated.", [turn.id]) for turn in turns if turn.new]
 
 
 RUN = """if True:
     import sys
     from agentkit_memory import FactDraft, Memory
     where, index = sys.argv[1:]
-    def said(turns, known):
-        return [FactDraft(f"{turn.text} was said.", [turn.id]) for turn in turns if turn.new]
+    def restate(turns, known):
+        return [FactDraft(f"{turn.text} was stated.", [turn.id]) for turn in turns if turn.new]
     with Memory.open(where, index=index) as memory:
-        memory.worker(said).drain()
+        memory.worker(restate).drain()
 """
 
 
@@ -619,10 +619,10 @@ def test_a_kill_between_the_model_and_the_write_loses_and_doubles_nothing(
             assert len(found) == len(set(found))
     assert kills >= 6
     with Memory.open(where, index=places[1]) as memory:
-        memory.worker(said).drain()
+        memory.worker(restate).drain()
         found = sorted(fact.text for fact in memory.facts.list(superseded=True, limit=1000))
         texts = [message.text for name in ("s0", "s1", "s2") for message in memory.session(name).conversation]
-        assert found == sorted(f"{text} was said." for text in texts)
+        assert found == sorted(f"{text} was stated." for text in texts)
         assert memory.verify().ok
 
 

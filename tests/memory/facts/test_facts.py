@@ -83,7 +83,7 @@ def test_adding_a_source_twice_adds_nothing_even_if_it_was_replaced_since(either
     coffee = either.facts.add("Ann likes coffee.", supersedes=tea.id)
     assert either.facts.add("Ann likes tea.", sources=turn, supersedes=coffee.id).superseded_by == coffee.id
     assert recallable(either) == ["Ann likes coffee."]
-    assert either.facts.add("Ann likes tea.").id != tea.id  # said by nobody in particular, it is another fact
+    assert either.facts.add("Ann likes tea.").id != tea.id  # without a speaker it is another fact
 
 
 def test_a_fact_goes_with_what_it_was_taken_from(either: Memory, docs: Path) -> None:

@@ -1,4 +1,4 @@
-"""`verify` sees every way an index can differ from SQL, and `repair` mends it."""
+"""`verify` sees every way an index can differ from SQL, and `repair` repairs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files to passages: unchanged ones skipped, changed ones replaced, bad ones reported and the rest goes on."""
+"""Files to chunks: unchanged ones skipped, changed ones replaced, bad ones reported and the rest goes on."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_the_same_words_twice_in_a_document_are_two_chunks(memory: Memory, docs:
     (docs / "a.md").write_text("# Same\nzebra\n\n# Same\nzebra\n")
     assert memory.ingest(docs).chunks == 2
     assert len(texts(memory)["a.md"]) == 2
-    assert len(memory.recall("zebra")) == 1  # but it is told once
+    assert len(memory.recall("zebra")) == 1  # but it is recalled once
 
 
 def test_a_file_that_is_gone_from_its_folder_is_forgotten(either: Memory, docs: Path, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_link_is_a_file_of_its_folder_and_goes_with_it(memory: Memory, docs: P
     link.unlink()
     link.symlink_to(docs / "nothing.md")
     report = memory.ingest(docs)
-    assert (report.removed, len(report.errors)) == ((str(link),), 1)  # it leads to nothing, which is told too
+    assert (report.removed, len(report.errors)) == ((str(link),), 1)  # it leads to nothing, which is reported too
     assert "link.md" not in texts(memory)
 
 

@@ -127,7 +127,7 @@ async def test_many_tasks_append_to_many_conversations(either: Memory) -> None:
 
 
 class Waited:
-    """An embedder that takes for ever once it is told to, and may not want to stop."""
+    """An embedder that can be made to take for ever, and to ignore its cancellation."""
 
     model = "waited-1"
 

@@ -1,4 +1,4 @@
-"""From a question to passages: the best first, told once, with where they are from."""
+"""From a question to chunks: the best first, each once, with where they are from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dates in questions, held against when something was said."""
+"""Dates in questions, compared with the dates of turns."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Failing:
 
 
 class Compass:
-    """An embedder of two directions, that can be told to fail."""
+    """An embedder of two directions that can be made to fail."""
 
     model = "compass"
 
