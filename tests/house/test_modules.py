@@ -11,21 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.packages import MODULES, PACKAGES, module_name
 from tests.paths import ROOT
 
-PACKAGES = [
-    ROOT / "agentkit",
-    ROOT / "prompts/agentkit_prompts",
-    ROOT / "tools/agentkit_tools",
-    ROOT / "memory/agentkit_memory",
-]
 LINES = 450
-MODULES = sorted(path for package in PACKAGES for path in package.rglob("*.py"))
-
-
-def module_name(path: Path) -> str:
-    package = next(package for package in PACKAGES if path.is_relative_to(package))
-    return ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
 def tracked() -> list[Path]:
