@@ -38,6 +38,7 @@ from agentkit.prompts import (
 from agentkit.testing import ATTACKS, CANARY, UPDATE, assert_golden, assert_no_forged_roles, golden_text
 from agentkit.testing import strategies as some
 from agentkit_prompts.templates.rendered import Plain
+from tests.effort import tries
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
 
@@ -199,7 +200,8 @@ def test_media_reach_the_text_of_random_trees() -> None:
     from hypothesis import strategies as st
 
     pair = st.tuples(some.prompts(), some.contexts())
-    reachable(pair, lambda both: bool(both[0].children) and len(both[0].render(both[1]).media) > 1)
+    most = tries(1, 2)  # two of them are found after thousands of trees
+    reachable(pair, lambda both: bool(both[0].children) and len(both[0].render(both[1]).media) >= most)
 
 
 def test_the_kit_loads_without_hypothesis_and_says_what_it_lacks() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from agentkit_memory import HeadMoved, KeyReused, Memory, NameTaken, NotFound, ScopeError, StoredSession
 from agentkit_memory.store.records import StoredCall
 from agentkit_prompts.context.messages import Message, ToolCall
+from tests.effort import tries
 
 
 def texts(session: StoredSession) -> list[str]:
@@ -82,7 +83,7 @@ def test_a_fork_of_a_fork_shows_both_and_one_from_before_the_first_fork_only_wha
 
 
 @given(steps=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 20), st.integers(0, 3)), max_size=12))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=tries(8, 25), deadline=None)
 def test_forks_show_what_copies_would(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int, int]]
 ) -> None:

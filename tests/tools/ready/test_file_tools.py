@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from agentkit.tools import ToolContext, ToolDefinitionError, ToolError, ToolResult, Toolset, file_tools
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.ready.folder import Folder
+from tests.effort import tries
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs files that are opened relative to a folder")
 
@@ -263,7 +264,7 @@ async def test_a_device_or_a_pipe_is_not_even_opened(root: Path) -> None:
 STEPS = st.sampled_from(["..", ".", "docs", "up", "link.txt", "notes.md", "hard.txt", "", "secret.txt", "outside", "~"])
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=tries(50, 150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(STEPS, max_size=6).map("/".join) | st.text(max_size=12))
 def test_no_combination_of_steps_shows_the_secret(root: Path, path: str) -> None:
     by_name = {tool.name: tool for tool in file_tools(root)}
