@@ -25,7 +25,7 @@ def test_the_command_prints_its_help_and_needs_no_store(start: Start, folder: Pa
 def test_every_command_has_help_and_needs_no_store(run: Run, folder: Path, command: str) -> None:
     done = run(command, "--help")
     assert (done.exit_code, done.stderr) == (0, "")
-    assert f"Usage: agentkit {command}" in done.stdout
+    assert f" {command} [OPTIONS]" in done.stdout
     assert not (folder / ".agentkit").exists()
 
 
