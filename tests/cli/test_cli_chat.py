@@ -152,11 +152,11 @@ def refuses(status: int, message: str) -> object:
     ids=["refused key", "bad request", "cut stream", "no protocol"],
 )
 def test_what_goes_wrong_with_a_model_is_one_line_without_the_key(
-    start: Start, endpoint: ChatServer, handler: object, said: str
+    run: Run, endpoint: ChatServer, handler: object, said: str
 ) -> None:
     endpoint.on("broken", handler)  # type: ignore[arg-type]
-    done = start("chat", "--model", "broken", "--once", "hello")
-    assert done.returncode == 1
+    done = run("chat", "--model", "broken", "--once", "hello")
+    assert done.exit_code == 1
     assert done.stderr.splitlines()[-1].startswith("agentkit: broken at 127.0.0.1:")
     assert said in done.stderr
     assert KEY not in done.stderr + done.stdout

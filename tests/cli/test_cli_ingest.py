@@ -55,10 +55,10 @@ def test_files_that_cannot_be_read_are_listed_and_the_others_stored(run: Run, fo
 
 
 @pytest.mark.parametrize("paths", [["nowhere"], ["image.png"], ["/proc/self/mem"]])
-def test_nothing_readable_is_a_failure_without_a_traceback(start: Start, folder: Path, paths: list[str]) -> None:
+def test_nothing_readable_is_a_failure_without_a_traceback(run: Run, folder: Path, paths: list[str]) -> None:
     (folder / "image.png").write_bytes(b"\x89PNG\0\1\2")
-    done = start("ingest", *paths)
-    assert (done.returncode, done.stdout) == (1, "")
+    done = run("ingest", *paths)
+    assert (done.exit_code, done.stdout) == (1, "")
     assert re.fullmatch(r"agentkit: \S+: (is|cannot|has)[^\n]+\n", done.stderr)
 
 
