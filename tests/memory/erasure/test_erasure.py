@@ -295,13 +295,18 @@ from agentkit_memory import Memory, Scope
 with Memory.open(sys.argv[1], index=sys.argv[2]) as memory:
     memory.erase(Scope("local", user=sys.argv[3]))
 """
+POINTS = ["erasure.begun", "erasure.step:1", "erasure.step:2", "worker.deleted", "erasure.sealed"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
 @pytest.mark.parametrize(
-    "point", ["erasure.begun", "erasure.step:1", "erasure.step:2", "worker.deleted", "erasure.sealed"]
+    ("kind", "point"),
+    [
+        *(("sqlite", point) for point in POINTS),
+        ("postgresql", POINTS[0]),
+        *(pytest.param("postgresql", point, marks=pytest.mark.long) for point in POINTS[1:]),
+    ],
 )
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_an_erasure_that_was_killed_is_taken_up_when_the_store_is_opened(
     kind: str, point: str, request: pytest.FixtureRequest, tmp_path: Path, docs: Path
 ) -> None:
