@@ -28,7 +28,7 @@ from agentkit import (
 
 @tool
 def rain(city: str) -> str:
-    """Tell how much rain is expected today."""
+    """Look up how much rain is expected today."""
     return {"Bergen": "19 mm"}.get(city, "none")
 
 

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 from hypothesis.internal.conjecture import providers
 
+from tests.effort import tries
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run the long laws and campaigns too, as CI does")
@@ -18,6 +20,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--all"):
         os.environ["AGENTKIT_ALL_TESTS"] = "1"  # before any test module is read: laws look how many cases to try
+    common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=tries(25, 100))
+    settings.register_profile("default", common)
+    settings.register_profile("ci", common, derandomize=True, database=None)
+    settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -30,15 +36,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in set(long)]
 
 
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("default"), derandomize=True, database=None)
 if os.environ.get("CI") == "true":
-    settings.load_profile("ci")
     # Hypothesis also draws constants of the modules that are loaded, which depend on the tests that ran before: left
     # out here, so that every run in CI tries the same cases. At a desk they are drawn, and cases are new each time.
     providers._get_local_constants = providers.Constants
-else:
-    settings.load_profile("default")
 
 ENDPOINT_VARIABLES = (
     "ANTHROPIC_API_KEY",

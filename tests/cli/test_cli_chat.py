@@ -152,18 +152,18 @@ def refuses(status: int, message: str) -> object:
     ids=["refused key", "bad request", "cut stream", "no protocol"],
 )
 def test_what_goes_wrong_with_a_model_is_one_line_without_the_key(
-    start: Start, endpoint: ChatServer, handler: object, said: str
+    run: Run, endpoint: ChatServer, handler: object, said: str
 ) -> None:
     endpoint.on("broken", handler)  # type: ignore[arg-type]
-    done = start("chat", "--model", "broken", "--once", "hello")
-    assert done.returncode == 1
+    done = run("chat", "--model", "broken", "--once", "hello")
+    assert done.exit_code == 1
     assert done.stderr.splitlines()[-1].startswith("agentkit: broken at 127.0.0.1:")
     assert said in done.stderr
     assert KEY not in done.stderr + done.stdout
     assert "Traceback" not in done.stderr
 
 
-def test_an_error_ends_a_pipe_and_keeps_what_was_said(run: Run, endpoint: ChatServer, folder: Path) -> None:
+def test_an_error_ends_a_pipe_and_keeps_the_conversation(run: Run, endpoint: ChatServer, folder: Path) -> None:
     endpoint.on("moody", in_turn(says("Yes."), refuses(400, "no"), says("never asked")))  # type: ignore[arg-type]
     done = run("chat", "-m", "moody", "-s", "s", stdin="one\ntwo\nthree\n")
     assert (done.exit_code, done.stdout) == (1, "Yes.\n")
@@ -209,7 +209,7 @@ def test_a_second_process_on_the_index_searches_without_it_and_says_who_has_it(
         assert start("compose", QUESTION).returncode == 0
 
 
-def test_a_locked_database_is_told_and_nothing_is_lost(run: Run, ingested: None, folder: Path) -> None:
+def test_a_locked_database_is_reported_and_nothing_is_lost(run: Run, ingested: None, folder: Path) -> None:
     with closing(sqlite3.connect(folder / ".agentkit/memory.db")) as other:
         other.execute("BEGIN IMMEDIATE")
         done = run("chat", "-s", "s", "--once", QUESTION)
@@ -218,7 +218,7 @@ def test_a_locked_database_is_told_and_nothing_is_lost(run: Run, ingested: None,
     assert run("chat", "-s", "s", "--once", QUESTION).exit_code == 0
 
 
-def test_a_file_that_is_no_database_is_told_and_left_alone(run: Run, folder: Path) -> None:
+def test_a_file_that_is_no_database_is_reported_and_left_alone(run: Run, folder: Path) -> None:
     (folder / ".agentkit").mkdir()
     (folder / ".agentkit/memory.db").write_text("dear diary " * 100, "utf-8")
     for command in (["chat", "--once", "hello"], ["ingest", "docs"], ["compose", "hello"]):

@@ -72,7 +72,7 @@ def test_json_holds_the_table_and_the_request(run: Run, ingested: None) -> None:
     assert [tool["function"]["name"] for tool in found["request"]["tools"]] == ["calculate", "current_time"]
 
 
-def test_a_budget_is_kept_and_what_gave_way_is_told(run: Run, ingested: None) -> None:
+def test_a_budget_is_kept_and_cuts_are_reported(run: Run, ingested: None) -> None:
     whole = json.loads(run("compose", QUESTION, "--json").stdout)["tokens"]
     fitted = json.loads(run("compose", QUESTION, "--json", "--budget", str(whole - 20)).stdout)
     assert fitted["budget"] == whole - 20 >= fitted["tokens"]

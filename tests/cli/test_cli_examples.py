@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import runpy
 import subprocess
 import sys
 import textwrap
@@ -87,15 +88,23 @@ def made_up(text: str) -> Callable[[Asked], Response]:
     ],
 )
 def test_the_demo_fails_when_an_answer_is_not_what_it_should_be(
-    server: ChatServer, model: str, text: str, wrong: str
+    server: ChatServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    model: str,
+    text: str,
+    wrong: str,
 ) -> None:
     server.on(model, made_up(text))
-    done = run(ROOT / "examples/demo.py", OPENAI_BASE_URL=server.url, OPENAI_MODEL=model)
-    assert done.returncode == 1
-    assert f"WRONG: {wrong}" in done.stdout
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.setenv("OPENAI_MODEL", model)
+    monkeypatch.chdir(ROOT)
+    demo = runpy.run_path(str(ROOT / "examples/demo.py"))
+    assert demo["main"]() == 1
+    assert f"WRONG: {wrong}" in capsys.readouterr().out
 
 
-def test_the_demo_tells_in_a_line_that_a_model_cannot_be_reached() -> None:
+def test_the_demo_reports_an_unreachable_model_in_a_line() -> None:
     done = run(ROOT / "examples/demo.py", OPENAI_BASE_URL="http://127.0.0.1:9/v1")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr

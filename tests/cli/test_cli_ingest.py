@@ -1,4 +1,4 @@
-"""`agentkit ingest`: what is stored, what is told, and how it ends."""
+"""`agentkit ingest`: what is stored, what is printed, and its exit codes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def test_files_and_folders_are_stored_in_the_default_home(run: Run, folder: Path
     assert sources(folder / ".agentkit", "what does a barn owl hunt") == ["docs/owls.md"]
 
 
-def test_a_second_run_tells_what_changed_and_what_is_gone(run: Run, ingested: None, folder: Path) -> None:
+def test_a_second_run_reports_what_changed_and_what_was_removed(run: Run, ingested: None, folder: Path) -> None:
     assert run("ingest", "docs").stdout == "2 unchanged; 0 chunks written to .agentkit\n"
     (folder / "docs/owls.md").write_text("Owls turn their heads.", "utf-8")
     (folder / "docs/tides.txt").unlink()
@@ -55,10 +56,10 @@ def test_files_that_cannot_be_read_are_listed_and_the_others_stored(run: Run, fo
 
 
 @pytest.mark.parametrize("paths", [["nowhere"], ["image.png"], ["/proc/self/mem"]])
-def test_nothing_readable_is_a_failure_without_a_traceback(start: Start, folder: Path, paths: list[str]) -> None:
+def test_nothing_readable_is_a_failure_without_a_traceback(run: Run, folder: Path, paths: list[str]) -> None:
     (folder / "image.png").write_bytes(b"\x89PNG\0\1\2")
-    done = start("ingest", *paths)
-    assert (done.returncode, done.stdout) == (1, "")
+    done = run("ingest", *paths)
+    assert (done.exit_code, done.stdout) == (1, "")
     assert re.fullmatch(r"agentkit: \S+: (is|cannot|has)[^\n]+\n", done.stderr)
 
 
@@ -109,18 +110,17 @@ def test_a_terminal_sees_a_bar(folder: Path) -> None:
     import pty
 
     master, slave = pty.openpty()
-    done = subprocess.run(
-        [sys.executable, "-c", MAIN, "ingest", "docs"],
-        stdout=subprocess.PIPE,
-        stderr=slave,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "80"},
-        timeout=60,
-        check=False,
-    )
-    os.close(slave)
-    shown = os.read(master, 1 << 16).decode()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    command = [sys.executable, "-c", MAIN, "ingest", "docs"]
+    read = bytearray()  # while it runs: a terminal holds 4 kB, and a slow machine draws the bar often
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=slave, env=environment) as process:
+        os.close(slave)
+        with suppress(OSError):  # Linux raises it when the other side is closed
+            while piece := os.read(master, 1 << 16):
+                read += piece
+        printed, _ = process.communicate(timeout=60)
     os.close(master)
-    assert done.returncode == 0
-    assert done.stdout == b"2 new; 3 chunks written to .agentkit\n"
+    shown = read.decode()
+    assert (process.returncode, printed) == (0, b"2 new; 3 chunks written to .agentkit\n")
     assert "reading" in shown
     assert "2/2" in shown

@@ -1,4 +1,4 @@
-"""`agentkit recall` and `agentkit memory ...`: what they tell, what they change, and how they end."""
+"""`agentkit recall` and `agentkit memory ...`: what they print, what they change, and their exit codes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_recall_by_another_policy(run: Run, ingested: None) -> None:
     assert "bm25" in done.stderr
 
 
-def test_facts_and_what_was_said_are_shown_with_their_kind(run: Run, ingested: None, folder: Path) -> None:
+def test_facts_and_turns_are_shown_with_their_kind(run: Run, ingested: None, folder: Path) -> None:
     with Memory.open(folder / ".agentkit") as memory:
         memory.facts.add("Ada breeds axolotls.")
         memory.session("chat").append(Message("user", "My axolotls are called Tim and Tom", name="ada"))
@@ -113,7 +113,7 @@ def test_a_chunk_that_would_steer_a_terminal_is_shown_without_it(run: Run, folde
 
 
 @pytest.mark.parametrize("command", [("recall", "x"), ("memory", "verify"), ("memory", "repair"), ("memory", "expire")])
-def test_a_folder_without_a_memory_is_told_and_left_alone(run: Run, folder: Path, command: tuple[str, ...]) -> None:
+def test_a_folder_without_a_memory_is_reported_and_left_alone(run: Run, folder: Path, command: tuple[str, ...]) -> None:
     done = run(*command, "--home", "nowhere")
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("agentkit: nowhere: there is no memory; ")
@@ -134,13 +134,13 @@ def lose_a_point(home: Path) -> str:
         index = memory._store.indexes.get()
         (lost, _), *_ = index.versions()
         index.delete([lost])
-        # As many points as before, so that opening it does not mend it by itself.
+        # As many points as before, so that opening it does not repair it by itself.
         index.upsert([Point("00000000-0000-5000-8000-000000000000", 1, 1, document_vector("a stranger"))])
         index.flush()
     return lost
 
 
-def test_what_is_missing_and_left_over_is_found_named_and_mended(run: Run, ingested: None, folder: Path) -> None:
+def test_missing_and_orphaned_points_are_found_named_and_repaired(run: Run, ingested: None, folder: Path) -> None:
     lost = lose_a_point(folder / ".agentkit")
     done = run("memory", "verify")
     assert done.exit_code == 1
@@ -163,7 +163,7 @@ def test_a_lost_index_is_built_again(run: Run, ingested: None, folder: Path) -> 
     assert run("memory", "verify").exit_code == 0
 
 
-def test_an_index_that_another_process_owns_is_told(run: Run, start: Start, ingested: None, folder: Path) -> None:
+def test_an_index_that_another_process_owns_is_reported(run: Run, start: Start, ingested: None, folder: Path) -> None:
     with Memory.open(folder / ".agentkit") as memory:
         memory.verify()
         done = start("memory", "verify")
@@ -309,7 +309,7 @@ def test_reembedding_to_words_flips_and_says_what_it_checked(run: Run, folder: P
     assert (told["flipped"], told["model"]) == (True, "")
 
 
-def test_a_model_that_cannot_be_had_is_told_and_changes_nothing(run: Run, ingested: None) -> None:
+def test_an_unavailable_model_is_reported_and_changes_nothing(run: Run, ingested: None) -> None:
     done = run("memory", "reembed", "nowhere:model")
     assert done.exit_code == 1
     assert "expected KIND:MODEL" in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -37,6 +38,7 @@ class Terminal:
         def own_terminal() -> None:
             os.setsid()
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored where the tests run in the background
 
         self.master, slave = pty.openpty()
         self.process = subprocess.Popen(

@@ -21,7 +21,7 @@ def check(case: dict[str, Any], folder: Path) -> Iterator[tuple[str, str | None]
     if not case.get("required"):
         return
     try:
-        with warnings.catch_warnings(action="ignore", category=InContextWarning):  # of what is said otherwise
+        with warnings.catch_warnings(action="ignore", category=InContextWarning):  # tested elsewhere
             got = RUN[case["op"]](case)
     except Exception as error:
         yield case["id"], f"{type(error).__name__}: {error}"

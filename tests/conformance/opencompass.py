@@ -19,7 +19,7 @@ def check(case: dict[str, Any], folder: Path) -> Iterator[tuple[str, str | None]
     """Yield the id of a required case, and how ours differs."""
     if case.get("required"):
         try:
-            with warnings.catch_warnings(action="ignore", category=InContextWarning):  # of what is said otherwise
+            with warnings.catch_warnings(action="ignore", category=InContextWarning):  # tested elsewhere
                 got = RUN[case["op"]](case)
         except Exception as error:
             yield case["id"], f"{type(error).__name__}: {error}"

@@ -11,21 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.packages import MODULES, PACKAGES, module_name
 from tests.paths import ROOT
 
-PACKAGES = [
-    ROOT / "agentkit",
-    ROOT / "prompts/agentkit_prompts",
-    ROOT / "tools/agentkit_tools",
-    ROOT / "memory/agentkit_memory",
-]
 LINES = 450
-MODULES = sorted(path for package in PACKAGES for path in package.rglob("*.py"))
-
-
-def module_name(path: Path) -> str:
-    package = next(package for package in PACKAGES if path.is_relative_to(package))
-    return ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
 def tracked() -> list[Path]:
@@ -54,7 +43,7 @@ def test_a_module_opens_with_what_it_is_for_and_fits_in_one_mind(path: Path) -> 
     if not source.strip():  # an empty `__init__.py` has nothing to say
         return
     assert ast.get_docstring(ast.parse(source)), "no module docstring"
-    assert len(source.splitlines()) <= LINES, "which noun in it wants its own file?"
+    assert len(source.splitlines()) <= LINES, f"over {LINES} lines: move one of its concerns into a file of its own"
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if public_names(path) is not None], ids=module_name)

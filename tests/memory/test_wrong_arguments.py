@@ -80,7 +80,7 @@ def test_what_is_no_path(memory: Memory, paths: Any) -> None:
         memory.ingest(paths)
 
 
-def test_a_path_that_no_file_can_have_is_told_and_the_others_are_ingested(memory: Memory, docs: Path) -> None:
+def test_a_path_that_no_file_can_have_is_reported_and_the_others_are_ingested(memory: Memory, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     report = memory.ingest(["\ud800", docs, "\0"])
     assert [error.source for error in report.errors] == ["\\ud800", "\\x00"]

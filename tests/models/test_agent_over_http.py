@@ -46,7 +46,7 @@ def test_a_session_of_several_turns_is_accepted_by_a_strict_endpoint(server: Cha
     assert [message["role"] for message in server.to(name)[-1].body["messages"]].count("tool") == 4
 
 
-async def test_a_streamed_run_tells_what_happens_in_order(server: ChatServer) -> None:
+async def test_a_streamed_run_yields_its_events_in_order(server: ChatServer) -> None:
     name = server.on("events", in_turn(TWO_CALLS, says("It is 5.")))
     events = [event async for event in agent_for(server, name).stream("What is 2 plus 3?")]
     text = "".join(event.text for event in events if isinstance(event, TextDelta))

@@ -62,7 +62,7 @@ def test_however_arguments_are_cut_the_calls_are_the_same(wanted: list[tuple[str
 
 
 @given(named_calls)
-def test_whole_calls_are_told_apart_by_any_dialect(wanted: list[tuple[str, str]]) -> None:
+def test_complete_calls_are_separated_in_any_dialect(wanted: list[tuple[str, str]]) -> None:
     for number, ids in ((0, True), (None, True), (None, False), (0, False)):
         chunks = [call(number, f"id{i}" if ids else None, *made) for i, made in enumerate(wanted)]
         assert called(read(*chunks)) == wanted

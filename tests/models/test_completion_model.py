@@ -160,7 +160,7 @@ def test_a_refused_request_is_a_typed_error(server: ChatServer, status: int, kin
 
 
 @both
-def test_an_answer_that_is_no_completion_is_told_as_such(server: ChatServer, stream: bool) -> None:
+def test_an_answer_that_is_no_completion_is_reported(server: ChatServer, stream: bool) -> None:
     name = server.on("raw-html", sends("<html>", media_type="text/html"))
     if not stream:
         error = failure(raw_model(server, name))

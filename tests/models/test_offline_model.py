@@ -1,4 +1,4 @@
-"""The offline model: quotes what is in the prompt, calls what it is told to call, and never pretends."""
+"""The offline model: quotes what is in the prompt, calls the tool that the user names, and invents nothing."""
 
 from __future__ import annotations
 

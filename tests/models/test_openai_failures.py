@@ -68,7 +68,7 @@ def test_a_status_becomes_an_error_that_names_model_host_status_and_reason(
         ("y" * 10_000, "y..."),
     ],
 )
-def test_whatever_form_the_reason_has_it_is_told(server: ChatServer, body: Any, said: str) -> None:
+def test_the_reason_is_reported_whatever_its_form(server: ChatServer, body: Any, said: str) -> None:
     error = failure(model_for(server, server.on("forms", sends(body, 400))))
     assert said in str(error)
     assert len(str(error)) < 1_000
@@ -165,7 +165,7 @@ def test_an_error_event_in_the_stream_interrupts_it(server: ChatServer) -> None:
     ("code", "kind"),
     [(400, ModelRequestError), ("429", ModelRateLimited), ("overloaded", ModelUnavailable), (None, ModelUnavailable)],
 )
-def test_an_error_event_instead_of_a_stream_is_told_like_a_status(
+def test_an_error_event_instead_of_a_stream_is_reported_like_a_status(
     server: ChatServer, code: object, kind: type[ModelError]
 ) -> None:
     name = server.on("first-event", streams({"error": {"message": "because", "code": code}}))

@@ -86,7 +86,7 @@ def test_settings_that_json_cannot_hold_are_refused(server: ChatServer) -> None:
     assert "object" in str(failure(model_for(server, "odd", extra=odd)))
 
 
-def test_the_official_endpoint_is_told_max_completion_tokens() -> None:
+def test_the_official_endpoint_gets_max_completion_tokens() -> None:
     model = OpenAIModel("gpt", api_key=KEY, max_tokens=5)
     assert model.host == "api.openai.com"
     assert model._body(composed())["max_completion_tokens"] == 5
@@ -243,7 +243,7 @@ def test_a_client_of_ones_own_is_used_and_left_open(server: ChatServer) -> None:
     assert asyncio.run(main()) == ("Hi", False)
 
 
-def test_a_client_of_ones_own_that_was_closed_is_not_told_as_a_fault_of_the_model(server: ChatServer) -> None:
+def test_a_closed_client_of_the_caller_is_not_reported_as_a_model_error(server: ChatServer) -> None:
     from openai import AsyncOpenAI
 
     async def main() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 from hypothesis import HealthCheck, settings
 
+from tests.effort import tries
+
 law = settings(
-    max_examples=500 if os.environ.get("AGENTKIT_ALL_TESTS") else 40,
+    max_examples=tries(25, 500),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )

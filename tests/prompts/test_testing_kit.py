@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -38,6 +39,7 @@ from agentkit.prompts import (
 from agentkit.testing import ATTACKS, CANARY, UPDATE, assert_golden, assert_no_forged_roles, golden_text
 from agentkit.testing import strategies as some
 from agentkit_prompts.templates.rendered import Plain
+from tests.effort import tries
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
 
@@ -178,7 +180,8 @@ def test_every_attack_can_be_found_again() -> None:
 
 
 def reachable(strategy: Any, wanted: Callable[[Any], bool]) -> None:
-    find(strategy, wanted, settings=settings(max_examples=3_000, database=None, deadline=None, phases=[Phase.generate]))
+    tried = settings(max_examples=3_000, database=None, deadline=None, phases=[Phase.generate])
+    find(strategy, wanted, settings=tried, random=Random(2))  # how long it looks must not depend on luck
 
 
 def test_strategies_reach_what_laws_need() -> None:
@@ -199,7 +202,8 @@ def test_media_reach_the_text_of_random_trees() -> None:
     from hypothesis import strategies as st
 
     pair = st.tuples(some.prompts(), some.contexts())
-    reachable(pair, lambda both: bool(both[0].children) and len(both[0].render(both[1]).media) > 1)
+    most = tries(1, 2)  # two of them are found after thousands of trees
+    reachable(pair, lambda both: bool(both[0].children) and len(both[0].render(both[1]).media) >= most)
 
 
 def test_the_kit_loads_without_hypothesis_and_says_what_it_lacks() -> None:

@@ -66,7 +66,7 @@ def test_the_question_goes_in_and_the_answer_comes_out() -> None:
     ]
 
 
-def test_the_model_is_told_what_the_prompts_of_the_inner_agent_require() -> None:
+def test_kwargs_that_the_inner_agent_requires_are_parameters_of_the_tool() -> None:
     class City(BaseModel, extra="allow", arbitrary_types_allowed=True):
         name: str
 

@@ -1,4 +1,4 @@
-"""Events: what a run tells, in which order, and what happens when nobody wants to hear the rest."""
+"""Events: which ones a run yields, in which order, and what happens when the rest is not read."""
 
 from __future__ import annotations
 

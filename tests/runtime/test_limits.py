@@ -105,7 +105,7 @@ async def test_seconds_end_tools_and_the_history_stays_valid() -> None:
     assert valid(session.conversation) and roles(session.conversation) == "user assistant tool tool"
 
 
-async def test_what_was_said_is_told_without_a_session_too() -> None:
+async def test_the_messages_so_far_are_kept_without_a_session_too() -> None:
     agent = Agent(Never(), limits=Limits(seconds=0.01))
     with pytest.raises(LimitExceeded) as caught:
         await agent.run("go")

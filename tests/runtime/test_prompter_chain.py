@@ -74,7 +74,7 @@ async def test_text_fills_the_one_slot_or_is_what_the_user_says() -> None:
     assert [message.text for message in empty] == ["a", "b", "1+1"]
 
 
-async def test_what_is_wrong_is_said_before_anything_is_sent() -> None:
+async def test_problems_are_reported_before_anything_is_sent() -> None:
     model = ScriptedModel([])
     chain = Chain(model, ChatPrompter("{a} {b}"))
     with pytest.raises(PrompterError, match=r"'a' is missing.*'b' is missing"):

@@ -85,7 +85,7 @@ def test_facts_of_the_context_stay_before_those_recalled() -> None:
     assert [fact.text for fact in result.composition.context.knowledge] == ["given", "recalled"]
 
 
-def test_a_recaller_of_ones_own_is_told_the_session_only_if_it_asks() -> None:
+def test_a_custom_recaller_gets_the_session_only_if_it_has_a_parameter_for_it() -> None:
     session = InMemorySession()
 
     class Curious:

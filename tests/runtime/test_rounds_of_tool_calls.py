@@ -79,7 +79,7 @@ def test_arguments_that_are_no_json_go_back_to_the_model() -> None:
         assert "echo was not called" in str(result.content)
 
 
-def test_a_tool_that_raises_tells_the_model_and_the_run_goes_on() -> None:
+def test_the_error_of_a_tool_reaches_the_model_and_the_run_continues() -> None:
     async def fail_async() -> str:
         raise ToolError("the well is dry")
 

@@ -228,7 +228,7 @@ def test_layers_or_output_beside_a_chain_are_refused() -> None:
         Agent(chain, output=int)  # type: ignore[arg-type]
 
 
-def test_an_agent_tells_which_kwargs_it_needs() -> None:
+def test_an_agent_lists_the_kwargs_it_needs() -> None:
     schema = Agent(
         ScriptedModel([]), Layers(before_input=TextPrompt("Speak {{ additional_kwargs.language }}."))
     ).additional_kwargs_schema

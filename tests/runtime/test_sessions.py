@@ -227,7 +227,7 @@ def test_a_session_is_free_again_after_a_failed_run(open_session: OpenSession) -
     assert agent.run_sync("two", session=session).output == "yes"
 
 
-async def test_a_second_writer_on_a_stored_conversation_is_told(tmp_path: Path) -> None:
+async def test_a_second_writer_on_a_stored_conversation_gets_an_error(tmp_path: Path) -> None:
     """Two session objects on one conversation, as in two processes: the one that is behind gets an error."""
     with Memory.open(tmp_path) as memory:
         one, other = memory.session("s"), memory.session("s")

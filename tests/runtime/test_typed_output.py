@@ -1,4 +1,4 @@
-"""Typed answers: what is validated, how a model may mend its answer, what is raised when it cannot."""
+"""Typed answers: what is validated, how a model may repair its answer, what is raised when it cannot."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_text_is_returned_as_it_is() -> None:
     assert Agent(ScriptedModel(["```json\n1\n```"])).run_sync("go").output == "```json\n1\n```"
 
 
-def test_the_model_is_told_the_schema_in_every_step() -> None:
+def test_the_model_gets_the_schema_in_every_step() -> None:
     model = ScriptedModel([calling("look"), '{"name": "Bern", "inhabitants": 1}'])
 
     def look() -> str:
@@ -69,7 +69,7 @@ def test_the_model_is_told_the_schema_in_every_step() -> None:
     assert agent.chain.output_schema == City.model_json_schema()
 
 
-def test_the_model_may_mend_its_answer() -> None:
+def test_the_model_may_repair_its_answer() -> None:
     session = InMemorySession()
     model = ScriptedModel(["Bern!", '{"name": "Bern", "inhabitants": -1}', '{"name": "Bern", "inhabitants": 9}'])
     result = Agent(model, output=City).run_sync("Name a city.", session=session)

@@ -76,7 +76,7 @@ class Desk(Base):
         return self.password
 
 
-async def said(tools: Toolset, name: str, arguments: str = "{}") -> Any:
+async def result_of(tools: Toolset, name: str, arguments: str = "{}") -> Any:
     one = next(made for made in tools if made.name == name)
     result = await one.call(ToolCall("c", name, arguments), ToolContext(None))
     assert result.status == "success", result.content
@@ -90,13 +90,13 @@ def names(tools: Toolset) -> list[str]:
 async def test_public_methods_become_tools_bound_to_their_object() -> None:
     tools = Toolset.from_object(Desk("Ann"))
     assert names(tools) == ["first", "replaced", "later", "kind", "plain", "renamed"]
-    assert await said(tools, "first", '{"key": "k"}') == "base k"
-    assert await said(tools, "replaced") == "new Ann"
-    assert await said(tools, "later", '{"n": 2}') == "2"
-    assert await said(tools, "kind") == "Desk"
-    assert await said(tools, "plain", '{"a": 5}') == "5"
-    assert await said(tools, "renamed") == "Ann"
-    assert await said(Toolset.from_object(Desk("Bob")), "renamed") == "Bob"
+    assert await result_of(tools, "first", '{"key": "k"}') == "base k"
+    assert await result_of(tools, "replaced") == "new Ann"
+    assert await result_of(tools, "later", '{"n": 2}') == "2"
+    assert await result_of(tools, "kind") == "Desk"
+    assert await result_of(tools, "plain", '{"a": 5}') == "5"
+    assert await result_of(tools, "renamed") == "Ann"
+    assert await result_of(Toolset.from_object(Desk("Bob")), "renamed") == "Bob"
 
 
 def test_names_docstrings_and_policies_are_those_of_the_methods() -> None:
@@ -206,7 +206,7 @@ async def test_functions_written_in_a_module_become_tools(monkeypatch: pytest.Mo
     tools = Toolset.from_module(module(SOURCE, monkeypatch))
     assert names(tools) == ["search", "later", "decorated_name", "alias"]
     assert tools[0].description == "Search."
-    assert await said(tools, "alias", '{"q": "x"}') == "x"
+    assert await result_of(tools, "alias", '{"q": "x"}') == "x"
 
 
 def test_imported_ones_are_offered_when_they_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,11 +233,11 @@ def test_a_clash_inside_a_module_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 async def test_a_module_of_the_standard_library_works_too() -> None:
     tools = Toolset.from_module(math, only=["sqrt", "gcd"])
-    assert await said(tools, "sqrt", '{"x": 9}') == "3.0"
+    assert await result_of(tools, "sqrt", '{"x": 9}') == "3.0"
 
 
 async def test_toolsets_from_both_compose_like_any_other() -> None:
     tools = Toolset.from_object(Desk("Ann"), only=["plain"]).prefixed("desk_") + Toolset([calculate])
     assert names(tools) == ["desk_plain", "calculate"]
     assert all(isinstance(one, Tool) for one in tools)
-    assert await said(tools, "desk_plain", '{"a": 1}') == "1"
+    assert await result_of(tools, "desk_plain", '{"a": 1}') == "1"

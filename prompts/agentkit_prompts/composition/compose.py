@@ -150,7 +150,7 @@ def _render(block: Block, ctx: PromptContext, view: Mapping[str, Any], before: S
 
 
 def _same(inputs: tuple[Any, ...], known: tuple[Any, ...]) -> bool:
-    """Tell whether inputs are the same objects as before; of kwargs and extras, the same names and values."""
+    """Return whether inputs are the same objects as before; of kwargs and extras, the same names and values."""
     for value, before in zip(inputs, known):  # noqa: B905
         if value is not before and not (
             type(value) is ReadOnlyDict is type(before)

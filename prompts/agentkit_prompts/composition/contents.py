@@ -73,7 +73,7 @@ class Contents:
         "trims",
     )
 
-    # Filled in when somebody asks.
+    # Computed on first use.
     _messages: tuple[Message, ...]
     _texts: tuple[str, ...]
 

@@ -18,7 +18,7 @@ _Write: TypeAlias = Callable[[tuple[ToolSpec, ...]], FrozenList]
 
 
 class Declarations:
-    """Tools and the schema of the answer; the wire form and the token counts asked for last are kept.
+    """Tools and the schema of the answer; the wire form and the token counts used last are kept.
 
     A `Memo` hands the same object to every composition with the same tools and schema.
     """

@@ -164,7 +164,7 @@ def why(composition: Contents, pointer: str) -> Why:
         return Why(pointer, (), f"not sent; {'; '.join(cut)}")
     around = _spans_of(every, lambda one: _covers(one, pointer))
     if around:
-        return Why(pointer, (), f"not told apart: {_places(around)} shows {root} as a whole")
+        return Why(pointer, (), f"no span of its own: {_places(around)} shows {root} as a whole")
     if readers:
         return Why(pointer, (), f"not in the text, though {', '.join(path for path, _ in readers)} reads {root}")
     return Why(pointer, (), f"not sent: no prompt reads {root}")

@@ -29,7 +29,7 @@ def _refuse(self: object, *_: object, **__: object) -> NoReturn:
 
 
 class ReadOnlyDict(dict[str, Any]):
-    """A dict that refuses to change; its values are what they are."""
+    """A read-only dict; its values are not frozen."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = _refuse
@@ -40,13 +40,13 @@ class ReadOnlyDict(dict[str, Any]):
 
 
 class FrozenDict(ReadOnlyDict):
-    """A dict that refuses to change, as do the dicts and lists inside it."""
+    """A read-only dict, as are the dicts and lists inside it."""
 
     __slots__ = ()
 
 
 class FrozenList(list[Any]):
-    """A list that refuses to change, as do the dicts and lists inside it."""
+    """A read-only list, as are the dicts and lists inside it."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = append = clear = extend = insert = pop = remove = reverse = sort = _refuse

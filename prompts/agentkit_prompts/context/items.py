@@ -162,7 +162,7 @@ class Selection(_Item, Derived):
         return cls(path, query, _hash(pool), chosen).bound(prompt, pool)
 
     def bound(self, prompt: object, pool: tuple[Example, ...]) -> Selection:
-        """Return the selection, which from now on answers this one object only, until it is copied or stored."""
+        """Return the selection bound to this one object, until it is copied or stored."""
         if not hasattr(self, "_derived"):
             object.__setattr__(self, "_derived", (prompt, pool))
         return self

@@ -65,7 +65,7 @@ def replace_markers(text: str, mapping: Mapping[str, str]) -> str:
 
 
 def _storable(source: Source) -> dict[str, str]:
-    """Say which of the three a source is: bytes that read like a path must not come back as one."""
+    """Return a source under the name of its type: bytes that read like a path must not come back as one."""
     if isinstance(source, bytes):
         return {"bytes": base64.b64encode(source).decode("ascii")}
     return {"path": str(source)} if isinstance(source, Path) else {"url": str(source)}
@@ -102,7 +102,7 @@ _NO_OPAQUE = FrozenDict()
 
 
 def no_opaque() -> FrozenDict:
-    """Return the opaque data of what has none."""
+    """Return empty opaque data."""
     return _NO_OPAQUE
 
 

@@ -86,7 +86,7 @@ def _plain(kind: Callable[[Any], T], value: Any, place: str, problems: _Problems
 
 
 def _listed(value: Any, place: str, what: str, problems: _Problems) -> list[Any]:
-    """Return the items of a sequence; none when it is not one."""
+    """Return the items of a sequence; an empty one for anything else."""
     if not isinstance(value, str | bytes | bytearray | Mapping) and isinstance(value, Iterable):
         return _plain(list, value, place, problems)
     problems.append((place, f"expected a sequence of {what}, got {type(value).__name__}"))

@@ -22,9 +22,9 @@ __all__ = ["ExampleSelector", "ExamplesPrompt", "StaticSelector"]
 
 @runtime_checkable
 class ExampleSelector(Protocol):
-    """Chooses whole examples for a query, best or first first, always the same ones for the same input.
+    """Chooses whole examples for a query, in the order they are shown; the same input gives the same choice.
 
-    One that may wait without awaiting says so with an attribute `blocking = True`: `prepare` calls it in a thread.
+    A selector that blocks its thread sets `blocking = True`: `prepare` calls it in a thread of its own.
     """
 
     def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example] | Awaitable[Sequence[Example]]:
@@ -104,7 +104,7 @@ class ExamplesPrompt(BasePrompt):
         return (self.selected(ctx) or self.select(ctx)).chosen
 
     def selected(self, ctx: PromptContext, path: str | None = None) -> Selection | None:
-        """Return what was selected for this prompt and input before, bound to it; None when there is none."""
+        """Return the earlier selection for this prompt and input, bound to it; None without one."""
         query, pool = ctx.user_input.text, self.pool(ctx)
         for item in ctx.selections:
             if item.answers(path, self, query, pool):
@@ -125,12 +125,12 @@ class ExamplesPrompt(BasePrompt):
         return self.selection(ctx, path, found)
 
     def ask(self, ctx: PromptContext) -> Sequence[Example] | Awaitable[Sequence[Example]]:
-        """Return what the selector answers."""
+        """Return the result of the selector."""
         with self.failing():
             return self.selector.select(ctx.user_input.text, self.pool(ctx))
 
     def selection(self, ctx: PromptContext, path: str, found: object) -> Selection:
-        """Return the selection that the selector's answer stands for."""
+        """Return the selector's result as a selection."""
         if not isinstance(found, Sequence) or not all(isinstance(item, Example) for item in found):
             selector, got = type(self.selector).__name__, type(found).__name__
             raise PromptError(f"{selector}: expected select to return a sequence of Example, got {got}")

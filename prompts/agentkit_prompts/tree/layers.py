@@ -84,7 +84,7 @@ class Layers(Declared):
 
     @property
     def plan(self) -> Plan:
-        """What is known before any context; made when it is asked for first."""
+        """What is known before any context; computed on first use."""
         try:
             plan: Plan = self._plan  # type: ignore[attr-defined]
         except AttributeError:
@@ -161,8 +161,8 @@ class Layers(Declared):
 
 
 def _in_order(prompts: Iterable[tuple[str, BasePrompt]]) -> Iterator[tuple[str, BasePrompt]]:
-    """Yield what changes for itself, in the order it is sent: leaves, and prompts around others that say how often
-    they change or change more often than what they hold.
+    """Yield the prompts whose volatility counts, in the order they are sent: leaves, and prompts around others that
+    declare a volatility or change more often than their children.
     """
     for path, prompt in prompts:
         inner = max((RANKS[child.changes] for _, child in prompt.children), default=-1)

@@ -140,7 +140,7 @@ class KnowledgePrompt(BasePrompt):
 
 
 class ToolPrompt(BasePrompt):
-    """The tools as text, one JSON object a line, for models that are not told of tools in any other way."""
+    """The tools as text, one JSON object a line, for models that take no tool specs."""
 
     template: Template = Field(
         default_factory=lambda: default_template(

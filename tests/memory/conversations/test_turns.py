@@ -1,4 +1,4 @@
-"""What is said in conversations becomes items: once, in order, and only what is worth recalling."""
+"""Turns of conversations become items: once, in order, and only those worth recalling."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def test_a_question_that_cannot_be_embedded(encoder: Callable[..., Encoder]) -> 
         encoder(words).measure()
 
 
-def test_questions_are_told_from_passages_by_models_that_want_it(encoder: Callable[..., Encoder]) -> None:
+def test_a_model_with_query_prompts_embeds_questions_differently_from_chunks(encoder: Callable[..., Encoder]) -> None:
     class Asymmetric(Words):
         def embed_query(self, texts: Sequence[str]) -> list[Sequence[float]]:
             return self.embed([f"query: {text}" for text in texts])
@@ -363,7 +363,7 @@ def stand_in(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("stand_in", ["fastembed"], indirect=True)
-def test_fastembed_is_asked_for_passages_and_questions_and_loaded_once(
+def test_fastembed_embeds_chunks_and_questions_and_is_loaded_once(
     stand_in: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     embedder = FastembedEmbedder(cache_dir="models", threads=2, batch_size=8, offline=True)
@@ -382,7 +382,7 @@ def test_fastembed_is_asked_for_passages_and_questions_and_loaded_once(
 
 
 @pytest.mark.parametrize("stand_in", ["sentence_transformers"], indirect=True)
-def test_sentence_transformers_is_asked_for_passages_and_questions_and_loaded_once(
+def test_sentence_transformers_embeds_chunks_and_questions_and_is_loaded_once(
     stand_in: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     embedder = SentenceTransformersEmbedder("weights/minilm", label="minilm", device="cpu", batch_size=8)
@@ -500,7 +500,7 @@ def test_what_passes_is_tried_again(endpoint: Endpoint) -> None:
         ((200, {"data": [{"index": 1, "embedding": [1.0]}]}), EmbedderError, "is not one vector for each"),
     ],
 )
-def test_an_endpoint_in_trouble_is_told_apart_from_one_that_refuses_a_text(
+def test_an_unavailable_endpoint_and_a_refused_text_are_different_errors(
     endpoint: Endpoint, answer: tuple[int, Any], kind: type[EmbedderError], said: str
 ) -> None:
     endpoint.act = lambda body: answer

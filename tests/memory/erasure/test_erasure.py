@@ -157,7 +157,7 @@ def test_no_vector_of_the_subject_is_left_in_the_files_of_the_index(home: Path) 
         assert memory.verify().ok and memory.recall("other 9").knowledge[0].text == "other 9"
 
 
-def test_a_reader_who_keeps_the_log_from_being_emptied_is_told_of(home: Path, docs: Path) -> None:
+def test_a_reader_that_keeps_the_log_from_being_emptied_is_reported(home: Path, docs: Path) -> None:
     with Memory.open(home, timeout=0.1) as memory:
         fill(memory, ADA, docs, MARKER)
         with closing(sqlite3.connect(home / "memory.db", isolation_level=None)) as other:
@@ -169,7 +169,7 @@ def test_a_reader_who_keeps_the_log_from_being_emptied_is_told_of(home: Path, do
         assert memory.compact() and holding(home) == []
 
 
-def test_a_writer_who_keeps_the_file_from_being_rewritten_is_told_of(home: Path, docs: Path) -> None:
+def test_a_writer_that_keeps_the_file_from_being_rewritten_is_reported(home: Path, docs: Path) -> None:
     with Memory.open(home, timeout=0.05) as memory:
         with closing(sqlite3.connect(home / "memory.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -264,7 +264,7 @@ def test_a_recall_during_which_its_reader_is_erased_leaves_no_trace_of_what_was_
     assert not ada.delete_session("s") and not any(either.erase(ada.scope).removed.values())
 
 
-def test_an_erasure_while_the_subject_still_writes_ends_and_tells_what_it_left(either: Memory) -> None:
+def test_an_erasure_while_the_subject_still_writes_ends_and_reports_what_is_left(either: Memory) -> None:
     ada = either.within(Scope("local", user="ada"))
     stop = threading.Event()
 
@@ -295,13 +295,18 @@ from agentkit_memory import Memory, Scope
 with Memory.open(sys.argv[1], index=sys.argv[2]) as memory:
     memory.erase(Scope("local", user=sys.argv[3]))
 """
+POINTS = ["erasure.begun", "erasure.step:1", "erasure.step:2", "worker.deleted", "erasure.sealed"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
 @pytest.mark.parametrize(
-    "point", ["erasure.begun", "erasure.step:1", "erasure.step:2", "worker.deleted", "erasure.sealed"]
+    ("kind", "point"),
+    [
+        *(("sqlite", point) for point in POINTS),
+        ("postgresql", POINTS[0]),
+        *(pytest.param("postgresql", point, marks=pytest.mark.long) for point in POINTS[1:]),
+    ],
 )
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_an_erasure_that_was_killed_is_taken_up_when_the_store_is_opened(
     kind: str, point: str, request: pytest.FixtureRequest, tmp_path: Path, docs: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""Facts are taken from what was said, once, in order, and go with what they were taken from."""
+"""Facts are extracted from turns, once, in order, and deleted with their sources."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def homes(turns: Sequence[Turn], known: Sequence[StoredFact]) -> Iterator[FactDr
 
 
 class Reader:
-    """A model that writes down what it was shown and answers with `homes`, or as it is told."""
+    """A model that writes down what it was shown and answers with `homes`, or as given."""
 
     def __init__(self, *answers: object) -> None:
         self.shown: list[list[tuple[str, bool]]] = []
@@ -100,7 +100,7 @@ def test_each_turn_is_read_once_with_the_turns_before_it(either: Memory) -> None
     ]
 
 
-def test_what_was_said_before_anybody_asked_for_facts_is_read_too(either: Memory) -> None:
+def test_turns_from_before_the_extractor_are_read_too(either: Memory) -> None:
     say(either, "I live in Oslo")
     either.worker().drain()
     assert facts(either) == []
@@ -150,7 +150,7 @@ def test_facts_belong_to_the_scope_of_the_conversation(either: Memory) -> None:
     assert either.recall("lives in Oslo").knowledge == ()
 
 
-def test_redacting_or_deleting_what_was_said_removes_its_facts(either: Memory) -> None:
+def test_redacting_or_deleting_a_message_removes_its_facts(either: Memory) -> None:
     worker = either.worker(homes)
     say(either, "I live in Oslo", session="one")
     say(either, "I live in Rome", session="two", name="bob")
@@ -262,7 +262,7 @@ def test_long_turns_are_read_by_themselves(either: Memory) -> None:
     assert [[text[0] for text, new in shown if new] for shown in reader.shown] == [["s"], ["x"], ["y"], ["e"]]
 
 
-def test_what_cannot_be_kept_is_left_out_and_told_and_the_rest_stays(
+def test_invalid_drafts_are_skipped_and_reported_and_the_rest_stays(
     either: Memory, caplog: pytest.LogCaptureFixture
 ) -> None:
     def careless(turns: Sequence[Turn], known: Sequence[StoredFact]) -> list[FactDraft]:
@@ -519,7 +519,7 @@ def test_a_store_that_knows_only_the_queue_can_still_choose_its_model(tmp_path: 
         assert (facts(memory), memory.model) == (["ada lives in Oslo."], "letters")
 
 
-def test_trouble_is_told_once_and_outlived(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_is_reported_once_and_work_continues(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Memory.open(tmp_path / "store") as memory, Memory.open(tmp_path / "store") as other:
         memory.verify()  # owns the index
         say(other, "I live in Oslo")
@@ -583,18 +583,18 @@ def test_a_memory_that_is_closed_ends_its_worker(tmp_path: Path) -> None:
     assert worker.problems == {}
 
 
-def said(turns: Sequence[Turn], known: Sequence[StoredFact]) -> list[FactDraft]:
-    return [FactDraft(f"{turn.text} was said.", [turn.id]) for turn in turns if turn.new]
+def restate(turns: Sequence[Turn], known: Sequence[StoredFact]) -> list[FactDraft]:
+    return [FactDraft(f"{turn.text} was stated.", [turn.id]) for turn in turns if turn.new]
 
 
 RUN = """if True:
     import sys
     from agentkit_memory import FactDraft, Memory
     where, index = sys.argv[1:]
-    def said(turns, known):
-        return [FactDraft(f"{turn.text} was said.", [turn.id]) for turn in turns if turn.new]
+    def restate(turns, known):
+        return [FactDraft(f"{turn.text} was stated.", [turn.id]) for turn in turns if turn.new]
     with Memory.open(where, index=index) as memory:
-        memory.worker(said).drain()
+        memory.worker(restate).drain()
 """
 
 
@@ -620,10 +620,10 @@ def test_a_kill_between_the_model_and_the_write_loses_and_doubles_nothing(
             assert len(found) == len(set(found))
     assert kills >= 6
     with Memory.open(where, index=places[1]) as memory:
-        memory.worker(said).drain()
+        memory.worker(restate).drain()
         found = sorted(fact.text for fact in memory.facts.list(superseded=True, limit=1000))
         texts = [message.text for name in ("s0", "s1", "s2") for message in memory.session(name).conversation]
-        assert found == sorted(f"{text} was said." for text in texts)
+        assert found == sorted(f"{text} was stated." for text in texts)
         assert memory.verify().ok
 
 

@@ -34,7 +34,7 @@ def points(memory: Memory) -> int:
     return memory._store.indexes.get().count()
 
 
-def test_a_fact_comes_back_as_it_was_told(either: Memory) -> None:
+def test_a_fact_comes_back_as_it_was_added(either: Memory) -> None:
     fact = either.facts.add("Ann likes tea.", valid_from=1.0, valid_to=5000.0, metadata={"by": ["me"]})
     assert (fact.text, fact.number, fact.valid_from, fact.valid_to) == ("Ann likes tea.", 1, 1.0, 5000.0)
     assert either.facts.get(fact.id) == fact and fact.metadata == {"by": ["me"]}
@@ -64,7 +64,7 @@ def test_a_fact_that_was_replaced_is_kept_to_be_read_and_is_not_recalled(either:
     assert [each.superseded_by for each in either.facts.list(superseded=True)] == [new.id, third.id, None]
 
 
-def test_a_fact_that_is_told_again_is_true_again(either: Memory) -> None:
+def test_a_fact_that_is_added_again_is_valid_again(either: Memory) -> None:
     tea = either.facts.add("Ann likes tea.")
     coffee = either.facts.add("Ann likes coffee.", supersedes=tea.id)
     again = either.facts.add("Ann likes tea.", supersedes=coffee.id, valid_from=3.0)
@@ -73,7 +73,7 @@ def test_a_fact_that_is_told_again_is_true_again(either: Memory) -> None:
     assert either.facts.add("Ann likes tea.", valid_from=3.0, supersedes=again.id) == again
 
 
-def test_the_same_source_told_twice_adds_nothing_even_if_it_was_replaced_since(either: Memory) -> None:
+def test_adding_a_source_twice_adds_nothing_even_if_it_was_replaced_since(either: Memory) -> None:
     either.session("s").append(Message("user", "I like tea"))
     itemise(either._store.database, None, 10)
     with either._store.database.read() as connection:
@@ -83,7 +83,7 @@ def test_the_same_source_told_twice_adds_nothing_even_if_it_was_replaced_since(e
     coffee = either.facts.add("Ann likes coffee.", supersedes=tea.id)
     assert either.facts.add("Ann likes tea.", sources=turn, supersedes=coffee.id).superseded_by == coffee.id
     assert recallable(either) == ["Ann likes coffee."]
-    assert either.facts.add("Ann likes tea.").id != tea.id  # said by nobody in particular, it is another fact
+    assert either.facts.add("Ann likes tea.").id != tea.id  # without a speaker it is another fact
 
 
 def test_a_fact_goes_with_what_it_was_taken_from(either: Memory, docs: Path) -> None:

@@ -1,4 +1,4 @@
-"""`verify` sees every way an index can differ from SQL, and `repair` mends it."""
+"""`verify` sees every way an index can differ from SQL, and `repair` repairs it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def lose_item(memory: Memory, item: str) -> None:
         (lose_item, "orphan", 2, 2),
     ],
 )
-def test_every_kind_of_difference_is_counted_named_and_mended(
+def test_every_kind_of_difference_is_counted_named_and_repaired(
     either: Memory, docs: Path, harm: Callable[[Memory, str], None], kind: str, items: int, points: int
 ) -> None:
     ids = fill(either, docs)
@@ -99,7 +99,7 @@ def document_of(memory: Memory, number: int) -> bool:
 
 
 @pytest.mark.parametrize("harm", [lambda *_: None, newer_point])
-def test_an_item_that_no_worker_ever_heard_of_is_mended_whatever_the_index_holds(
+def test_an_item_that_was_never_queued_is_repaired_whatever_the_index_holds(
     either: Memory, docs: Path, harm: Callable[[Memory, str], None]
 ) -> None:
     ids = fill(either, docs)
@@ -148,7 +148,7 @@ def test_items_that_are_not_to_be_recalled_are_not_missed(memory: Memory, docs: 
     assert (found.missing, found.examples) == (1, {"missing": (valid,)})
 
 
-def test_an_index_that_lost_points_is_mended_when_it_is_opened(home: Path, docs: Path) -> None:
+def test_an_index_that_lost_points_is_repaired_when_it_is_opened(home: Path, docs: Path) -> None:
     with Memory.open(home) as memory:
         lost, *_ = fill(memory, docs)
         lose_point(memory, lost)

@@ -1,4 +1,4 @@
-"""A thread's work in tests: one worker of the index, until it is told to stop."""
+"""A thread's work in tests: one worker of the index, until it is stopped."""
 
 from __future__ import annotations
 

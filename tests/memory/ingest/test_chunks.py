@@ -43,7 +43,7 @@ def cut(text: str, *, markdown: bool = True) -> list[Chunk]:
 
 
 @given(TEXTS, st.booleans())
-def test_passages_tile_the_text_but_for_blank_space(text: str, markdown: bool) -> None:
+def test_chunks_cover_the_text_but_for_blank_space(text: str, markdown: bool) -> None:
     end = 0
     for number, chunk in enumerate(cut(text, markdown=markdown)):
         assert chunk.position == number
@@ -55,13 +55,13 @@ def test_passages_tile_the_text_but_for_blank_space(text: str, markdown: bool) -
 
 
 @given(TEXTS)
-def test_no_passage_is_much_too_long(text: str) -> None:
+def test_no_chunk_is_much_too_long(text: str) -> None:
     for chunk in cut(text):
         headings = sum(len(line) + 1 for line in chunk.text.split("\n") if line.startswith(("#", "Under", "=", "-")))
         assert len(chunk.text.encode()) <= 3 * CHUNK_BYTES + headings
 
 
-def test_every_passage_names_the_headings_above_it() -> None:
+def test_every_chunk_names_the_headings_above_it() -> None:
     text = "intro\n\n# Guide\nfirst\n## Install ##\nrun it\n\nTitle\n===\nother\n\nSub\n---\nmore\n"
     assert [(chunk.title, chunk.line) for chunk in cut(text)] == [
         ("", 1),
@@ -88,7 +88,7 @@ def test_a_rule_after_a_paragraph_of_several_lines_is_no_heading() -> None:
     assert [chunk.title for chunk in cut("one\ntwo\n---\nthree\n")] == [""]
 
 
-def test_small_paragraphs_share_a_passage_and_large_ones_do_not() -> None:
+def test_small_paragraphs_share_a_chunk_and_large_ones_do_not() -> None:
     paragraph = "word " * 50  # 250 bytes
     chunks = cut("\n\n".join([paragraph] * 10))
     assert [chunk.text.count("word") for chunk in chunks] == [200, 200, 100]
@@ -140,7 +140,7 @@ def test_how_a_text_is_read_in_pieces_makes_no_difference(text: str, markdown: b
 @pytest.mark.parametrize(
     "text", ["word " * 50_000, "x" * 300_000, "\n" * 300_000, "# h\n" * 50_000, "```\n" + "a\n" * 99_999]
 )
-def test_no_block_and_no_passage_is_larger_than_what_is_held(text: str) -> None:
+def test_no_block_and_no_chunk_is_larger_than_the_limit(text: str) -> None:
     blocks = list(text_blocks([text], markdown=True))
     assert max(len(block.text) for block in blocks) <= 2 * PART
     chunks = list(chunk_blocks(blocks))

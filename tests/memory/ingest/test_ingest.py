@@ -1,4 +1,4 @@
-"""Files to passages: unchanged ones skipped, changed ones replaced, bad ones reported and the rest goes on."""
+"""Files to chunks: unchanged ones skipped, changed ones replaced, bad ones reported and the rest goes on."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_what_is_unchanged_is_passed_over_and_what_changed_is_replaced(either: M
     assert file.read_text()[zebra.metadata["start"] : zebra.metadata["end"]] == zebra.text
 
 
-def test_a_passage_that_leaves_and_comes_back_is_found_again(either: Memory, docs: Path) -> None:
+def test_a_chunk_that_is_removed_and_returns_is_found_again(either: Memory, docs: Path) -> None:
     file = docs / "a.txt"
     for content, hits in (("zebra", 1), ("violin", 0), ("zebra", 1), ("", 0), ("zebra", 1)):
         file.write_text(content)
@@ -94,11 +94,11 @@ def test_a_passage_that_leaves_and_comes_back_is_found_again(either: Memory, doc
     assert outbox(either) == [(1, 1)]
 
 
-def test_the_same_words_twice_in_a_document_are_two_passages(memory: Memory, docs: Path) -> None:
+def test_the_same_words_twice_in_a_document_are_two_chunks(memory: Memory, docs: Path) -> None:
     (docs / "a.md").write_text("# Same\nzebra\n\n# Same\nzebra\n")
     assert memory.ingest(docs).chunks == 2
     assert len(texts(memory)["a.md"]) == 2
-    assert len(memory.recall("zebra")) == 1  # but it is told once
+    assert len(memory.recall("zebra")) == 1  # but it is recalled once
 
 
 def test_a_file_that_is_gone_from_its_folder_is_forgotten(either: Memory, docs: Path, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_link_is_a_file_of_its_folder_and_goes_with_it(memory: Memory, docs: P
     link.unlink()
     link.symlink_to(docs / "nothing.md")
     report = memory.ingest(docs)
-    assert (report.removed, len(report.errors)) == ((str(link),), 1)  # it leads to nothing, which is told too
+    assert (report.removed, len(report.errors)) == ((str(link),), 1)  # it leads to nothing, which is reported too
     assert "link.md" not in texts(memory)
 
 

@@ -96,7 +96,7 @@ def test_a_page_says_how_it_is_encoded(tmp_path: Path, content: bytes, said: str
     assert [block.text.strip() for block in read(tmp_path, content)] == [said]
 
 
-def test_bytes_that_are_no_text_are_told_with_their_place_or_replaced(tmp_path: Path) -> None:
+def test_bytes_that_are_no_text_are_reported_with_their_place_or_replaced(tmp_path: Path) -> None:
     with pytest.raises(IngestError, match=r"is not UTF-8 text \(byte 6\)"):
         read(tmp_path, b"<p>caf\xe9</p>")
     with pytest.raises(IngestError, match="binary"):

@@ -55,7 +55,7 @@ def test_other_fields_mean_that_an_unchanged_file_is_read_anew(memory: Memory, d
     assert (len(report.changed), len(memory.recall("violin")), memory.recall("zebra")) == (1, 1, ())
 
 
-def test_a_long_record_is_several_passages_next_to_each_other(memory: Memory, docs: Path) -> None:
+def test_a_long_record_becomes_several_adjacent_chunks(memory: Memory, docs: Path) -> None:
     put(docs, {"text": "A sentence of some words. " * 100, "id": 7}, {"text": "short"})
     memory.ingest(docs)
     rows = stored(memory)
@@ -83,7 +83,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("line", "said"), BAD, ids=[said[7:30] for _, said in BAD])
-def test_a_bad_record_is_told_with_its_line_and_nothing_is_stored(
+def test_a_bad_record_is_reported_with_its_line_and_nothing_is_stored(
     memory: Memory, docs: Path, line: str, said: str
 ) -> None:
     put(docs, {"text": "zebra"}, line)
@@ -92,14 +92,14 @@ def test_a_bad_record_is_told_with_its_line_and_nothing_is_stored(
     assert memory.recall("zebra") == ()
 
 
-def test_all_bad_records_are_told_at_once_but_not_without_end(memory: Memory, docs: Path) -> None:
+def test_bad_records_are_reported_at_once_up_to_a_limit(memory: Memory, docs: Path) -> None:
     put(docs, *(["no"] * 25))
     (error,) = memory.ingest(docs).errors
     assert [f"line {number} " in str(error) for number in (1, 10, 11)] == [True, True, False]
     assert str(error).endswith("; and 15 more")
 
 
-def test_leniently_the_others_are_stored_and_what_was_left_out_is_told(either: Memory, docs: Path) -> None:
+def test_lenient_ingestion_stores_the_good_records_and_reports_the_skipped(either: Memory, docs: Path) -> None:
     put(docs, {"text": "zebra"}, "no", {"text": "vio\udc00lin \0 harbor"})
     report = either.ingest(docs, options=IngestOptions(lenient=True))
     assert (report.errors, len(report.added)) == ((), 1)
@@ -107,7 +107,7 @@ def test_leniently_the_others_are_stored_and_what_was_left_out_is_told(either: M
     assert [row[3] for row in stored(either)] == ["zebra", "vio\ufffdlin \ufffd harbor"]
 
 
-def test_a_line_that_is_too_long_is_told_and_not_held(
+def test_a_line_that_is_too_long_is_reported_and_not_held(
     memory: Memory, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(records, "MAX_RECORD", 100_000)
@@ -119,7 +119,7 @@ def test_a_line_that_is_too_long_is_told_and_not_held(
     assert [row[1:4] for row in stored(memory)] == [(1, "", "zebra"), (3, "", "violin")]
 
 
-def test_a_record_without_words_is_no_passage(memory: Memory, docs: Path) -> None:
+def test_a_record_without_words_becomes_no_chunk(memory: Memory, docs: Path) -> None:
     put(docs, {"text": " \n"}, {"text": ""}, {"text": "zebra"})
     assert memory.ingest(docs).chunks == 1
 

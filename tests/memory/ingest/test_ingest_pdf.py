@@ -73,7 +73,7 @@ def refused(memory: Memory, docs: Path, content: bytes) -> str:
     return str(error).removeprefix(f"{docs}/a.pdf: ")
 
 
-def test_every_page_is_a_passage_that_knows_its_number(memory: Memory, docs: Path) -> None:
+def test_every_page_is_a_chunk_with_its_page_number(memory: Memory, docs: Path) -> None:
     (docs / "a.pdf").write_bytes(make(["The zebra is striped", "A violin has strings", ""], title="Nature"))
     report = memory.ingest(docs)
     assert (report.errors, report.chunks) == ((), 2)
@@ -219,7 +219,7 @@ def test_without_the_extra_a_pdf_is_reported(
     assert refused(memory, docs, make(["zebra"])) == "needs pypdf: install the extra `ingest`"
 
 
-def said(capsys: pytest.CaptureFixture[str], content: bytes) -> list[list[object]]:
+def printed(capsys: pytest.CaptureFixture[str], content: bytes) -> list[list[object]]:
     from agentkit_memory.ingest.readers import pdf_worker
 
     pdf_worker._read(io.BytesIO(content))
@@ -227,15 +227,15 @@ def said(capsys: pytest.CaptureFixture[str], content: bytes) -> list[list[object
 
 
 def test_what_the_reader_says(capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, make(["zebra", ""], title="Nature")) == [
+    assert printed(capsys, make(["zebra", ""], title="Nature")) == [
         ["title", "Nature"],
         ["page", 1, "zebra"],
         ["page", 2, ""],
         ["end"],
     ]
-    assert said(capsys, make(["zebra"], title="Nature" * 100_000))[0] == ["title", ("Nature" * 100_000)[:65536]]
-    assert said(capsys, locked("secret")) == [["no", "is encrypted; decrypt it first"]]
-    title, page, end = said(capsys, make([b" " * 100_000_000], packed=[0]))
+    assert printed(capsys, make(["zebra"], title="Nature" * 100_000))[0] == ["title", ("Nature" * 100_000)[:65536]]
+    assert printed(capsys, locked("secret")) == [["no", "is encrypted; decrypt it first"]]
+    title, page, end = printed(capsys, make([b" " * 100_000_000], packed=[0]))
     assert (title, end) == (["title", ""], ["end"])
     assert page[:2] == ["bad", 1] and str(page[2]).startswith("LimitReachedError")
 

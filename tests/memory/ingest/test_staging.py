@@ -179,7 +179,7 @@ def test_one_that_is_gone_is_forgotten_in_several_transactions(either: Memory, d
     check(either, 1)
 
 
-def test_a_file_that_changes_while_it_is_read_is_told(memory: Memory, docs: Path) -> None:
+def test_a_file_that_changes_while_it_is_read_is_reported(memory: Memory, docs: Path) -> None:
     file = docs / "a.md"
     file.write_text(manual("zebra"))
 
@@ -194,7 +194,7 @@ def test_a_file_that_changes_while_it_is_read_is_told(memory: Memory, docs: Path
     assert memory.ingest(docs).added
 
 
-def test_a_file_that_is_replaced_while_it_is_read_is_told(memory: Memory, docs: Path) -> None:
+def test_a_file_that_is_replaced_while_it_is_read_is_reported(memory: Memory, docs: Path) -> None:
     file = docs / "a.md"
     file.write_text(manual("zebra"))
     (docs / "new").write_text(manual("violin"))

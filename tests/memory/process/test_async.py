@@ -47,7 +47,7 @@ async def test_what_is_raised_is_raised_to_who_awaits(memory: Memory) -> None:
         await memory.run(mine.append, Message("user", "b"))
 
 
-async def test_who_is_cancelled_is_told_when_the_write_has_ended(memory: Memory) -> None:
+async def test_a_cancelled_caller_is_resumed_after_the_write_has_ended(memory: Memory) -> None:
     session = memory.session("s")
     begun, go_on = threading.Event(), threading.Event()
 
@@ -127,7 +127,7 @@ async def test_many_tasks_append_to_many_conversations(either: Memory) -> None:
 
 
 class Waited:
-    """An embedder that takes for ever once it is told to, and may not want to stop."""
+    """An embedder that can be made to take for ever, and to ignore its cancellation."""
 
     model = "waited-1"
 
@@ -151,7 +151,7 @@ class Waited:
 
 @pytest.mark.parametrize("stubborn", [False, True])
 @pytest.mark.parametrize("waits_for", ["a question", "what is indexed"])
-def test_who_waits_for_an_async_embedder_is_told_that_the_memory_was_closed(
+def test_waiting_for_an_async_embedder_ends_when_the_memory_is_closed(
     home: Path, waits_for: str, stubborn: bool
 ) -> None:
     embedder = Waited(stubborn)

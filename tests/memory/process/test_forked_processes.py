@@ -29,16 +29,16 @@ pytestmark = [
 
 
 class Child:
-    """A forked process; what it does is told here."""
+    """A forked process; its reports are read here."""
 
-    def __init__(self, number: int, said: int, go: int) -> None:
-        self.number, self._said, self._go = number, said, go
+    def __init__(self, number: int, reports: int, go: int) -> None:
+        self.number, self._reports, self._go = number, reports, go
 
-    def told(self) -> str:
-        """Return what the child has to tell next, or fail: it must not hang."""
-        ready, _, _ = select.select([self._said], [], [], 20)
+    def report(self) -> str:
+        """Return the next report of the child, or fail: it must not hang."""
+        ready, _, _ = select.select([self._reports], [], [], 20)
         assert ready, "the child hangs"
-        return os.read(self._said, 10_000).decode()
+        return os.read(self._reports, 10_000).decode()
 
     def go_on(self) -> None:
         os.write(self._go, b".")
@@ -46,25 +46,25 @@ class Child:
 
 @contextmanager
 def forked(*acts: Callable[[], object]) -> Iterator[Child]:
-    """Fork; the child does one thing after the other, tells what came of each, and waits to be told to go on."""
-    said, say = os.pipe()
+    """Fork; the child does one thing after the other, reports each result, and waits for a sign to go on."""
+    reports, write_end = os.pipe()
     wait, go = os.pipe()
     number = os.fork()
     if number == 0:
         for act in acts:
             try:
-                told = repr(act())
+                report = repr(act())
             except BaseException as error:
-                told = f"{type(error).__name__}: {error}"
-            os.write(say, told.encode())
+                report = f"{type(error).__name__}: {error}"
+            os.write(write_end, report.encode())
             os.read(wait, 1)
         os._exit(0)
     try:
-        yield Child(number, said, go)
+        yield Child(number, reports, go)
     finally:
         os.kill(number, signal.SIGKILL)
         os.waitpid(number, 0)
-        for each in (said, say, wait, go):
+        for each in (reports, write_end, wait, go):
             os.close(each)
 
 
@@ -108,7 +108,7 @@ def test_a_memory_is_refused_to_a_child_that_may_close_it_and_the_parent_goes_on
         return wrong
 
     with forked(child) as other:
-        assert other.told() == "[]"
+        assert other.report() == "[]"
         either.facts.add("zebra three")
         assert texts(either, "zebra") == {"zebra one", "zebra three"}
         session.append(Message("user", "eel"))
@@ -121,7 +121,7 @@ def test_the_parent_opens_its_index_again_while_the_child_lives(home: Path) -> N
     memory.facts.add("zebra")
     memory.recall("zebra")
     with forked(lambda: None) as other:
-        other.told()
+        other.report()
         memory.close()
         with Memory.open(home) as memory:
             recall = memory.recall("zebra")
@@ -147,11 +147,11 @@ def test_a_memory_that_the_child_opens_itself_loses_nothing_as_the_parent_closes
         return len(recall.knowledge), recall.degraded, own[0].verify().ok
 
     with forked(open_anew, write) as other:
-        assert other.told() == "1"
+        assert other.report() == "1"
         assert texts(memory, "zebra") == {"zebra one", "zebra two"}  # the owner indexed it
         memory.close()
         other.go_on()
-        assert other.told() == "(3, (), True)"
+        assert other.report() == "(3, (), True)"
     with Memory.open(home) as memory:
         assert texts(memory, "zebra") == {"zebra one", "zebra two", "zebra three"} and memory.verify().ok
 
@@ -194,7 +194,7 @@ def test_what_threads_of_the_parent_held_does_not_stop_the_child(home: Path, tmp
     try:
         assert holding.wait(10)
         with forked(child) as other:
-            assert other.told() == "[]"
+            assert other.report() == "[]"
     finally:
         let_go.set()
         thread.join()
@@ -214,7 +214,7 @@ def test_an_index_by_itself_belongs_to_who_opened_it(tmp_path: Path) -> None:
         return wrong
 
     with forked(child) as other:
-        assert other.told() == "[]"
+        assert other.report() == "[]"
         with pytest.raises(IndexBusy):
             edge_indexes(tmp_path)("bm25", 0)  # the child did not free it
         index.flush()

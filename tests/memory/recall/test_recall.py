@@ -1,4 +1,4 @@
-"""From a question to passages: the best first, told once, with where they are from."""
+"""From a question to chunks: the best first, each once, with where they are from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import Document
 
 
-def test_the_passage_that_answers_comes_first_with_its_place(either: Memory, docs: Path) -> None:
+def test_the_chunk_that_answers_comes_first_with_its_place(either: Memory, docs: Path) -> None:
     (docs / "guide.md").write_text(
         "# Guide\n\nSome words about nothing in particular.\n\n## Locks\n\nThe writer waits for five seconds.\n"
     )
@@ -37,7 +37,7 @@ def test_the_passage_that_answers_comes_first_with_its_place(either: Memory, doc
     assert [found.id for found in either.recall("How many seconds does a writer wait?", limit=1)] == [first.id]
 
 
-def test_a_passage_is_found_by_its_headings(memory: Memory, docs: Path) -> None:
+def test_a_chunk_is_found_by_its_headings(memory: Memory, docs: Path) -> None:
     (docs / "a.md").write_text("# Installation\n\n" + "Filler words here. " * 80 + "\n\nThe last paragraph.\n")
     memory.ingest(docs)
     assert len(memory.recall("installing")) == 2
@@ -76,7 +76,7 @@ def test_what_has_ended_takes_no_place_of_what_holds(home: Path, docs: Path, emb
         assert recall.degraded == ()
 
 
-def test_how_far_what_holds_is_looked_for_is_said(memory: Memory, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_far_recall_searched_is_reported(memory: Memory, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (docs / "a.md").write_text("The zebra is fed at noon. " + " ".join(f"word{number}" for number in range(150)))
     memory.ingest(docs)
     for number in range(100):
@@ -120,7 +120,7 @@ def test_equal_scores_are_ordered_by_place(memory: Memory, docs: Path) -> None:
     assert [document.text for document in found] == [f"zebra n{number:02}" for number in range(30)]
 
 
-def test_what_several_files_say_alike_is_told_once(memory: Memory, docs: Path) -> None:
+def test_equal_text_of_several_files_is_recalled_once(memory: Memory, docs: Path) -> None:
     for name in ("a", "b", "c"):
         (docs / f"{name}.txt").write_text("zebra")
     (docs / "d.txt").write_text("zebra with stripes")
@@ -143,7 +143,7 @@ def test_what_cannot_be_asked(memory: Memory, query: Any, limit: Any, said: str)
         memory.recall(query, limit=limit)
 
 
-def test_a_passage_that_sql_no_longer_holds_is_never_recalled(memory: Memory, docs: Path) -> None:
+def test_a_chunk_that_sql_no_longer_holds_is_never_recalled(memory: Memory, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     memory.ingest(docs)
     with memory._store.database.write() as connection:

@@ -1,4 +1,4 @@
-"""Dates in questions, held against when something was said."""
+"""Dates in questions, compared with the dates of turns."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def nearness(text: str, *date: int) -> float:
         ("What broke a year ago?", (2023, 5, 16), (2024, 5, 1)),
     ],
 )
-def test_a_date_is_near_what_was_said_then(question: str, inside: tuple[int, ...], outside: tuple[int, ...]) -> None:
+def test_a_date_is_near_messages_of_that_date(question: str, inside: tuple[int, ...], outside: tuple[int, ...]) -> None:
     when = find_dates(question, NOW)[0]
     assert when.nearness(at(*inside)) == 1.0
     assert when.nearness(at(*outside)) < 1.0

@@ -56,7 +56,7 @@ class Failing:
 
 
 class Compass:
-    """An embedder of two directions, that can be told to fail."""
+    """An embedder of two directions that can be made to fail."""
 
     model = "compass"
 
@@ -127,7 +127,7 @@ def test_an_index_that_cannot_be_opened(home: Path, docs: Path, tmp_path: Path) 
         assert "make it writable" in recall.degraded[0]
 
 
-def test_a_locked_database_is_read_and_what_could_not_be_written_is_told(home: Path, docs: Path) -> None:
+def test_a_locked_database_is_read_and_failed_writes_are_reported(home: Path, docs: Path) -> None:
     with Memory.open(home, timeout=0.05) as memory:
         fill(memory, docs)
         memory.recall("heron")

@@ -65,7 +65,7 @@ def test_what_was_recalled_is_logged_with_every_candidate(memory: Memory, docs: 
     assert len(recall) == 1 and recall[0:1] == (recall[0],) and "1 documents, 1 facts" in repr(recall)
 
 
-def test_nearly_the_same_is_told_once_unless_a_number_or_a_not_differs(memory: Memory, docs: Path) -> None:
+def test_near_duplicates_are_recalled_once_unless_a_number_or_a_not_differs(memory: Memory, docs: Path) -> None:
     long = "The heron stands in the shallow water below the old weir and waits for an eel to pass by at dawn"
     write(docs, long, long.upper() + "!", long + " today", long + " 7", long + " not")
     memory.ingest(docs)
@@ -87,7 +87,7 @@ def test_nearly_the_same_is_told_once_unless_a_number_or_a_not_differs(memory: M
         ),
     ],
 )
-def test_who_did_it_to_whom_is_told_apart_by_the_order_of_the_words(memory: Memory, one: str, other: str) -> None:
+def test_subject_and_object_are_distinguished_by_word_order(memory: Memory, one: str, other: str) -> None:
     for fact in (one, other, f"{one.upper()}!"):
         memory.facts.add(fact)
     told = {fact.text for fact in memory.recall(f"{one}?", limit=10).knowledge}

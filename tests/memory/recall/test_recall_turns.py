@@ -1,4 +1,4 @@
-"""Recalling what was said: neighbours, speakers, dates, sittings, and what a reader sees anyway."""
+"""Recalling turns: neighbours, speakers, dates, sittings, and what a reader sees anyway."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ START = datetime(2024, 3, 4, 9, tzinfo=UTC).timestamp()
 
 
 def talk(session: StoredSession, *lines: str, day: float = 0.0) -> None:
-    """Append lines `Name: text`, all said at once, `day` days after the start."""
+    """Append lines `Name: text`, all at once, `day` days after the start."""
     for line in lines:
-        name, said = line.split(": ", 1)
-        session.append(Message("user", said, name=name), said_at=START + day * DAY)
+        name, text = line.split(": ", 1)
+        session.append(Message("user", text, name=name), said_at=START + day * DAY)
 
 
-def said(memory: Memory, question: str, **options: object) -> list[str]:
+def recalled(memory: Memory, question: str, **options: object) -> list[str]:
     return [found.text for found in memory.recall(question, **options)]  # type: ignore[arg-type]
 
 
-def test_turns_are_recalled_with_who_said_them_when_and_where(either: Memory) -> None:
+def test_turns_are_recalled_with_speaker_time_and_place(either: Memory) -> None:
     talk(either.session("walk"), "Ada: The heron nests behind the weir.", "Bo: Lovely.")
     recall = either.recall("Where does the heron nest?")
     found = recall[0]
@@ -47,25 +47,25 @@ def test_an_answer_is_found_by_the_question_it_answers(memory: Memory) -> None:
     filler = [f"{name}: We talked of number {n} for a while." for n in range(30) for name in ("Ada", "Bo")]
     talk(memory.session("a"), *filler)
     talk(memory.session("b"), "Ada: Which instrument do you play?", "Bo: The bassoon, since school.", "Ada: Nice!")
-    assert said(memory, "Which instrument does Bo play?", limit=1) == ["The bassoon, since school."]
-    assert "The bassoon, since school." not in said(memory, "Which instrument does Bo play?", policy="bm25")
+    assert recalled(memory, "Which instrument does Bo play?", limit=1) == ["The bassoon, since school."]
+    assert "The bassoon, since school." not in recalled(memory, "Which instrument does Bo play?", policy="bm25")
 
 
-def test_who_is_named_in_the_question_has_said_it(memory: Memory) -> None:
+def test_turns_of_a_speaker_named_in_the_question_come_first(memory: Memory) -> None:
     talk(memory.session("a"), "Ada: My favourite colour is a dark green.", "Bo: My favourite colour is a pale green.")
-    assert said(memory, "What is Ada's favourite colour?")[0] == "My favourite colour is a dark green."
-    assert said(memory, "What is BO's favourite colour?")[0] == "My favourite colour is a pale green."
+    assert recalled(memory, "What is Ada's favourite colour?")[0] == "My favourite colour is a dark green."
+    assert recalled(memory, "What is BO's favourite colour?")[0] == "My favourite colour is a pale green."
 
 
 def test_i_am_the_user_and_you_are_the_assistant(memory: Memory) -> None:
     session = memory.session("a")
     session.append(Message("assistant", "The red bicycle is a fine bicycle."), Message("user", "Red bicycle it is."))
     session.append(Message("assistant", "Anything else?"), Message("user", "No, thanks."))
-    assert said(memory, "What did I say of the red bicycle?")[0] == "Red bicycle it is."
-    assert said(memory, "What did you say of the red bicycle?")[0] == "The red bicycle is a fine bicycle."
+    assert recalled(memory, "What did I say of the red bicycle?")[0] == "Red bicycle it is."
+    assert recalled(memory, "What did you say of the red bicycle?")[0] == "The red bicycle is a fine bicycle."
 
 
-def test_what_was_said_then_comes_before_what_was_said_at_another_time(memory: Memory) -> None:
+def test_turns_of_the_asked_date_come_before_others(memory: Memory) -> None:
     session = memory.session("a")
     for day, place in ((0, "Leeds"), (40, "York"), (80, "Hull")):
         talk(session, f"Ada: The choir sings in {place} this time.", f"Bo: I shall be in {place} too.", day=day)
@@ -74,10 +74,10 @@ def test_what_was_said_then_comes_before_what_was_said_at_another_time(memory: M
         ("Where did the choir sing in April 2024?", "York"),
         ("Where did the choir sing on 23 May 2024?", "Hull"),
     ):
-        assert place in said(memory, question)[0]
+        assert place in recalled(memory, question)[0]
     week_after = datetime.fromtimestamp(START + 47 * DAY, UTC)
-    assert "York" in said(memory, "Where did the choir sing last week?", now=week_after)[0]
-    assert "York" in said(memory, "Where did the choir sing last week?", now=week_after.replace(tzinfo=None))[0]
+    assert "York" in recalled(memory, "Where did the choir sing last week?", now=week_after)[0]
+    assert "York" in recalled(memory, "Where did the choir sing last week?", now=week_after.replace(tzinfo=None))[0]
 
 
 def test_a_question_for_a_time_or_a_number_prefers_what_holds_one(memory: Memory) -> None:
@@ -89,35 +89,35 @@ def test_a_question_for_a_time_or_a_number_prefers_what_holds_one(memory: Memory
         "Bo: Hm.",
         "Ada: The new kiln took 3 people to lift.",
     )
-    assert said(memory, "When did the new kiln come?")[0] == "We got the new kiln last Tuesday."
-    assert said(memory, "How many carried the new kiln?")[0] == "The new kiln took 3 people to lift."
+    assert recalled(memory, "When did the new kiln come?")[0] == "We got the new kiln last Tuesday."
+    assert recalled(memory, "How many carried the new kiln?")[0] == "The new kiln took 3 people to lift."
 
 
 def test_the_conversation_that_is_going_on_is_not_recalled_but_another_one_is(either: Memory) -> None:
     session, other = either.session("now"), either.session("before")
     talk(other, "Ada: The heron nests behind the weir.")
     talk(session, "Ada: The heron eats eels.", "Bo: And the heron sleeps.")
-    assert set(said(either, "heron")) == {
+    assert set(recalled(either, "heron")) == {
         "The heron nests behind the weir.",
         "The heron eats eels.",
         "And the heron sleeps.",
     }
-    assert said(either, "heron", session=session) == ["The heron nests behind the weir."]
-    assert set(said(either, "heron", session=session, visible=1)) == {
+    assert recalled(either, "heron", session=session) == ["The heron nests behind the weir."]
+    assert set(recalled(either, "heron", session=session, visible=1)) == {
         "The heron nests behind the weir.",
         "The heron eats eels.",
     }
-    assert len(said(either, "heron", session=session, visible=0)) == 3
+    assert len(recalled(either, "heron", session=session, visible=0)) == 3
 
 
-def test_a_fork_hides_what_it_shares_and_not_what_its_parent_said_later(memory: Memory) -> None:
+def test_a_fork_hides_shared_turns_but_not_later_turns_of_its_parent(memory: Memory) -> None:
     parent = memory.session("a")
     talk(parent, "Ada: The heron eats eels.")
     fork = parent.fork("b", at=1)
     talk(parent, "Ada: The heron eats frogs.")
     talk(fork, "Ada: The heron eats newts.")
-    assert said(memory, "heron", session=fork) == ["The heron eats frogs."]
-    assert said(memory, "heron", session=parent) == ["The heron eats newts."]
+    assert recalled(memory, "heron", session=fork) == ["The heron eats frogs."]
+    assert recalled(memory, "heron", session=parent) == ["The heron eats newts."]
 
 
 def test_a_session_of_another_store_hides_nothing(memory: Memory, tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_session_of_another_store_hides_nothing(memory: Memory, tmp_path: Path
     with Memory.open(tmp_path / "elsewhere") as other:
         session = other.session("a")
         talk(session, "Ada: The heron eats frogs.")
-        assert said(memory, "heron", session=session) == ["The heron eats eels."]
+        assert recalled(memory, "heron", session=session) == ["The heron eats eels."]
 
 
 def test_somebody_elses_turns_are_not_even_neighbours(either: Memory) -> None:
@@ -149,7 +149,7 @@ def test_the_question_itself_is_no_answer(memory: Memory, docs: Path) -> None:
 
 def test_a_turn_that_says_the_words_of_the_question_in_another_order_answers_it(memory: Memory) -> None:
     memory.session("a").append(Message("user", "did Alice pay Bob?"), Message("user", "Bob did pay Alice"))
-    assert said(memory, "Did Alice pay Bob?") == ["Bob did pay Alice"]
+    assert recalled(memory, "Did Alice pay Bob?") == ["Bob did pay Alice"]
 
 
 def test_neighbours_of_long_texts_lend_little(memory: Memory) -> None:
@@ -174,4 +174,4 @@ def test_an_unknown_policy_and_one_that_makes_no_sense(memory: Memory) -> None:
 @pytest.mark.parametrize("policy", [*POLICIES])
 def test_every_policy_answers_or_has_nothing_to_ask(memory: Memory, policy: str) -> None:
     talk(memory.session("a"), "Ada: The heron eats eels.")
-    assert said(memory, "heron", policy=policy) == ([] if policy == "dense" else ["The heron eats eels."])
+    assert recalled(memory, "heron", policy=policy) == ([] if policy == "dense" else ["The heron eats eels."])

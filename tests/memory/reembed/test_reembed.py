@@ -45,7 +45,7 @@ ANIMALS = NAMES.split(" ")
 
 @pytest.fixture
 def filled(either: Memory, docs: Path) -> Memory:
-    """A memory with some passages, found by words."""
+    """A memory with some chunks, found by BM25."""
     write(docs)
     either.ingest(docs)
     return either
@@ -169,7 +169,7 @@ def test_a_new_store_is_read_by_the_embedder_it_is_opened_with(home: Path, docs:
     with Memory.open(home, embedder=embedder) as memory:
         assert len(embedder.asked) == asked  # how long its vectors are is known
         assert best(memory, "puma burrow", policy="dense") == "puma"
-    assert asked == 1 + 17 + 1 + 3  # its length, passages, a turn, questions
+    assert asked == 1 + 17 + 1 + 3  # its length, chunks, a turn, questions
 
 
 def test_a_store_that_was_opened_before_but_holds_nothing_takes_any_embedder(home: Path) -> None:

@@ -17,6 +17,7 @@ from agentkit_memory.store.item_rows import read_around, read_items
 from agentkit_memory.store.records import RecallLog
 from agentkit_memory.store.scopes import readable_ids
 from agentkit_prompts.context.messages import Message
+from tests.effort import tries
 
 NAMES = st.sampled_from(["", "1", "2", "'", '" --', "%", "1\n", "é"])
 SCOPES = st.builds(Scope, st.sampled_from(["a", "b", "a'; --"]), NAMES, NAMES, NAMES)
@@ -30,7 +31,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
 
 
 @given(written=st.lists(SCOPES, min_size=1, max_size=5, unique=True), reader=SCOPES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tries(15, 40), deadline=None)
 def test_a_reader_gets_what_is_shared_or_theirs_and_nothing_else(
     shared: Memory, written: list[Scope], reader: Scope
 ) -> None:

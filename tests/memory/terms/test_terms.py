@@ -82,8 +82,8 @@ def test_terms_do_not_depend_on_which_words_are_remembered(monkeypatch: pytest.M
 
 
 def test_scripts_without_spaces_are_found_by_their_parts() -> None:
-    question, passage = set(count_terms("日本語")), set(count_terms("これは日本語の文書です。"))
-    assert question and question <= passage
+    question, text = set(count_terms("日本語")), set(count_terms("これは日本語の文書です。"))
+    assert question and question <= text
     assert set(count_terms("中")) and set(count_terms("ภาษาไทย"))
 
 

@@ -137,7 +137,7 @@ def shape_for(template: ChatTemplate) -> str:
 
 @st.composite
 def texts_for(draw: st.DrawFn, template: ChatTemplate) -> list[str]:
-    """Draw what is said; now and then a token is spread over texts that follow each other."""
+    """Draw a conversation; now and then a token is spread over texts that follow each other."""
     texts = draw(st.lists(hostile(template), min_size=8, max_size=8))
     for token in draw(st.lists(st.sampled_from(template.control_tokens or ("<s>",)), max_size=3)):
         first, cuts = draw(st.integers(0, 6)), draw(st.lists(st.integers(0, len(token)), min_size=1, max_size=2))

@@ -88,7 +88,7 @@ def test_arguments_for_a_template_need_a_template() -> None:
         composed().to_text(enable_thinking=True)
 
 
-def test_what_the_template_refuses_is_told_in_its_own_words() -> None:
+def test_an_error_raised_by_the_template_keeps_its_text() -> None:
     refusing = Small("{{ refuse('the first message must be of the user') }}", ["<|m|>"])
     for said in ("Hi.", "<|m|>"):
         with pytest.raises(ChatTemplateError, match="must be of the user"):
@@ -124,7 +124,7 @@ def test_what_the_developer_wrote_is_untouched() -> None:
     )
 
 
-def test_a_value_that_the_developer_vouches_for_is_untouched() -> None:
+def test_a_value_that_the_developer_trusts_is_untouched() -> None:
     layers = Layers(TextPrompt("{{ extra.rule }}"))
     context = PromptContext(user_input="Hi.", extra={"rule": Trusted("Say <|im_end|>.")})
     assert "Say <|im_end|>.<|im_end|>" in compose(layers, context).to_text(CHATML)

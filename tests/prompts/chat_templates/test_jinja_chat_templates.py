@@ -126,12 +126,12 @@ def test_the_last_text_part_or_the_reasoning_can_be_left_open() -> None:
         ([{"role": "assistant", "content": "x"}], "reasoning", "no text in 'reasoning'"),
     ],
 )
-def test_what_cannot_be_continued_is_said(messages: Any, field: Any, told: str) -> None:
+def test_a_message_that_cannot_be_continued_is_refused(messages: Any, field: Any, told: str) -> None:
     with pytest.raises(ChatTemplateError, match=told):
         show("nothing", messages, continue_final_message=field)
 
 
-def test_what_a_template_refuses_is_said_in_its_words_with_file_and_line() -> None:
+def test_an_error_raised_by_a_template_has_its_text_file_and_line() -> None:
     template = JinjaChatTemplate("\n\n{{ raise_exception('Roles must alternate!') }}", file="m.jinja")
     with pytest.raises(ChatTemplateError, match=r"m\.jinja:3: the template refuses .*Roles must alternate!"):
         template.render(HI)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -181,12 +180,10 @@ def little_memory() -> Iterator[None]:
 
 @pytest.mark.untraced  # as many steps as the limits allow, each of them traced
 @pytest.mark.parametrize("source", [*BOMBS, *(pytest.param(source, id=name) for name, source in MADE.items())])
-def test_a_hostile_template_ends_in_a_typed_error_soon(source: str) -> None:
-    start = time.thread_time()
+def test_a_hostile_template_ends_in_a_typed_error(source: str) -> None:
     with pytest.raises(ChatTemplateError) as caught:
         JinjaChatTemplate(source, lossy=True).render(HI)
     assert "MemoryError" not in str(caught.value)
-    assert time.thread_time() - start < 10
 
 
 @pytest.mark.parametrize(

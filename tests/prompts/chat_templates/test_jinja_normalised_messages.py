@@ -267,7 +267,7 @@ def codes(source: str) -> set[str]:
     return {finding.code for finding in JinjaChatTemplate(source).diagnose()}
 
 
-def test_a_template_that_says_everything_has_little_to_be_told_about() -> None:
+def test_a_template_that_shows_everything_has_few_findings() -> None:
     source = (
         "{% for m in messages %}<{{ m.role }}>{{ m.reasoning_content }}{% for p in ([m.content] if m.content is string "
         "else m.content) %}{{ p if p is string else p.text }}{% endfor %}{% for c in m.tool_calls or [] %}"
@@ -277,7 +277,7 @@ def test_a_template_that_says_everything_has_little_to_be_told_about() -> None:
     assert codes(source) == {"wants_object_arguments", "no_generation_blocks"}
 
 
-def test_what_a_template_leaves_out_or_wants_is_told() -> None:
+def test_what_a_template_leaves_out_or_requires_is_reported() -> None:
     assert {
         "ignores_tools",
         "drops_tool_calls",
@@ -292,7 +292,7 @@ def test_what_a_template_leaves_out_or_wants_is_told() -> None:
     assert {"wants_text_content", "wants_text_arguments"} <= codes(TEXTS)
 
 
-def test_what_a_template_refuses_is_told_in_its_words() -> None:
+def test_an_error_raised_by_a_template_is_a_finding() -> None:
     source = (
         "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('No system here.') }}{% endif %}"
         "{% if tools %}{{ raise_exception('No tools here.') }}{% endif %}{{ m.content }}{% endfor %}"
@@ -303,12 +303,12 @@ def test_what_a_template_refuses_is_told_in_its_words() -> None:
     assert "No system here." in told["refuses_late_system"]
 
 
-def test_of_two_messages_in_a_row_a_lost_one_is_told() -> None:
+def test_a_lost_message_of_two_in_a_row_is_reported() -> None:
     source = "{% for m in messages %}{% if loop.first or m.role != messages[loop.index0 - 1].role %}{{ m.content }}{% endif %}{% endfor %}"
     assert "needs_alternation" in codes(source)
 
 
-def test_earlier_thoughts_that_are_dropped_are_told() -> None:
+def test_dropped_earlier_reasoning_is_reported() -> None:
     source = "{% for m in messages %}{{ m.content }}{% if loop.last %}{{ m.reasoning_content }}{% endif %}{% endfor %}"
     found = [one for one in JinjaChatTemplate(source).diagnose() if one.code == "drops_reasoning"]
     assert "earlier replies" in found[0].message
@@ -323,7 +323,7 @@ def test_a_template_that_refuses_everything_says_so_and_no_more() -> None:
     ]
 
 
-def test_clock_and_variables_that_a_template_reads_are_told() -> None:
+def test_the_clock_and_the_variables_that_a_template_reads_are_reported() -> None:
     source = (
         "{% if think is not defined %}{% set think = true %}{% endif %}{% set x = 1 %}{{ x }}{{ think }}{{ effort }}"
         "{% if strftime_now is defined %}{{ strftime_now('%Y') }}{% endif %}{{ messages[0].content }}"

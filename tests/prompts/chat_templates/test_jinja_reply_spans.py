@@ -1,4 +1,4 @@
-"""Jinja chat templates in training: the spans of what the assistant said, and rows of a fine-tuning set."""
+"""Jinja chat templates in training: the spans of what the assistant wrote, and rows of a fine-tuning set."""
 
 # ruff: noqa: E501 (a template is one line)
 
@@ -24,13 +24,13 @@ TALK = [
 ]
 
 
-def said(source: str, messages: Any = TALK, **fields: Any) -> list[str]:
+def learned(source: str, messages: Any = TALK, **fields: Any) -> list[str]:
     text, spans = JinjaChatTemplate(source, **fields).spans(messages)
     return [text[start:end] for start, end in spans]
 
 
 def test_generation_blocks_are_the_spans() -> None:
-    assert said(MARKED) == ["one<|end|>", "two<|end|>"]
+    assert learned(MARKED) == ["one<|end|>", "two<|end|>"]
     assert JinjaChatTemplate(MARKED).spans(TALK)[0] == JinjaChatTemplate(MARKED).render(
         TALK, add_generation_prompt=False
     )
@@ -45,13 +45,13 @@ def test_generation_blocks_are_the_spans() -> None:
     ],
 )
 def test_blocks_inside_macros_and_variables_are_found_where_they_end_up(source: str) -> None:
-    assert said(source) == ["one", "two"]
-    assert said(source, limits=None) == ["one", "two"]
+    assert learned(source) == ["one", "two"]
+    assert learned(source, limits=None) == ["one", "two"]
 
 
 def test_blocks_that_touch_or_nest_are_one_span_and_empty_ones_none() -> None:
     source = "{{ messages[0].content }}{% generation %}x{% generation %}y{% endgeneration %}{% endgeneration %}{% generation %}z{% endgeneration %}-{% generation %}{% endgeneration %}"
-    assert said(source, TALK[:1]) == ["xyz"]
+    assert learned(source, TALK[:1]) == ["xyz"]
 
 
 def test_what_is_set_inside_a_block_stays_inside_as_with_any_call_block() -> None:
@@ -61,14 +61,14 @@ def test_what_is_set_inside_a_block_stays_inside_as_with_any_call_block() -> Non
 
 def test_blocks_that_are_changed_afterwards_are_refused() -> None:
     source = "{% filter upper %}{% for m in messages %}{% generation %}{{ m.content | e }}{% endgeneration %}{% endfor %}{% endfilter %}"
-    assert said(source) == ["AONEBTWO"]
+    assert learned(source) == ["AONEBTWO"]
     cut = "{% set x %}{% generation %}{{ messages[0].content }} {% endgeneration %}{% endset %}{{ x | trim }}"
     with pytest.raises(ChatTemplateError, match="put the blocks outermost"):
-        said(cut, TALK[:1])
+        learned(cut, TALK[:1])
 
 
 def test_without_blocks_a_span_is_what_follows_the_generation_prompt() -> None:
-    assert said(PLAIN, stop_words=["<|end|>"]) == ["one<|end|>", "two<|end|>"]
+    assert learned(PLAIN, stop_words=["<|end|>"]) == ["one<|end|>", "two<|end|>"]
     calls = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls or [] %}[{{ c.function.name }}]{% endfor %}{{ '\n' }}{% endfor %}{{ '<assistant>' if add_generation_prompt }}"
     asked = [
         TALK[0],
@@ -76,15 +76,15 @@ def test_without_blocks_a_span_is_what_follows_the_generation_prompt() -> None:
         Message("tool", "found", tool_call_id="x"),
         TALK[1],
     ]
-    assert said(calls, asked) == ["[look]\n", "one\n"]
+    assert learned(calls, asked) == ["[look]\n", "one\n"]
 
 
-def test_replies_that_are_written_differently_later_are_told_by_their_content() -> None:
+def test_replies_that_are_written_differently_later_are_found_by_their_content() -> None:
     source = (
         "{% for m in messages %}<|{{ m.role }}|>{% if m.role == 'assistant' and loop.last %}<think></think>{% endif %}"
         "{{ m.content }}<|end|>\n{% endfor %}{% if add_generation_prompt %}<|assistant|><think>\n{% endif %}"
     )
-    assert said(source) == ["one<|end|>", "two<|end|>"]
+    assert learned(source) == ["one<|end|>", "two<|end|>"]
 
 
 def test_a_reply_that_nobody_can_find_is_refused() -> None:
@@ -93,16 +93,16 @@ def test_a_reply_that_nobody_can_find_is_refused() -> None:
     )
     hidden = [TALK[0], {"role": "assistant", "content": ""}, TALK[2]]
     with pytest.raises(ChatTemplateError, match=r"messages\[1\]: .*loss span is unknown"):
-        said(source, hidden)
+        learned(source, hidden)
     with pytest.raises(ChatTemplateError, match=r"messages\[1\]"):
-        said(
+        learned(
             "{{ messages | length }}{% for m in messages %}{{ m.content | length }}{{ m.content }}{% endfor %}",
             TALK[:3],
         )
 
 
 def test_a_conversation_that_starts_with_the_assistant_has_its_spans_too() -> None:
-    assert said("{{ messages[0].role }}" + PLAIN, TALK[1:]) == ["one<|end|>", "two<|end|>"]
+    assert learned("{{ messages[0].role }}" + PLAIN, TALK[1:]) == ["one<|end|>", "two<|end|>"]
 
 
 def test_a_row_holds_the_template_s_text_and_the_spans_of_history_and_reply() -> None:

@@ -151,7 +151,7 @@ def test_parts_become_text_and_media_their_alt_text() -> None:
     assert Tags(meta_instruction=None).render([mixed]) == "<U>see [image: cat.png]</U><A>"
 
 
-def test_media_that_cannot_be_named_is_still_said_to_be_there() -> None:
+def test_media_without_a_name_still_have_an_alt_text() -> None:
     for part in (
         {"type": "video"},
         {"type": "image_url", "image_url": {"url": "http://["}},
@@ -161,7 +161,7 @@ def test_media_that_cannot_be_named_is_still_said_to_be_there() -> None:
         assert Tags(meta_instruction=None).render([{"role": "user", "content": [part]}]) == f"<U>[{kind}]</U><A>"
 
 
-def test_neighbours_of_one_role_are_both_said() -> None:
+def test_neighbours_of_one_role_are_both_written() -> None:
     messages = [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]
     for name in MODELS:
         text = template(name).render(messages)
@@ -192,7 +192,7 @@ def test_rounds_are_numbered_within_a_conversation_and_remembered_by_nobody() ->
     assert chatglm.get_prompt("hi") == chatglm.get_prompt("hi") == "[Round 1]\n\n问：hi\n\n答："
 
 
-def test_a_text_without_markers_between_its_messages_is_told_apart() -> None:
+def test_messages_without_markers_between_them_stay_separate() -> None:
     messages = [{"role": "system", "content": "sys"}, *TALK]
     assert template("puyu").render(messages) == "sys\none\ntwo\nthree"
     assert template("puyu", meta_instruction="sys").render(TALK[:1]) == "sys\none"
@@ -202,7 +202,7 @@ def test_a_text_without_markers_between_its_messages_is_told_apart() -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_conversation_grows_by_what_is_said(name: str) -> None:
+def test_a_conversation_grows_by_its_new_messages(name: str) -> None:
     made = template(name)
     for end in range(1, len(TALK) + 1):
         text = made.render(TALK[:end], add_generation_prompt=False)
@@ -231,7 +231,7 @@ turns = st.lists(
 
 
 @given(st.sampled_from(MODELS), turns, st.none() | words, st.booleans())
-def test_every_text_is_said_in_order_and_nothing_is_changed(
+def test_every_text_is_written_in_order_and_unchanged(
     name: str, said: list[dict[str, str]], system: str | None, opens: bool
 ) -> None:
     messages = said if system is None else [{"role": "system", "content": system}, *said]
@@ -309,7 +309,7 @@ def test_a_subclass_restates_only_what_differs() -> None:
     assert Reversed().render(TALK) == "threetwoone"
 
 
-def test_calls_of_a_typed_message_are_said() -> None:
+def test_calls_of_a_typed_message_are_written() -> None:
     messages = [
         Message("user", "weather?"),
         Message("assistant", "", tool_calls=(ToolCall("1", "weather", '{"city": "Kyoto"}'),)),

@@ -105,7 +105,7 @@ def test_what_goes_wrong_inside_a_derived_template_says_where() -> None:
         Derived().render([])
 
 
-def test_an_end_that_cannot_be_told_from_the_reply_is_not_cut_off() -> None:
+def test_an_end_marker_that_may_belong_to_the_reply_is_not_cut_off() -> None:
     class Endless(BaseTemplate):
         def messages2prompt(self, messages: Any, sequence_start: bool = True) -> str:
             return "".join(message["content"] for message in messages)

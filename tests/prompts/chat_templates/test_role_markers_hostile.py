@@ -85,7 +85,7 @@ def test_all_faults_are_named_at_once() -> None:
         ([{"name": "f", "parameters": CYCLE}], r"tools\[0\]: is cyclic or nests too deeply"),
     ],
 )
-def test_a_tool_that_cannot_be_said_is_named(tools: Any, why: str) -> None:
+def test_a_tool_that_cannot_be_written_is_named(tools: Any, why: str) -> None:
     with pytest.raises(ChatTemplateError, match=f"qwen2d5: {why}"):
         QWEN.render([HI], tools=tools)
 

@@ -31,7 +31,7 @@ def template(name: str, **fields: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tools_calls_and_results_are_all_said(name: str) -> None:
+def test_tools_calls_and_results_are_all_written(name: str) -> None:
     before = copy.deepcopy(TALK)
     text = template(name).render(TALK, tools=[SPEC])
     assert before == TALK
@@ -61,14 +61,14 @@ def test_tools_join_the_system_message_of_the_conversation(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tools_are_said_also_by_a_template_without_a_default_system_message(name: str) -> None:
+def test_a_template_without_a_default_system_message_writes_tools(name: str) -> None:
     text = template(name, meta_instruction=None).render(TALK, tools=[SPEC])
     assert "Say the weather." in text
     assert "None" not in text
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tools_are_said_also_to_a_model_that_goes_on_a_sequence(name: str) -> None:
+def test_tools_are_written_when_a_sequence_continues(name: str) -> None:
     assert "Say the weather." in template(name).render(TALK, tools=[SPEC], sequence_start=False)
 
 

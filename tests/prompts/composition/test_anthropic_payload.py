@@ -89,7 +89,7 @@ def test_the_system_prompt_stands_apart_in_blocks_that_end_at_cache_marks() -> N
 
 def test_what_changes_every_turn_has_no_mark() -> None:
     layers = Layers(["Be kind.", TextPrompt("{{ documents }}", volatility="turn")], conversation=False)
-    made = payload(layers=layers, documents=["a passage"])
+    made = payload(layers=layers, documents=["a chunk"])
     assert [("cache_control" in block) for block in made["system"]] == [True, False]
 
 

@@ -93,7 +93,7 @@ def test_a_budget_cuts_nothing_that_has_room_and_the_same_every_time(
 
 
 word = st.text("abcdefgh", min_size=1, max_size=9)
-passages = st.lists(st.lists(word, min_size=1, max_size=30).map(" ".join), min_size=1, max_size=6)
+texts = st.lists(st.lists(word, min_size=1, max_size=30).map(" ".join), min_size=1, max_size=6)
 
 
 def numbered(texts: list[str]) -> list[str]:
@@ -101,7 +101,7 @@ def numbered(texts: list[str]) -> list[str]:
 
 
 @law
-@given(passages, passages, passages, st.integers(1, 400))
+@given(texts, texts, texts, st.integers(1, 400))
 def test_documents_and_examples_and_turns_are_kept_whole(
     texts: list[str], inputs: list[str], turns: list[str], limit: int
 ) -> None:

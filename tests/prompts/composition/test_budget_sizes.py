@@ -1,4 +1,4 @@
-"""What the issue says of budgets, one sentence after the other, with a real tokenizer and with every kind of size."""
+"""Budgets, one promise after the other, with a real tokenizer and with every kind of size."""
 
 from __future__ import annotations
 

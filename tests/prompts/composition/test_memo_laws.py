@@ -98,7 +98,7 @@ ALIKE: list[list[Any]] = [
 
 @pytest.mark.parametrize("values", ALIKE, ids=repr)
 @pytest.mark.parametrize("text", ["{{ additional_kwargs.x is none }}|{{ additional_kwargs.x is string }}", "{{ x }}"])
-def test_values_that_are_equal_but_not_the_same_are_told_apart(values: list[Any], text: str) -> None:
+def test_values_that_are_equal_but_not_the_same_are_distinguished(values: list[Any], text: str) -> None:
     kind: type[BasePrompt] = AdditionalInfoPrompt if text == "{{ x }}" else TextPrompt
     layers = Layers(before_input=kind(text))
     memo = Memo()
@@ -203,7 +203,7 @@ def test_a_growing_conversation_in_text_is_rendered_anew() -> None:
         assert compose(layers, ctx, memo=memo).messages == compose(layers, ctx).messages
 
 
-def test_documents_that_are_equal_but_for_trust_are_told_apart() -> None:
+def test_documents_that_differ_only_in_trust_are_distinguished() -> None:
     document = Document("same")
     layers = Layers(before_input=[MemoPrompt(), UserInputPrompt()], input=[])
     memo = Memo()

@@ -1,4 +1,4 @@
-"""What the issue says of provenance, prefixes, volatility, redaction and files, one sentence after the other."""
+"""Provenance, prefixes, volatility, redaction and files, one promise after the other."""
 
 from __future__ import annotations
 
@@ -326,5 +326,5 @@ def test_views_of_a_cut_history_say_where_they_are_from() -> None:
 def test_volatile_before_stable_is_flagged_inside_a_wrapper_too() -> None:
     with pytest.warns(VolatilityWarning, match=r"system\[0\]\.wrapped_prompts\[0\] .* put it behind"):
         Layers(WrapPrompt(wrapped_prompts=(MemoPrompt(), TextPrompt("static"))), conversation=False)
-    vouched = WrapPrompt(wrapped_prompts=(MemoPrompt(),), volatility="static")
-    assert Layers([vouched, "static"], conversation=False).volatile_before_stable() == []
+    declared = WrapPrompt(wrapped_prompts=(MemoPrompt(),), volatility="static")
+    assert Layers([declared, "static"], conversation=False).volatile_before_stable() == []

@@ -86,7 +86,7 @@ def test_a_prompt_of_ones_own_is_rendered_as_it_says_and_locales_have_texts_of_t
 def test_a_joined_history_grows_into_what_joining_it_anew_gives(
     turns: list[list[Message]], data: st.DataObject
 ) -> None:
-    def said(message: Message) -> str:
+    def heading(message: Message) -> str:
         return f"{message.role}: {message.text}"
 
     talk = Conversation()
@@ -96,7 +96,7 @@ def test_a_joined_history_grows_into_what_joining_it_anew_gives(
         if data.draw(st.booleans()):
             view = talk[data.draw(st.integers(0, 4)) : data.draw(st.integers(0, 12))]
         for separator in data.draw(st.permutations(["\n\n", "|"])):
-            assert view.joined(said, separator) == separator.join(map(said, view))
+            assert view.joined(heading, separator) == separator.join(map(heading, view))
 
 
 @pytest.mark.parametrize(

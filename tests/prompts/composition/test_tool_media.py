@@ -118,7 +118,7 @@ def test_audio_is_sent_where_the_api_takes_it() -> None:
         pytest.param(File(b"\xff\xfe", media_type="text/plain", name="latin.txt"), id="text that is no UTF-8"),
     ],
 )
-def test_what_cannot_be_sent_is_told_in_words_and_the_request_is_made(part: Part) -> None:
+def test_media_that_cannot_be_sent_become_text_and_the_request_is_made(part: Part) -> None:
     openai, anthropic = payloads([Text("See "), part])
 
     assert openai[-1]["role"] == "tool"

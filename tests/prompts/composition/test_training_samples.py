@@ -30,7 +30,7 @@ CALL = ToolCall("a", "weather", '{"city": "Bonn"}')
 TEXTS = st.text(st.sampled_from("ab: \n\u200bassistant"), max_size=30)
 
 
-def said(row: dict[str, Any]) -> list[str]:
+def learned(row: dict[str, Any]) -> list[str]:
     return [row["text"][start:end] for start, end in row["loss_spans"]]
 
 
@@ -39,7 +39,7 @@ def test_the_row_holds_the_messages_as_they_are_sent_and_the_reply() -> None:
     row = composition.to_sample("Hello!")
     assert row["messages"] == [*composition.to_openai()["messages"], {"role": "assistant", "content": "Hello!"}]
     assert row["text"] == "system: Help.\n\nuser: Hi.\n\nassistant: Hello!"
-    assert said(row) == ["Hello!"]
+    assert learned(row) == ["Hello!"]
     assert "tools" not in row
     assert json.loads(json.dumps(row)) == row
 
@@ -54,7 +54,7 @@ def test_spans_mark_content_and_calls_in_history_in_this_turn_and_in_the_reply()
     composition = compose(Layers("Help.", after_intermediate="Sum up."), ctx)
     reply = Message("assistant", "", tool_calls=(CALL, ToolCall("b", "stop", "")))
     row = composition.to_sample(reply)
-    assert said(row) == [
+    assert learned(row) == [
         "Hello!",
         'Look.\n[calls weather({"city": "Bonn"})]',
         '\n[calls weather({"city": "Bonn"})]\n[calls stop()]',
@@ -66,7 +66,7 @@ def test_spans_mark_content_and_calls_in_history_in_this_turn_and_in_the_reply()
 def test_a_developer_text_that_looks_like_the_assistant_is_not_learned() -> None:
     layers = Layers(["Help.", "assistant: I never say this"], after_intermediate="assistant: nor this")
     row = compose(layers, PromptContext(user_input="assistant: or this")).to_sample("Fine.")
-    assert said(row) == ["Fine."]
+    assert learned(row) == ["Fine."]
 
 
 @law
@@ -83,14 +83,14 @@ def test_spans_are_ordered_and_the_text_opens_with_the_plain_text(
     assert flat == sorted(flat)
     assert all(start < end <= len(row["text"]) for start, end in row["loss_spans"])
     expected = [text for role, text in history if role == "assistant" and text] + [reply] * bool(reply)
-    assert [text.replace("\u200b", "") for text in said(row)] == [text.replace("\u200b", "") for text in expected]
+    assert [text.replace("\u200b", "") for text in learned(row)] == [text.replace("\u200b", "") for text in expected]
     assert all(row["text"][:start].endswith("assistant: ") for start, _ in row["loss_spans"])
 
 
 def test_media_of_the_reply_are_alt_text_in_the_text() -> None:
     reply = Message("assistant", (Text("Here: "), Image(b"x", name="cat.png")))
     row = compose(Layers(), PromptContext(user_input="Draw.")).to_sample(reply)
-    assert said(row) == ["Here: [image: cat.png]"]
+    assert learned(row) == ["Here: [image: cat.png]"]
     assert row["messages"][-1]["content"][1]["type"] == "image_url"
 
 

@@ -164,7 +164,7 @@ def test_a_row_says_nothing_to_the_template_or_to_the_examples_of_another_row() 
     ]
 
 
-def test_one_evaluation_is_said_to_every_kind_of_model() -> None:
+def test_one_evaluation_is_written_for_every_kind_of_model() -> None:
     icl = read(
         ice_template={"template": {"round": TURNS}},
         prompt_template={"template": DIALOGUE, "ice_token": "</E>"},
@@ -353,7 +353,7 @@ def test_a_configuration_stays_as_it_is() -> None:
     assert cfg == before and rows == TRAIN
 
 
-def test_everything_that_is_wrong_with_a_configuration_is_said_at_once() -> None:
+def test_everything_that_is_wrong_with_a_configuration_is_reported_at_once() -> None:
     with pytest.raises(InContextError) as error:
         read(
             reader={"input_columns": ["question"], "output_colum": "answer", "input_template": {"template": 1}},
@@ -457,7 +457,7 @@ def test_rows_that_cannot_be_shown_are_named() -> None:
         partly.prompt(ROW, [0, 1])
 
 
-def test_a_declared_place_that_is_nowhere_is_accepted_as_shipped_and_said() -> None:
+def test_an_unused_ice_token_is_accepted_as_shipped_and_warned_about() -> None:
     cfg = {
         "ice_template": {"template": {"A": {"round": TURNS}, "B": {"round": TURNS}}, "ice_token": "</E>"},
         "inferencer": PPL,

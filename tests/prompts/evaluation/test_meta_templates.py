@@ -85,7 +85,7 @@ class TestTheDocument:
         assert isinstance(text, str)
         assert text.endswith("<|MOSS|>:A氡\nthat was the prompt\nend of conversion")
 
-    def test_what_is_said_twice_is_said_as_the_dataset_says(self) -> None:
+    def test_a_field_of_the_dataset_overrides_that_of_the_meta_template(self) -> None:
         prompt = PromptList([human("q", begin="[", end="]"), {"role": "THOUGHTS", "prompt": "hm"}, bot("a", end="!")])
         assert MetaTemplate(MOSS).parse(prompt, "ppl") == (
             "You are a careful model.\n[q]<|Inner Thoughts|>:hm茔\n<|Commands|>:None蝮\n<|Results|>:None兒\n"
@@ -213,14 +213,14 @@ class TestApis:
         with pytest.warns(InContextWarning, match="`end` is not sent"):
             ApiMetaTemplate({**API, "end": "over"})
 
-    def test_text_that_no_role_says_is_said_by_the_one_who_asks(self) -> None:
+    def test_text_without_a_role_is_the_users(self) -> None:
         prompt = quiz(begin=["Two examples.\n", "  \n"])
         messages = ApiMetaTemplate(API).parse(prompt)
         assert messages == [
             {"role": "user", "prompt": "Two examples.\n\nWhich lake is deep?\nA. Como\nB. Aral\nAnswer: "}
         ]
 
-    def test_text_can_be_left_out_as_the_original_does_and_that_is_said(self) -> None:
+    def test_text_without_a_role_can_be_left_out_with_a_warning(self) -> None:
         template = ApiMetaTemplate(API, keep_text=False)
         with pytest.warns(InContextWarning, match="no role has 'Two examples'"):
             messages = template.parse(quiz(begin=["Two examples"]))

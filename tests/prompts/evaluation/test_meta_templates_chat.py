@@ -39,7 +39,7 @@ IDS: dict[str, Any] = {
 PIXEL = "iVBORw0KGgo="
 
 
-def said(*pairs: tuple[str, str]) -> list[dict[str, Any]]:
+def talk(*pairs: tuple[str, str]) -> list[dict[str, Any]]:
     return [{"role": role, "content": content} for role, content in pairs]
 
 
@@ -49,36 +49,36 @@ def spelled(ids: Sequence[int]) -> str:
 
 class TestConversations:
     def test_chat_roles_speak_as_roles_of_the_template(self) -> None:
-        conversation = said(("system", "be brief"), ("user", "1"), ("assistant", "2"), ("tool", "t"), ("user", "3"))
+        conversation = talk(("system", "be brief"), ("user", "1"), ("assistant", "2"), ("tool", "t"), ("user", "3"))
         assert MetaTemplate(META).render(conversation) == (
             "<s><SYSTEM>: be brief<eosys>\n<HUMAN>: 1<eoh>\n<BOT>: 2<eob>\n<T>t<HUMAN>: 3<eoh>\n<BOT>: "
         )
 
     def test_a_whole_conversation_ends_as_the_template_ends(self) -> None:
-        conversation = said(("user", "1"), ("assistant", "2"))
+        conversation = talk(("user", "1"), ("assistant", "2"))
         text = "<s><HUMAN>: 1<eoh>\n<BOT>: 2<eob>\n</s>"
         assert MetaTemplate(META).render(conversation, add_generation_prompt=False) == text
         assert MetaTemplate(META).parse(conversation, "ppl") == text
 
-    def test_messages_in_a_row_are_all_said(self) -> None:
-        conversation = said(("system", "S"), ("user", "1"), ("user", "2"), ("system", "T"))
+    def test_messages_of_one_role_in_a_row_are_all_written(self) -> None:
+        conversation = talk(("system", "S"), ("user", "1"), ("user", "2"), ("system", "T"))
         assert MetaTemplate(META).render(conversation) == (
             "<s><SYSTEM>: S<eosys>\n<HUMAN>: 1\n2<eoh>\n<SYSTEM>: T<eosys>\n<BOT>: "
         )
 
     def test_without_a_system_role_the_user_says_it(self) -> None:
         meta = {"round": [{"role": "Q", "begin": "Q: ", "end": "\n"}, {"role": "BOT", "begin": "A: "}]}
-        assert MetaTemplate(meta).render(said(("system", "S"), ("user", "1"))) == "Q: S\nQ: 1\nA: "
+        assert MetaTemplate(meta).render(talk(("system", "S"), ("user", "1"))) == "Q: S\nQ: 1\nA: "
 
-    def test_a_system_role_of_the_round_is_said_once(self) -> None:
+    def test_a_system_role_of_the_round_is_written_once(self) -> None:
         meta = {"round": [{"role": "SYSTEM", "begin": "S:"}, *META["round"]]}
-        assert MetaTemplate(meta).render(said(("system", "x"), ("user", "1"))) == "S:x<HUMAN>: 1<eoh>\n<BOT>: "
+        assert MetaTemplate(meta).render(talk(("system", "x"), ("user", "1"))) == "S:x<HUMAN>: 1<eoh>\n<BOT>: "
 
     def test_a_model_that_speaks_first_in_a_round_is_asked_at_the_end(self) -> None:
         meta = {
             "round": [{"role": "BOT", "begin": "B:", "end": ";", "generate": True}, {"role": "HUMAN", "begin": "H:"}]
         }
-        assert MetaTemplate(meta).render(said(("assistant", "hi"), ("user", "1"))) == "B:hi;H:1B:"
+        assert MetaTemplate(meta).render(talk(("assistant", "hi"), ("user", "1"))) == "B:hi;H:1B:"
 
     def test_messages_may_be_ours_and_may_have_parts(self) -> None:
         image = {"type": "image_url", "image_url": {"url": "https://example.org/cat.png"}}
@@ -90,7 +90,7 @@ class TestConversations:
         assert MetaTemplate(META).render([{"role": "HUMAN", "content": None}]) == "<s><HUMAN>: <eoh>\n<BOT>: "
 
     def test_without_a_template_messages_are_lines(self) -> None:
-        assert MetaTemplate().render(said(("system", "S"), ("user", "1"), ("user", "2"))) == "S\n1\n2"
+        assert MetaTemplate().render(talk(("system", "S"), ("user", "1"), ("user", "2"))) == "S\n1\n2"
 
     def test_what_it_cannot_say_is_named_message_by_message(self) -> None:
         messages: list[Any] = [
@@ -115,16 +115,16 @@ class TestConversations:
         ):
             assert problem in str(caught.value)
         with pytest.raises(ChatTemplateError, match="role 'tool': the meta template has no role for it"):
-            MetaTemplate({"round": META["round"]}).render(said(("tool", "x"), ("user", "y")))
+            MetaTemplate({"round": META["round"]}).render(talk(("tool", "x"), ("user", "y")))
 
     @pytest.mark.parametrize(
         ("messages", "why"),
         [
             ([], "there are no messages"),
-            (said(("assistant", "1"), ("user", "2")), "starts with 'BOT', but a round starts with 'HUMAN'"),
-            (said(("user", "1"), ("assistant", "2")), "no user message to reply to at the end"),
-            (said(("user", "1"), ("assistant", "2"), ("system", "3")), "no user message to reply to at the end"),
-            (said(("system", "1")), "no user message to reply to at the end"),
+            (talk(("assistant", "1"), ("user", "2")), "starts with 'BOT', but a round starts with 'HUMAN'"),
+            (talk(("user", "1"), ("assistant", "2")), "no user message to reply to at the end"),
+            (talk(("user", "1"), ("assistant", "2"), ("system", "3")), "no user message to reply to at the end"),
+            (talk(("system", "1")), "no user message to reply to at the end"),
         ],
     )
     def test_a_conversation_must_leave_something_to_say(self, messages: list[dict[str, Any]], why: str) -> None:
@@ -134,14 +134,14 @@ class TestConversations:
     def test_a_template_in_which_no_model_speaks_cannot_ask(self) -> None:
         meta = {"round": [{"role": "HUMAN"}, {"role": "CRITIC"}]}
         with pytest.raises(ChatTemplateError, match="no role of the round is marked generate=True or called BOT"):
-            MetaTemplate(meta).render(said(("user", "1")))
-        assert MetaTemplate(meta).render(said(("user", "1")), add_generation_prompt=False) == "1"
+            MetaTemplate(meta).render(talk(("user", "1")))
+        assert MetaTemplate(meta).render(talk(("user", "1")), add_generation_prompt=False) == "1"
 
     def test_tools_and_variables_have_no_place_in_it(self) -> None:
         with pytest.raises(ChatTemplateError, match="no place for tools"):
-            MetaTemplate(META).render(said(("user", "1")), tools=[{"name": "add"}])
+            MetaTemplate(META).render(talk(("user", "1")), tools=[{"name": "add"}])
         with pytest.raises(ChatTemplateError, match="takes no variables, got thinking"):
-            MetaTemplate(META).render(said(("user", "1")), thinking=True)
+            MetaTemplate(META).render(talk(("user", "1")), thinking=True)
 
     def test_a_composition_goes_through_it_and_untrusted_text_forges_no_role(self) -> None:
         layers = Layers(system="You help.", before_input=MemoPrompt())
@@ -190,7 +190,7 @@ class TestTokenIds:
         with pytest.raises(InContextError, match=r"token ids in begin, .* are not text; pass decode"):
             ApiMetaTemplate(IDS)
         with pytest.raises(ChatTemplateError, match="are not text"):
-            MetaTemplate(IDS).render(said(("user", "1")))
+            MetaTemplate(IDS).render(talk(("user", "1")))
         with pytest.raises(InContextError, match="expected one prompt, text or PromptList, got a list"):
             MetaTemplate(IDS).pieces([self.prompt])  # type: ignore[arg-type]
 

@@ -106,7 +106,7 @@ def test_a_reader_takes_its_splits_apart_and_names_everything_that_is_missing() 
     DatasetReader(["q"], "a").split({"train": rows, "test": [{"q": "the answer is not known"}]})
 
 
-def test_everything_that_is_wrong_with_a_reader_is_said_at_once() -> None:
+def test_everything_that_is_wrong_with_a_reader_is_reported_at_once() -> None:
     with pytest.raises(InContextError) as error:
         DatasetReader([1], ["c"], "x", None, "[0]", 2.5, 3)  # type: ignore
     for part in ("input_columns must be", "output_column must be", "input_template must be", "train_range: '[0]'",

@@ -27,8 +27,8 @@ class Stubborn:
         raise RuntimeError("no words")
 
 
-def told(prompt: object) -> list[Any]:
-    """Return what a prompt list says, without markers."""
+def items(prompt: object) -> list[Any]:
+    """Return the items of a prompt list, without markers."""
     assert type(prompt) is PromptList
     return [item for item in prompt if not is_marker(item)]
 
@@ -140,7 +140,7 @@ def test_lists_and_texts_are_joined_and_nothing_adds_nothing() -> None:
         (lambda: str(PromptList([{"role": "H", "prompt": 5}])), "the prompt of role 'H' must be text, got int"),
     ],
 )
-def test_what_a_prompt_list_cannot_do_is_said(wrong: Any, message: str) -> None:
+def test_unsupported_operations_of_a_prompt_list_are_refused(wrong: Any, message: str) -> None:
     with pytest.raises(InContextError, match=message):
         wrong()
 
@@ -170,19 +170,19 @@ def test_a_dialogue_becomes_sections_and_an_example_only_its_rounds() -> None:
         "round",
         "round",
     ]
-    assert told(prompt) == [
+    assert items(prompt) == [
         {"role": "SYSTEM", "fallback_role": "HUMAN", "prompt": "About sums."},
         {"role": "HUMAN", "prompt": "2+2=?"},
         {"role": "BOT", "prompt": "4"},
         {"role": "HUMAN", "prompt": "1+1=?"},
         {"role": "BOT", "prompt": ""},
     ]
-    assert told(template.ice_item(ROW)) == [{"role": "HUMAN", "prompt": "1+1=?"}, {"role": "BOT", "prompt": "2"}]
+    assert items(template.ice_item(ROW)) == [{"role": "HUMAN", "prompt": "1+1=?"}, {"role": "BOT", "prompt": "2"}]
 
 
 def test_a_section_may_be_one_text_or_one_role_item() -> None:
     turn = {"role": "HUMAN", "prompt": "{question}"}
-    assert told(PromptTemplate({"begin": turn, "round": turn, "end": "{topic}"}).item(ROW)) == [
+    assert items(PromptTemplate({"begin": turn, "round": turn, "end": "{topic}"}).item(ROW)) == [
         {"role": "HUMAN", "prompt": "1+1=?"},
         {"role": "HUMAN", "prompt": "1+1=?"},
         "sums",
@@ -191,18 +191,18 @@ def test_a_section_may_be_one_text_or_one_role_item() -> None:
 
 def test_an_empty_text_keeps_its_place_until_examples_take_it() -> None:
     template = PromptTemplate({"begin": ["</E>", ""], "round": []}, ice_token="</E>")
-    assert told(template.item({})) == ["", ""]
-    assert told(template.item({}, ice=PromptList([{"role": "HUMAN", "prompt": "x"}]))) == [
+    assert items(template.item({})) == ["", ""]
+    assert items(template.item({}, ice=PromptList([{"role": "HUMAN", "prompt": "x"}]))) == [
         {"role": "HUMAN", "prompt": "x"}
     ]
-    assert told(PromptTemplate({"begin": "", "round": []}).item({})) == [""]
+    assert items(PromptTemplate({"begin": "", "round": []}).item({})) == [""]
     assert PromptTemplate({"round": []}, ice_token="</E>").places() == PromptTemplate({"round": []}).places() == ""
 
 
 def test_examples_say_nothing_of_the_row_that_is_asked_and_it_nothing_of_them() -> None:
     shot = PromptTemplate(SHOT).ice_item({"question": "{question}</E>", "answer": "{answer}"})
     prompt = PromptTemplate(DIALOGUE, ice_token="</E>").item({**ROW, "question": "</E>{topic}"}, ice=shot)
-    assert [item["prompt"] for item in told(prompt)] == [
+    assert [item["prompt"] for item in items(prompt)] == [
         "About sums.",
         "{question}</E>",
         "{answer}",
@@ -216,9 +216,9 @@ def test_examples_say_nothing_of_the_row_that_is_asked_and_it_nothing_of_them() 
 def test_text_around_the_place_of_examples_stays_around_them() -> None:
     template = PromptTemplate({"begin": ["{topic}: </E> end"], "round": []}, ice_token="</E>")
     shots = PromptList([{"role": "HUMAN", "prompt": "x"}])
-    assert told(template.item(ROW, ice=shots)) == ["sums: ", {"role": "HUMAN", "prompt": "x"}, " end"]
-    assert told(template.item(ROW, ice="x")) == ["sums: x end"]
-    assert told(template.item(ROW)) == ["sums:  end"]
+    assert items(template.item(ROW, ice=shots)) == ["sums: ", {"role": "HUMAN", "prompt": "x"}, " end"]
+    assert items(template.item(ROW, ice="x")) == ["sums: x end"]
+    assert items(template.item(ROW)) == ["sums:  end"]
 
 
 def test_what_a_template_returns_belongs_to_the_caller() -> None:
@@ -238,8 +238,8 @@ def test_labels_choose_among_texts_dialogues_and_lists_of_turns() -> None:
     template = PromptTemplate({0: "{question} no", "yes": SHOT, "list": [{"role": "BOT", "prompt": "{answer}"}]})
     assert template.labels == (0, "yes", "list")
     assert template.item(ROW) == "1+1=? no", "asked without a label, the first answers"
-    assert told(template.label_item(ROW, "yes"))[1] == {"role": "BOT", "prompt": "2"}
-    assert told(template.ice_item(ROW, "list")) == [{"role": "BOT", "prompt": "2"}]
+    assert items(template.label_item(ROW, "yes"))[1] == {"role": "BOT", "prompt": "2"}
+    assert items(template.ice_item(ROW, "list")) == [{"role": "BOT", "prompt": "2"}]
     for label in ("maybe", ["yes"], "0"):
         with pytest.raises(InContextError, match=r"no prompt for label .*[tT]here is: 0, list, yes"):
             template.label_item(ROW, label)
@@ -266,7 +266,7 @@ def test_a_token_of_a_column_stands_for_it_beside_its_name() -> None:
         column_token_map={"question": "</q>", "answer": "</a>", "gone": "</missing>"},
     )
     row = {"question": "</a>", "answer": "2"}
-    assert [item["prompt"] for item in told(template.item(row, hide="answer"))] == ["</a> </a> </missing> %", ""]
+    assert [item["prompt"] for item in items(template.item(row, hide="answer"))] == ["</a> </a> </missing> %", ""]
 
 
 def test_rows_with_different_columns_do_not_disturb_each_other() -> None:
@@ -276,7 +276,7 @@ def test_rows_with_different_columns_do_not_disturb_each_other() -> None:
         assert template.item({"a": number, f"c{number}": 0}) == f"{number}{{b}}"
 
 
-def test_everything_that_is_wrong_with_a_template_is_said_at_once() -> None:
+def test_everything_that_is_wrong_with_a_template_is_reported_at_once() -> None:
     with pytest.raises(InContextError) as error:
         PromptTemplate(
             {"a": "no token", "b": 5, "c": {"round": [{"prompt": 1}, 7], "start": []}, "d": {"begin": "x"}},
@@ -319,7 +319,7 @@ def test_examples_with_roles_cannot_go_into_text() -> None:
     inside = PromptTemplate({"round": [{"role": "HUMAN", "prompt": "</E>{question}"}]}, ice_token="</E>")
     with pytest.raises(InContextError, match="stands in the prompt of role 'HUMAN'"):
         inside.item(ROW, ice=shots)
-    assert told(inside.item(ROW, ice="text\n")) == [{"role": "HUMAN", "prompt": "text\n1+1=?"}]
+    assert items(inside.item(ROW, ice="text\n")) == [{"role": "HUMAN", "prompt": "text\n1+1=?"}]
 
 
 # Messages
@@ -357,7 +357,7 @@ def test_messages_can_be_left_as_they_are() -> None:
     assert made == messages and made[0] is not messages[0]
 
 
-def test_everything_that_is_wrong_with_messages_is_said_at_once() -> None:
+def test_everything_that_is_wrong_with_messages_is_reported_at_once() -> None:
     with pytest.raises(InContextError) as error:
         RawPromptTemplate([5, "stray", {"content": "x"}, {"role": "tool"}, {"expand_column": 1}])  # type: ignore[list-item]
     for part in (

@@ -327,7 +327,7 @@ def test_spans_count_the_lines_of_the_file(folder: Path) -> None:
     ],
     ids=range(50),
 )
-def test_what_is_wrong_with_a_file_is_said_with_its_line(folder: Path, text: str, message: str) -> None:
+def test_a_problem_in_a_file_is_reported_with_its_line(folder: Path, text: str, message: str) -> None:
     assert broken(folder, a=text).startswith(message)
 
 

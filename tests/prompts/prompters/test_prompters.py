@@ -232,7 +232,7 @@ TRAFFIC: list[Any] = [
 ]
 
 
-def test_tool_calls_of_a_history_are_said_as_json_or_with_the_models_tokens() -> None:
+def test_tool_calls_of_a_history_are_written_as_json_or_with_the_models_tokens() -> None:
     prompter = ChatPrompter("Hi").for_model(**IM)
     text = prompter.generate_prompt("thanks", TRAFFIC)
     assert '<|im_start|>assistant\n\n{"name": "look", "arguments": {"q": "{x} é"}}\n<|im_end|>' in text
@@ -245,7 +245,7 @@ def test_tool_calls_of_a_history_are_said_as_json_or_with_the_models_tokens() ->
     assert call["function"] == {"name": "look", "arguments": '{"q": "{x} é"}'}
 
 
-def test_arguments_that_are_no_json_are_said_as_the_text_they_are() -> None:
+def test_arguments_that_are_no_json_are_written_as_they_are() -> None:
     history = [
         Message("user", "q"),
         Message("assistant", tool_calls=(ToolCall("c1", "look", "{oops"),)),
@@ -272,7 +272,7 @@ def test_half_a_tool_call_in_a_history_is_refused_instead_of_dropped(cut: slice)
         ({"role": "user", "content": [{"type": "image_url"}]}, r"content\[0\]"),
     ],
 )
-def test_parts_of_a_message_that_cannot_be_said_are_refused(message: Any, what: str) -> None:
+def test_parts_of_a_message_that_cannot_be_written_are_refused(message: Any, what: str) -> None:
     with pytest.raises(PrompterError, match=what):
         ChatPrompter("Hi").generate_prompt("q", [message])
 
@@ -429,7 +429,7 @@ def test_what_the_user_sends_is_untrusted_and_says_where_it_is_from() -> None:
     assert [s.pointer for s in compose(one.layers, one.context("x")).spans if s.trust == "untrusted"] == ["user_input"]
 
 
-def test_a_value_that_the_developer_vouches_for_is_trusted() -> None:
+def test_a_value_that_the_developer_marks_is_trusted() -> None:
     prompter = ChatPrompter("{a} {b}")
     composition = compose(prompter.layers, prompter.context({"a": Trusted("mine"), "b": "theirs"}))
     assert [s.trust for s in composition.spans if s.pointer] == ["trusted", "untrusted"]

@@ -147,7 +147,7 @@ def test_a_template_that_fails_says_on_which_line(source: str, line: int) -> Non
         ("{{ now + 1 }}", r"datetime \+ int"),
     ],
 )
-def test_what_a_template_cannot_do_is_said(source: str, words: str) -> None:
+def test_unsupported_operations_of_a_template_are_refused(source: str, words: str) -> None:
     from datetime import datetime
 
     with pytest.raises(TemplateError, match=words):

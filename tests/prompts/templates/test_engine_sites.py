@@ -199,7 +199,7 @@ def test_rendered_text_stays_itself_when_it_is_printed_directly() -> None:
 
 
 def test_trusted_text_stays_itself_when_it_is_printed_directly() -> None:
-    value = Trusted("vouched for")
+    value = Trusted("checked")
     pieces = compile_program("{{ a }}{{ a|upper }}").trace({"a": value}).pieces()
     assert pieces[0][2] is value
     assert type(pieces[1][2]) is str

@@ -62,7 +62,7 @@ class Bare(BasePrompt):
         return (("inner", self.inner),)
 
 
-def test_what_a_prompt_of_ones_own_must_implement_is_said() -> None:
+def test_missing_parts_of_a_custom_prompt_are_reported() -> None:
     with pytest.raises(PromptError, match="must implement render_around"):
         Bare(inner=TextPrompt("y")).render_around(ASK, [])
     with pytest.raises(PromptError, match=r'cut="items" needs a prompt that shows items'):

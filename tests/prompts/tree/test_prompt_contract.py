@@ -300,7 +300,7 @@ def test_every_character_says_where_it_is_from() -> None:
 
 def test_trust_is_the_lowest_of_what_an_expression_reads() -> None:
     ctx = PromptContext(
-        user_input=UserInput("u", additional_kwargs={"note": Trusted("vouched for")}),
+        user_input=UserInput("u", additional_kwargs={"note": Trusted("checked")}),
         documents=[Document("good", trust="trusted"), Document("bad")],
         extra={"note": "mine"},
     )

@@ -190,7 +190,7 @@ async def test_a_server_that_hangs_or_floods_is_replaced_after_a_call_ran_out_of
         hung = await ask(named(server, trouble).but(timeout=0.5))
         for _ in range(100):
             await asyncio.sleep(0.1)
-            after = await ask(named(server, "pid").but(timeout=5))
+            after = await ask(named(server, "pid").but(timeout=2))
             if after.ok:
                 break
 

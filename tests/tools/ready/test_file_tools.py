@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from agentkit.tools import ToolContext, ToolDefinitionError, ToolError, ToolResult, Toolset, file_tools
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.ready.folder import Folder
+from tests.effort import tries
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs files that are opened relative to a folder")
 
@@ -53,7 +54,7 @@ async def ask(tools: Toolset, name: str, **arguments: Any) -> ToolResult:
     return await one.call(ToolCall("c", name, json.dumps(arguments)), ToolContext(None))
 
 
-async def said(tools: Toolset, name: str, **arguments: Any) -> str:
+async def reply(tools: Toolset, name: str, **arguments: Any) -> str:
     result = await ask(tools, name, **arguments)
     assert result.status == "success", result.content
     return str(result.content)
@@ -71,15 +72,15 @@ def test_every_tool_says_what_it_cannot_do(root: Path) -> None:
 
 async def test_a_file_is_read_whole_or_in_lines(root: Path) -> None:
     tools = file_tools(root)
-    assert await said(tools, "read_file", path="notes.md") == "first\nSecond line\nthird\n"
-    assert await said(tools, "read_file", path="./docs//guide.md") == "A guide.\nIt is second to none.\n"
-    part = await said(tools, "read_file", path="notes.md", first_line=2, lines=1)
+    assert await reply(tools, "read_file", path="notes.md") == "first\nSecond line\nthird\n"
+    assert await reply(tools, "read_file", path="./docs//guide.md") == "A guide.\nIt is second to none.\n"
+    part = await reply(tools, "read_file", path="notes.md", first_line=2, lines=1)
     assert part == "Second line\n[lines 2 to 2 of 3]"
-    end = await said(tools, "read_file", path="docs/deep/end.txt", lines=1)
+    end = await reply(tools, "read_file", path="docs/deep/end.txt", lines=1)
     assert end == "no line break at the end"
     (root / "long.txt").write_text("x\n" * 5_000 + "end")
-    assert (await said(tools, "read_file", path="long.txt")).endswith("x\n[lines 1 to 2000 of 5001]")
-    assert (await said(tools, "read_file", path="long.txt", first_line=5001)) == "end\n[lines 5001 to 5001 of 5001]"
+    assert (await reply(tools, "read_file", path="long.txt")).endswith("x\n[lines 1 to 2000 of 5001]")
+    assert (await reply(tools, "read_file", path="long.txt", first_line=5001)) == "end\n[lines 5001 to 5001 of 5001]"
     assert "has 3 lines" in str((await ask(tools, "read_file", path="notes.md", first_line=4)).content)
     assert "are 1 or more" in str((await ask(tools, "read_file", path="notes.md", lines=0)).content)
 
@@ -96,7 +97,7 @@ async def test_what_is_no_text_or_too_large_is_an_error(root: Path) -> None:
 
 async def test_a_folder_is_listed_sorted_without_what_is_hidden(root: Path) -> None:
     tools = file_tools(root)
-    assert (await said(tools, "list_files")).split("\n") == [
+    assert (await reply(tools, "list_files")).split("\n") == [
         "docs/",
         "hard.txt (18 bytes)",
         "latin.txt (3 bytes)",
@@ -108,26 +109,26 @@ async def test_a_folder_is_listed_sorted_without_what_is_hidden(root: Path) -> N
         "up (link, cannot be opened)",
         "within.md (link, cannot be opened)",
     ]
-    assert await said(tools, "list_files", pattern="*.md", recursive=True) == (
+    assert await reply(tools, "list_files", pattern="*.md", recursive=True) == (
         "docs/guide.md (31 bytes)\nnotes.md (24 bytes)\nwithin.md (link, cannot be opened)"
     )
-    assert await said(tools, "list_files", path="docs/deep") == "docs/deep/end.txt (24 bytes)"
-    assert await said(tools, "list_files", pattern="nothing*") == "nothing"
-    assert ".env (10 bytes)" in await said(file_tools(root, hidden=True), "list_files")
+    assert await reply(tools, "list_files", path="docs/deep") == "docs/deep/end.txt (24 bytes)"
+    assert await reply(tools, "list_files", pattern="nothing*") == "nothing"
+    assert ".env (10 bytes)" in await reply(file_tools(root, hidden=True), "list_files")
 
 
 async def test_a_search_finds_lines_in_text_files_only(root: Path) -> None:
     tools = file_tools(root)
-    assert (await said(tools, "search_files", text="SECOND")).split("\n") == [
+    assert (await reply(tools, "search_files", text="SECOND")).split("\n") == [
         "docs/guide.md:2: It is second to none.",
         "notes.md:2: Second line",
         "[3 files were not searched: not text, or too large]",
     ]
-    assert await said(tools, "search_files", text="second", path="docs", match_case=True, pattern="*.md") == (
+    assert await reply(tools, "search_files", text="second", path="docs", match_case=True, pattern="*.md") == (
         "docs/guide.md:2: It is second to none."
     )
-    assert await said(tools, "search_files", text="secret outside", pattern="*.md") == "no line contains it"
-    assert ".env:1: KEY=second" in await said(file_tools(root, hidden=True), "search_files", text="second")
+    assert await reply(tools, "search_files", text="secret outside", pattern="*.md") == "no line contains it"
+    assert ".env:1: KEY=second" in await reply(file_tools(root, hidden=True), "search_files", text="second")
     for text in ("", "a\nb"):
         assert "not empty" in str((await ask(tools, "search_files", text=text)).content)
     assert "at most 200" in str((await ask(tools, "list_files", pattern="*" * 201)).content)
@@ -138,38 +139,38 @@ async def test_long_lists_and_many_hits_say_that_there_is_more(root: Path) -> No
     for number in range(1_001):
         (root / "many" / f"{number:04}.txt").write_text("needle\n")
     tools = file_tools(root)
-    listed = (await said(tools, "list_files", path="many")).split("\n")
+    listed = (await reply(tools, "list_files", path="many")).split("\n")
     assert len(listed) == 1_001
     assert listed[-1].startswith("[there is more: only the first 1,000")
-    found = (await said(tools, "search_files", text="needle", path="many")).split("\n")
+    found = (await reply(tools, "search_files", text="needle", path="many")).split("\n")
     assert len(found) == 201
     assert found[-1].startswith("[there is more")
 
 
 async def test_a_search_ends_after_so_many_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentkit_tools.ready.file_tools._MAX_FILES", 1)
-    found = (await said(file_tools(root), "search_files", text="e", pattern="*.md")).split("\n")
+    found = (await reply(file_tools(root), "search_files", text="e", pattern="*.md")).split("\n")
     assert found[-1] == "[only the first 1 files were searched: name a folder inside]"
     assert all(line.startswith("docs/guide.md:") for line in found[:-1])
-    assert (await said(file_tools(root), "list_files")).endswith("only the first 1 are listed, name a folder inside]")
+    assert (await reply(file_tools(root), "list_files")).endswith("only the first 1 are listed, name a folder inside]")
 
 
 async def test_names_that_could_be_taken_for_lines_are_quoted(root: Path) -> None:
     (root / "docs" / "a\nsecret.txt (5 bytes)").write_text("x")
     (root / "docs" / os.fsdecode(b"bytes-\xff")).write_text("x")
-    listed = (await said(file_tools(root), "list_files", path="docs")).split("\n")
+    listed = (await reply(file_tools(root), "list_files", path="docs")).split("\n")
     assert '"docs/a\\nsecret.txt (5 bytes)" (1 bytes)' in listed
     assert '"docs/bytes-\\udcff" (1 bytes)' in listed
 
 
 async def test_a_file_is_written_once_and_replaced_only_on_demand(root: Path) -> None:
     tools = file_tools(root, write=True)
-    assert await said(tools, "write_file", path="new/folder/a.txt", content="ä") == "wrote 2 bytes to new/folder/a.txt"
+    assert await reply(tools, "write_file", path="new/folder/a.txt", content="ä") == "wrote 2 bytes to new/folder/a.txt"
     assert (root / "new" / "folder" / "a.txt").read_text("utf-8") == "ä"
     again = await ask(tools, "write_file", path="new/folder/a.txt", content="b")
     assert "exists: set overwrite" in str(again.content)
     (root / "notes.md").chmod(0o640)
-    await said(tools, "write_file", path="notes.md", content="replaced", overwrite=True)
+    await reply(tools, "write_file", path="notes.md", content="replaced", overwrite=True)
     assert (root / "notes.md").read_text() == "replaced"
     assert (root / "notes.md").stat().st_mode & 0o777 == 0o640
     assert not list(root.rglob(".*.part"))
@@ -253,7 +254,7 @@ async def test_no_folder_outside_is_listed_or_searched(root: Path, path: str) ->
     ):
         assert result.status == "error"
         assert "secret" not in str(result.content)
-    assert "secret outside" not in await said(tools, "search_files", text="e")
+    assert "secret outside" not in await reply(tools, "search_files", text="e")
 
 
 async def test_a_device_or_a_pipe_is_not_even_opened(root: Path) -> None:
@@ -263,7 +264,7 @@ async def test_a_device_or_a_pipe_is_not_even_opened(root: Path) -> None:
 STEPS = st.sampled_from(["..", ".", "docs", "up", "link.txt", "notes.md", "hard.txt", "", "secret.txt", "outside", "~"])
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=tries(50, 150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(STEPS, max_size=6).map("/".join) | st.text(max_size=12))
 def test_no_combination_of_steps_shows_the_secret(root: Path, path: str) -> None:
     by_name = {tool.name: tool for tool in file_tools(root)}
@@ -333,7 +334,7 @@ async def test_very_deep_folders_end_the_walk_and_not_the_tool(root: Path) -> No
     for _ in range(60):
         deep = deep / "d"
     deep.mkdir(parents=True)
-    listed = (await said(file_tools(root), "list_files", path="d", recursive=True)).split("\n")
+    listed = (await reply(file_tools(root), "list_files", path="d", recursive=True)).split("\n")
     assert len(listed) == 33
     assert listed[-1] == "d/" * 34
 
@@ -343,7 +344,7 @@ async def test_a_folder_that_cannot_be_read_is_listed_but_not_entered(root: Path
         pytest.skip("the superuser may read everything")
     (root / "docs" / "deep").chmod(0)
     try:
-        listed = await said(file_tools(root), "list_files", path="docs", recursive=True)
+        listed = await reply(file_tools(root), "list_files", path="docs", recursive=True)
         assert "docs/deep/" in listed
         assert "end.txt" not in listed
         assert "Permission denied" in str((await ask(file_tools(root), "list_files", path="docs/deep")).content)

@@ -353,7 +353,7 @@ async def test_every_description_of_the_function_calling_leaderboard_is_accepted
 # Names
 
 
-def test_good_names_stay_and_others_are_told_apart() -> None:
+def test_valid_names_stay_and_others_become_distinct() -> None:
     assert wire_name("get_weather-2") == "get_weather-2"
     names = ["a.b", "a b", "a_b", "a/b", "a..b", "", "é", "日本", "x" * 65, "x" * 66, ".", "\ud800"]
     found = [wire_name(name) for name in names]
@@ -536,7 +536,7 @@ def test_what_cannot_be_strict_is_named_at_every_place() -> None:
         '{"city": "Rome", "tags": ["a", "b"], "unit": None}',
     ],
 )
-async def test_arguments_that_are_nearly_json_are_mended_only_where_that_is_wanted(text: str) -> None:
+async def test_arguments_that_are_nearly_json_are_repaired_only_on_request(text: str) -> None:
     parameters = {
         "properties": {"city": {"type": "string"}, "tags": {"type": "array"}, "unit": {"type": "string"}},
         "required": ["city"],
@@ -550,13 +550,13 @@ async def test_arguments_that_are_nearly_json_are_mended_only_where_that_is_want
 @pytest.mark.parametrize(
     "text", ["", "not json at all", "[1]", "5", '"5"', "{'a': }", "[" * 50_000, '{"city": 5}', "\ud800", "'" * 999]
 )
-async def test_what_cannot_be_mended_is_reported_as_it_was_sent(text: str) -> None:
+async def test_arguments_that_cannot_be_repaired_are_reported_as_sent(text: str) -> None:
     one = book.but(repair=True, retries=1)
     result = await one.call(ToolCall("c", "book", text), ToolContext(None))
     assert result.status == "error"
 
 
-async def test_quotes_and_commas_inside_of_strings_survive_mending() -> None:
+async def test_quotes_and_commas_inside_of_strings_survive_the_repair() -> None:
     one = Tool.from_json_schema("t", "", {"properties": {"a": {"type": "string"}, "b": {}}}, echo, repair=True)
     assert one.validate("""{'a': 'it\\'s "so", True,]', "b": 'x',}""") == {"a": 'it\'s "so", True,]', "b": "x"}
 

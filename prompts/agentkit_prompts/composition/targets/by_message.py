@@ -40,7 +40,7 @@ _TASK = ("add_generation_prompt", "sequence_start", "enable_thinking")
 
 
 class _EntangledError(Exception):
-    """The text of the whole may be another one than that of its messages, one after the other."""
+    """The text of the whole may differ from the joined texts of its messages."""
 
 
 def text_by_message(
@@ -70,7 +70,7 @@ def text_by_message(
 
 
 class _Frame:
-    """What a template writes whatever the messages say, and where that could complete a control token.
+    """What a template writes around any messages, and where that could complete a control token.
 
     Attributes:
         edges: What may stand before and behind a message, by role.

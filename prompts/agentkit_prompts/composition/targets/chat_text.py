@@ -1,6 +1,6 @@
 """A composition as the one string that a local model was trained on, by way of its chat template.
 
-What untrusted text says cannot become one of the template's control tokens; what the developer wrote is untouched.
+Untrusted text cannot form one of the template's control tokens; the developer's text is unchanged.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def chat_template_of(given: ChatTemplate | str, now: datetime | None = None) -> 
     One that prints a date, and has none of its own, prints that of `now`.
 
     Raises:
-        ChatTemplateError: No template has this name, or it is none.
+        ChatTemplateError: No template has this name, or the value is not a chat template.
     """
     if isinstance(given, str):
         from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.targets.openai import openai_payload
-from agentkit_prompts.composition.targets.text import BLANK, lines_by_author, plain_line
+from agentkit_prompts.composition.targets.text import BLANK, headed_lines, plain_line
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.chat_form import openai_message
 from agentkit_prompts.context.wire.read_messages import read_messages
@@ -56,7 +56,7 @@ def sample(
         return {**row, **_spoken(composition, reply, chat_template, kwargs)}
     if kwargs:
         raise ChatTemplateError(f"to_sample: {', '.join(kwargs)}: only a chat template reads these, pass one")
-    lines = [*lines_by_author(composition), (plain_line(reply), True)]
+    lines = [*headed_lines(composition), (plain_line(reply), True)]
     spans: list[list[int]] = []
     start = 0
     for line, by_model in lines:

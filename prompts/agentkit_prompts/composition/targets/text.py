@@ -17,7 +17,7 @@ from agentkit_prompts.templates.rendered import Rendered
 if TYPE_CHECKING:
     from agentkit_prompts.composition.sections import Section
 
-__all__ = ["BLANK", "lines_by_author", "plain_line", "plain_text"]
+__all__ = ["BLANK", "headed_lines", "plain_line", "plain_text"]
 
 BLANK = "\n\n"
 """What stands between messages, and between the prompts of one."""
@@ -51,7 +51,7 @@ def plain_text(composition: Contents) -> str:
     return "".join(pieces[1:])
 
 
-def lines_by_author(composition: Contents) -> list[tuple[str, bool]]:
+def headed_lines(composition: Contents) -> list[tuple[str, bool]]:
     """Return the lines that `plain_text` joins, each with whether it is a message that the assistant wrote."""
     heads = ("system: ", "user: ", "user: ")
     sent = (composition.sends_system, composition.sends_user, bool(composition.sections[2].text))

@@ -1,4 +1,4 @@
-"""What only one provider understands, put back into what is sent to it."""
+"""Opaque data, which only one provider understands, put back into what is sent to that provider."""
 
 from __future__ import annotations
 

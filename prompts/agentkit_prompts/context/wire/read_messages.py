@@ -240,7 +240,7 @@ class _Reader:
         return draft
 
     def _work(self, block: Mapping[str, Any], draft: _Draft, where: str) -> bool:
-        """Read what a model did beside speaking: a tool call, a thought, a step of its provider. Else return False."""
+        """Read a tool call, a thought or a step of the provider; return False for anything else."""
         kind = block.get("type")
         if kind in ("tool_use", "function_call"):
             if (call := read_call(block, where, self.problems, self._provider)) is not None:

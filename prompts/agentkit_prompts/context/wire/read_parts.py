@@ -37,7 +37,7 @@ _READ = frozenset((*_ADDRESS, *_DATA, "type", "format", "media_type", "filename"
 def read_content(
     content: object, where: str, problems: Problems, provider: str, *, may_read_files: bool = False
 ) -> str | tuple[Part, ...]:
-    """Return content as text or parts; nothing is no text."""
+    """Return content as text or parts; None is empty text."""
     if content is None:
         return ""
     if isinstance(content, str):
