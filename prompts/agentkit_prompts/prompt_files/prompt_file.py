@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from agentkit_prompts.errors import PromptError, TemplateError
@@ -142,7 +142,7 @@ def _kind(front: FrontMatter) -> type[BasePrompt]:
     return AdditionalInfoPrompt if front.kind == "text" and front.schema_ is not None else _KINDS[front.kind]
 
 
-@cache
+@lru_cache(maxsize=64)
 def _default(kind: type[BasePrompt]) -> BasePrompt:
     """Return a prompt of the kind as it is without front matter."""
     return kind("") if kind is TextPrompt else kind()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import BeforeValidator, Field
@@ -30,7 +30,7 @@ __all__ = [
 _SLOT = re.compile(r"\{\{\s*\w[^{}]*\}\}|\{%-?\s*\w[^{}]*%\}")
 
 
-@cache
+@lru_cache(maxsize=64)
 def default_template(text: str) -> Template:
     """Compile a default template when it is first used, not at import."""
     return Template(text)

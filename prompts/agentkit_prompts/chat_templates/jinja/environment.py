@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import islice
 from types import BuiltinMethodType
 from typing import Any, NoReturn
@@ -213,7 +213,7 @@ class _Bounded(_Trusted):
             bounds.depth -= 1
 
 
-@cache
+@lru_cache(maxsize=2)
 def _environment(bounded: bool) -> _Trusted:
     return _Bounded() if bounded else _Trusted()
 
