@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from agentkit_prompts.context.parts import Part, Text
 from agentkit_prompts.templates.rendered import Join, Rendered
-from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.tree.prompt import BasePrompt
 
 __all__ = ["NOTHING", "SEPARATOR", "Fragment", "Section", "to_parts"]
@@ -23,33 +22,15 @@ Fragment: TypeAlias = tuple[str, BasePrompt, Rendered, tuple[Any, ...] | None]
 """Path, prompt, its rendering, and the inputs it was rendered from where they can be recognised."""
 
 
-class Section(Rendered):
+class Section(Join):
     """The rendering of one message: its fragments, with blank lines between those that are not empty."""
 
-    __slots__ = ("fragments", "label")
+    __slots__ = ("fragments",)
 
     def __init__(self, fragments: Sequence[Fragment], label: str) -> None:
         self.fragments = fragments
-        self.label = label
-        texts: list[str] = []
-        self.media = ()
-        for _, _, rendered, _ in fragments:
-            if rendered.text:
-                texts.append(rendered.text)
-                if rendered.media:
-                    self.media += rendered.media
-        self.text = SEPARATOR.join(texts)
-        self._derived = None
-        self._is_defused = False  # no media marker can form across a blank line
-
-    @property
-    def is_trusted(self) -> bool:
-        """Whether all fragments are."""
-        return all(rendered.is_trusted for _, _, rendered, _ in self.fragments)
-
-    def _pieces(self, prompt: str) -> Iterator[Segment]:
-        shown = [(path, rendered) for path, _, rendered, _ in self.fragments if rendered.text]
-        return Join(SEPARATOR, shown, self.label).segments(prompt)
+        shown = [(path, rendered) for path, _, rendered, _ in fragments if rendered.text]
+        super().__init__(SEPARATOR, shown, label)
 
 
 def to_parts(rendered: Rendered) -> tuple[Part, ...]:

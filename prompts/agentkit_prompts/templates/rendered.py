@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
+from agentkit_prompts.context.frozen import Deriving
 from agentkit_prompts.context.parts import MARKER, Media, neutralise_markers
 from agentkit_prompts.context.prompt_context import Trust
 from agentkit_prompts.errors import PromptError
@@ -18,16 +19,13 @@ from agentkit_prompts.tokens.counter import TokenCounter, media_tokens
 
 __all__ = ["Around", "FromSegments", "FromTemplate", "Join", "Plain", "Rendered", "count_tokens"]
 
-T = TypeVar("T")
-
-_MAX_DERIVED = 8
 _TRUSTED_ROOTS = frozenset({"tools", "examples", "locale", "now", "extra"})
 _ALWAYS_TRUSTED_ROOTS = _TRUSTED_ROOTS - {"examples"}  # an example may be marked as untrusted
 _ROOT = re.compile(r"\w+")
 _ITEM = re.compile(r"(\w+)\[(\d+)\]")
 
 
-class Rendered:
+class Rendered(Deriving):
     """The rendering of one prompt, or of several joined. Read-only; made by `from_text` or by one of its kinds.
 
     Attributes:
@@ -35,16 +33,14 @@ class Rendered:
         media: The media parts in the order of their markers; a part used twice is here twice.
     """
 
-    __slots__ = ("_derived", "_is_defused", "media", "text")
+    __slots__ = ("_is_defused", "media", "text")
 
     text: str
     media: tuple[Media, ...]
-    _derived: dict[Callable[..., Any], tuple[object, Any]] | None
 
     def _set(self, text: str, media: tuple[Media, ...]) -> None:
         """Fill in what every rendering has; what only reads like a media marker is broken."""
         self.media = media
-        self._derived = None
         if "<" in text and MEDIA_OPENING in text and text.count(MEDIA_OPENING) != len(media):  # one character is cheap
             self._is_defused = True
             text = "".join([segment.text for segment in self.segments()])
@@ -73,23 +69,6 @@ class Rendered:
     def spans(self, prompt: str = "") -> tuple[Span, ...]:
         """Return the spans of the text."""
         return tuple(tile(self.segments(prompt)))
-
-    def derive(self, function: Callable[..., T], about: object = None) -> T:
-        """Return `function(self)`, or `function(self, about)`, worked out once; per function the last result is kept.
-
-        Both are known again by identity: pass the same objects every time.
-        """
-        derived = self._derived
-        if derived is not None:
-            known = derived.get(function)
-            if known is not None and known[0] is about:
-                result: T = known[1]
-                return result
-        result = function(self) if about is None else function(self, about)
-        if derived is None or len(derived) >= _MAX_DERIVED:
-            derived = self._derived = {}
-        derived[function] = (about, result)
-        return result
 
     @property
     def as_wrapped(self) -> RenderedText:
@@ -163,7 +142,6 @@ class Plain(Rendered):
         self.media = ()
         self._pointer = pointer
         self._trust: Trust = trust
-        self._derived = None
         self._is_defused = False
 
     @property
@@ -191,7 +169,6 @@ class Around(Rendered):
         else:
             self.text = text
             self.media = child.media
-            self._derived = None
             self._is_defused = False
 
     @property
@@ -208,12 +185,12 @@ class Around(Rendered):
 class Join(Rendered):
     """Named renderings with a separator between them, which belongs to `label`."""
 
-    __slots__ = ("_children", "_label", "_separator")
+    __slots__ = ("_children", "_separator", "label")
 
     def __init__(self, separator: str, children: Sequence[tuple[str, Rendered]], label: str = "") -> None:
         self._separator = separator
         self._children = children
-        self._label = label
+        self.label = label
         texts: list[str] = []
         self.media = ()
         for _, child in children:
@@ -221,7 +198,6 @@ class Join(Rendered):
             if child.media:
                 self.media += child.media
         self.text = separator.join(texts)
-        self._derived = None
         self._is_defused = False
         if "\n" not in separator:  # a marker holds no line break: across one, none can form
             self._set(self.text, self.media)
@@ -234,7 +210,7 @@ class Join(Rendered):
     def _pieces(self, prompt: str) -> Iterator[Segment]:
         for index, (name, child) in enumerate(self._children):
             if index and self._separator:
-                yield Segment(self._separator, prompt or self._label, None, "", "trusted")
+                yield Segment(self._separator, prompt or self.label, None, "", "trusted")
             yield from child.segments(_below(prompt, name))
 
 

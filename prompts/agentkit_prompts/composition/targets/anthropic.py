@@ -14,6 +14,7 @@ from agentkit_prompts.context.wire.anthropic_form import OPENING, Turn, anthropi
 from agentkit_prompts.errors import MediaError
 
 if TYPE_CHECKING:
+    from agentkit_prompts.composition.declarations import Declarations
     from agentkit_prompts.templates.rendered import Rendered
 
 __all__ = ["anthropic_payload", "anthropic_tool"]
@@ -50,7 +51,7 @@ def anthropic_payload(composition: Contents) -> dict[str, Any]:
     payload: dict[str, Any] = {"system": system} if system else {}
     payload["messages"] = _messages(_unique_ids(turns))
     if composition.tools:
-        payload["tools"] = composition.declarations.written(_tools)
+        payload["tools"] = composition.declarations.derive(_tools)
     if composition.output_schema is not None:
         payload["output_config"] = {"format": {"type": "json_schema", "schema": composition.output_schema}}
     return payload
@@ -68,8 +69,8 @@ def anthropic_tool(tool: ToolSpec) -> FrozenDict:
     return FrozenDict(spec)
 
 
-def _tools(tools: tuple[ToolSpec, ...]) -> FrozenList:
-    *before, last = [tool.derive(anthropic_tool) for tool in tools]
+def _tools(declared: Declarations) -> FrozenList:
+    *before, last = [tool.derive(anthropic_tool) for tool in declared.tools]
     return FrozenList([*before, _cached(last)])
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.targets.openai import openai_payload
-from agentkit_prompts.composition.targets.text import BLANK, plain_line, lines_by_author
+from agentkit_prompts.composition.targets.text import BLANK, lines_by_author, plain_line
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.chat_form import openai_message
 from agentkit_prompts.context.wire.read_messages import read_messages

@@ -17,7 +17,7 @@ from agentkit_prompts.templates.rendered import Rendered
 if TYPE_CHECKING:
     from agentkit_prompts.composition.sections import Section
 
-__all__ = ["BLANK", "plain_line", "plain_text", "lines_by_author"]
+__all__ = ["BLANK", "lines_by_author", "plain_line", "plain_text"]
 
 BLANK = "\n\n"
 """What stands between messages, and between the prompts of one."""
