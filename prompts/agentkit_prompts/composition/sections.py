@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 from agentkit_prompts.context.parts import Part, Text
 from agentkit_prompts.templates.rendered import Join, Rendered
+from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.tree.prompt import BasePrompt
 
 __all__ = ["NOTHING", "SEPARATOR", "Fragment", "Section", "to_parts"]
@@ -22,15 +23,32 @@ Fragment: TypeAlias = tuple[str, BasePrompt, Rendered, tuple[Any, ...] | None]
 """Path, prompt, its rendering, and the inputs it was rendered from where they can be recognised."""
 
 
-class Section(Join):
+class Section(Rendered):
     """The rendering of one message: its fragments, with blank lines between those that are not empty."""
 
-    __slots__ = ("fragments",)
+    __slots__ = ("fragments", "label")
 
     def __init__(self, fragments: Sequence[Fragment], label: str) -> None:
         self.fragments = fragments
-        shown = [(path, rendered) for path, _, rendered, _ in fragments if rendered.text]
-        super().__init__(SEPARATOR, shown, label)
+        self.label = label
+        texts: list[str] = []
+        self.media = ()
+        for _, _, rendered, _ in fragments:
+            if rendered.text:
+                texts.append(rendered.text)
+                if rendered.media:
+                    self.media += rendered.media
+        self.text = SEPARATOR.join(texts)
+        self._is_defused = False  # no media marker can form across a blank line
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether all fragments are."""
+        return all(rendered.is_trusted for _, _, rendered, _ in self.fragments)
+
+    def _pieces(self, prompt: str) -> Iterator[Segment]:
+        shown = [(path, rendered) for path, _, rendered, _ in self.fragments if rendered.text]
+        return Join(SEPARATOR, shown, self.label).segments(prompt)
 
 
 def to_parts(rendered: Rendered) -> tuple[Part, ...]:

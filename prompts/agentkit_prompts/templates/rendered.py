@@ -185,12 +185,12 @@ class Around(Rendered):
 class Join(Rendered):
     """Named renderings with a separator between them, which belongs to `label`."""
 
-    __slots__ = ("_children", "_separator", "label")
+    __slots__ = ("_children", "_label", "_separator")
 
     def __init__(self, separator: str, children: Sequence[tuple[str, Rendered]], label: str = "") -> None:
         self._separator = separator
         self._children = children
-        self.label = label
+        self._label = label
         texts: list[str] = []
         self.media = ()
         for _, child in children:
@@ -210,7 +210,7 @@ class Join(Rendered):
     def _pieces(self, prompt: str) -> Iterator[Segment]:
         for index, (name, child) in enumerate(self._children):
             if index and self._separator:
-                yield Segment(self._separator, prompt or self.label, None, "", "trusted")
+                yield Segment(self._separator, prompt or self._label, None, "", "trusted")
             yield from child.segments(_below(prompt, name))
 
 

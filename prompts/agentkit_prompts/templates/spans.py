@@ -9,7 +9,7 @@ from typing import NamedTuple
 from agentkit_prompts.context.parts import Media
 from agentkit_prompts.context.prompt_context import Trust
 
-__all__ = ["MEDIA_OPENING", "Segment", "Span", "defused", "tile"]
+__all__ = ["MEDIA_OPENING", "Segment", "Span", "broken_at", "defused", "tile"]
 
 MEDIA_OPENING = "<|media:"
 """How every media marker starts."""
@@ -80,9 +80,10 @@ def defused(segments: Sequence[Segment]) -> Sequence[Segment]:
     result: list[Segment] = []
     for start, segment in zip(starts, segments, strict=True):
         here = [cut - start for cut in cuts if start <= cut < start + len(segment.text)]
-        result.append(segment._replace(text=_insert(segment.text, here)) if here else segment)
+        result.append(segment._replace(text=broken_at(segment.text, here)) if here else segment)
     return result
 
 
-def _insert(text: str, offsets: Sequence[int]) -> str:
+def broken_at(text: str, offsets: Sequence[int]) -> str:
+    """Return `text` with a zero-width space at each of the offsets, which ascend."""
     return "\u200b".join(text[a:b] for a, b in pairwise([0, *offsets, len(text)]))

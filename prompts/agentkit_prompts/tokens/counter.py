@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from types import MethodType
 from typing import Any, Protocol, runtime_checkable
 
 from agentkit_prompts.context.items import ToolSpec
@@ -93,28 +94,16 @@ def message_tokens(counter: TokenCounter) -> Callable[[Message], int]:
 
     The functions of one counter are equal, so that conversations count each message once.
     """
-    return _MessageTokens(counter)
+    return MethodType(_tokens_of, counter)
 
 
-class _MessageTokens:
-    __slots__ = ("counter",)
-
-    def __init__(self, counter: TokenCounter) -> None:
-        self.counter = counter
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is _MessageTokens and other.counter is self.counter
-
-    def __hash__(self) -> int:
-        return id(self.counter)
-
-    def __call__(self, message: Message) -> int:
-        content, count = message.content, self.counter.count
-        total = MESSAGE_OVERHEAD
-        if isinstance(content, str):
-            total += count(content)
-        else:
-            total += sum(count(part.text) if isinstance(part, Text) else MEDIA_TOKENS[part.kind] for part in content)
-        for call in message.tool_calls:
-            total += MESSAGE_OVERHEAD + count(call.name) + count(call.arguments)
-        return total + thinking_tokens(message, self.counter) if message.thinking else total
+def _tokens_of(counter: TokenCounter, message: Message) -> int:
+    content, count = message.content, counter.count
+    total = MESSAGE_OVERHEAD
+    if isinstance(content, str):
+        total += count(content)
+    else:
+        total += sum(count(part.text) if isinstance(part, Text) else MEDIA_TOKENS[part.kind] for part in content)
+    for call in message.tool_calls:
+        total += MESSAGE_OVERHEAD + count(call.name) + count(call.arguments)
+    return total + thinking_tokens(message, counter) if message.thinking else total

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.contents import Contents
+from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.composition.targets.openai import openai_payload
-from agentkit_prompts.composition.targets.text import BLANK, lines_by_author, plain_line
+from agentkit_prompts.composition.targets.text import lines_by_author, plain_line
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.chat_form import openai_message
 from agentkit_prompts.context.wire.read_messages import read_messages
@@ -63,8 +64,8 @@ def sample(
         end = start + len(line)
         if by_model and line != _HEAD:
             spans.append([start + len(_HEAD), end])
-        start = end + len(BLANK)
-    return {**row, "text": BLANK.join([line for line, _ in lines]), "loss_spans": spans}
+        start = end + len(SEPARATOR)
+    return {**row, "text": SEPARATOR.join([line for line, _ in lines]), "loss_spans": spans}
 
 
 class _Recorded:
