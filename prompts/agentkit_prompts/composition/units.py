@@ -8,7 +8,6 @@ larger limit never removes anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from agentkit_prompts.errors import BudgetError
 from agentkit_prompts.tokens.size import Size
@@ -30,32 +29,24 @@ def largest(upper: int, fits: Callable[[int], bool], lower: int = 0) -> int:
     return lower
 
 
-class Node(Protocol):
-    """Something that can be kept in part."""
+class Node:
+    """Something that can be kept in part.
 
-    @property
-    def size(self) -> Size:
-        """What its owner asked for."""
-        ...
+    Attributes:
+        size: What its owner asked for.
+        units: Into how many units it falls.
+        required: How many of them must be kept whatever its size says.
+        lost: How many more there were before the `max` of something inside it took them away.
+    """
 
-    @property
-    def units(self) -> int:
-        """Into how many units it falls."""
-        ...
-
-    @property
-    def required(self) -> int:
-        """How many of them must be kept whatever its size says."""
-        ...
-
-    @property
-    def lost(self) -> int:
-        """How many more there were before the `max` of something inside it took them away."""
-        ...
+    size: Size
+    units: int
+    required: int
+    lost: int = 0
 
     def tokens(self, kept: int) -> int:
         """Return what it costs with the first `kept` units of its order."""
-        ...
+        raise NotImplementedError
 
 
 class Bounds:

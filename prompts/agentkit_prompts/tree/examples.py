@@ -11,6 +11,7 @@ from pydantic import Field
 from agentkit_prompts.context.items import Selection
 from agentkit_prompts.context.prompt_context import Example, PromptContext
 from agentkit_prompts.errors import PromptError
+from agentkit_prompts.ranking.embedder import give_up
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.size import Size
@@ -115,9 +116,7 @@ class ExamplesPrompt(BasePrompt):
         """Select now. Raises like `chosen`."""
         found = self.ask(ctx)
         if isinstance(found, Awaitable):
-            give_up = getattr(found, "close", None) or getattr(found, "cancel", None)
-            if give_up is not None:
-                give_up()
+            give_up(found)
             raise PromptError(
                 f"{type(self.selector).__name__} has to be awaited: render with the context that "
                 "`await prepare(layers, ctx)` returns, as Chain.run and Agent.run do"
