@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Literal
 
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.explain import tokens_until, tool_text
+from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, message_tokens
 
 __all__ = ["Breakpoint", "breakpoints", "prefix"]
@@ -34,26 +36,19 @@ def breakpoints(composition: Contents) -> tuple[Breakpoint, ...]:
     if composition.tools:
         points.append(Breakpoint("tools", -1, 0, tokens))
     if composition.system.text:
-        ends = {"static": 0, "session": 0}
-        offset = 0
-        stable = True
-        for _, prompt, rendered, _ in composition.sections[0].fragments:
-            if not rendered.text:
-                continue
-            changes = prompt.changes
-            if changes == "turn":
-                stable = False
-                break
-            offset += len(rendered.text) + (2 if offset else 0)
-            if changes == "static" and ends["session"] == 0:
-                ends["static"] = offset
-            else:
-                ends["session"] = offset
-        for name in ("static", "session"):
-            if ends[name]:
-                cost = MESSAGE_OVERHEAD + tokens_until(composition.system.segments(), ends[name], counter)
-                points.append(Breakpoint(name, 0, ends[name], tokens + cost))
-        if not stable:
+        shown = [fragment for fragment in composition.sections[0].fragments if fragment[2].text]
+        changes = [prompt.changes for _, prompt, _, _ in shown]
+        static = len([*takewhile(lambda volatility: volatility == "static", changes)])
+        stable = len([*takewhile(lambda volatility: volatility != "turn", changes)])
+        borders: list[tuple[Literal["static", "session"], int]] = [("static", static)]
+        if stable > static:
+            borders.append(("session", stable))
+        for name, count in borders:
+            if count:
+                offset = len(SEPARATOR.join([rendered.text for _, _, rendered, _ in shown[:count]]))
+                cost = MESSAGE_OVERHEAD + tokens_until(composition.system.segments(), offset, counter)
+                points.append(Breakpoint(name, 0, offset, tokens + cost))
+        if stable < len(shown):
             return tuple(points)
         tokens += MESSAGE_OVERHEAD + composition.system.tokens(counter)
     elif composition.sends_system:

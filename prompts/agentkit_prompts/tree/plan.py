@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -25,17 +25,12 @@ class Block:
 
     def __init__(self, name: str, prompts: _Placed) -> None:
         self.name = name
-        # What shows the input is rendered every turn: there is nothing to look up first.
+        reads = [_reads(prompt) for _, prompt in prompts]
         self.steps: tuple[_Step, ...] = tuple(
-            (path, prompt, None if "user_input" in (_reads(prompt) or ()) else _reader(_reads(prompt)))
-            for path, prompt in prompts
+            (path, prompt, _reader(names)) for (path, prompt), names in zip(prompts, reads, strict=True)
         )
-        names: set[str] | None = set()
-        for _, prompt in prompts:
-            reads = _reads(prompt)
-            names = None if names is None or reads is None else names | reads
-        # The input differs every turn: a block that shows it is looked at prompt by prompt.
-        self.reads = None if names is not None and "user_input" in names else _reader(names)
+        known = [names for names in reads if names is not None]
+        self.reads = _reader(frozenset[str]().union(*known)) if len(known) == len(reads) else None
 
 
 def _reads(prompt: BasePrompt) -> frozenset[str] | None:
@@ -43,9 +38,13 @@ def _reads(prompt: BasePrompt) -> frozenset[str] | None:
     return None if prompt.fence or any(_reads(child) is None for _, child in prompt.children) else prompt.reads
 
 
-def _reader(names: Iterable[str] | None) -> Reader | None:
-    """Return the function that gets the values of `names` from a view; None when it is not known what is read."""
-    if names is None:
+def _reader(names: Collection[str] | None) -> Reader | None:
+    """Return the function that gets the values of `names` from a view.
+
+    None when it is not known what is read, and for what shows the input, which differs every turn: there is nothing to
+    look up.
+    """
+    if names is None or "user_input" in names:
         return None
     ordered = sorted(names)
     if len(ordered) < 2:
