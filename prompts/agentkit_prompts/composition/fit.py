@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from agentkit_prompts.composition.composition import Composition
-from agentkit_prompts.composition.contents import Trim
 from agentkit_prompts.composition.nodes import History, node_of
 from agentkit_prompts.composition.sections import Section
 from agentkit_prompts.composition.units import Bounds, Node, Siblings, largest
@@ -13,7 +14,25 @@ from agentkit_prompts.errors import BudgetError
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD
 from agentkit_prompts.tokens.size import Budget
 
-__all__ = ["fit"]
+__all__ = ["Status", "Trim", "fit"]
+
+Status = Literal["kept", "trimmed", "dropped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """What a budget did to one layer."""
+
+    kept: int
+    """Units kept: items, steps of the history, or pieces of text."""
+    of: int
+    """Units there were."""
+    why: str
+
+    @property
+    def status(self) -> Status:
+        """Whether anything is left."""
+        return "trimmed" if self.kept else "dropped"
 
 
 def fit(whole: Composition, budget: Budget | None) -> Composition:
