@@ -21,8 +21,7 @@ from agentkit_prompts.errors import KwargsError, PromptError
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter
 from agentkit_prompts.tokens.size import Budget
-from agentkit_prompts.tree.layers import Layers
-from agentkit_prompts.tree.plan import Block, Plan
+from agentkit_prompts.tree.layers import Block, Layers, Plan
 
 __all__ = ["Memo", "compose"]
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 from agentkit_prompts.context.frozen import Deriving
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.schemas.params import JsonSchema
-from agentkit_prompts.tokens.counter import TokenCounter, message_tokens, schema_tokens, tool_tokens
+from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter, message_tokens, tool_tokens
 
 __all__ = ["Declarations"]
 
@@ -31,5 +32,7 @@ class Declarations(Deriving):
 
 
 def _counted(declared: Declarations, counter: TokenCounter) -> tuple[int, int, Callable[[Message], int]]:
-    schema = 0 if declared.schema is None else schema_tokens(declared.schema, counter)
+    schema = 0
+    if declared.schema is not None:
+        schema = counter.count(json.dumps(declared.schema, ensure_ascii=False)) + MESSAGE_OVERHEAD
     return tool_tokens(declared.tools, counter), schema, message_tokens(counter)

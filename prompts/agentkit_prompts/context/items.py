@@ -14,7 +14,7 @@ from agentkit_prompts.context.frozen import Derived, Deriving, FrozenDict, freez
 from agentkit_prompts.context.json_form import Data
 from agentkit_prompts.errors import ContextError
 
-__all__ = ["Document", "Example", "Fact", "Selection", "ToolSpec", "Trust", "short_form"]
+__all__ = ["Document", "Example", "Fact", "Selection", "ToolSpec", "Trust", "hash_of", "short_form"]
 
 Trust: TypeAlias = Literal["trusted", "untrusted"]
 
@@ -152,13 +152,6 @@ class Selection(_Item, Derived):
     pool: str
     chosen: tuple[Example, ...]
 
-    @classmethod
-    def of(
-        cls, path: str, prompt: object, query: str, pool: tuple[Example, ...], chosen: tuple[Example, ...]
-    ) -> Selection:
-        """Return what `prompt` chose."""
-        return cls(path, query, _hash(pool), chosen).bound(prompt, pool)
-
     def bound(self, prompt: object, pool: tuple[Example, ...]) -> Selection:
         """Return the selection, which from now on answers this one object only, until it is copied or stored."""
         if not hasattr(self, "_derived"):
@@ -169,10 +162,11 @@ class Selection(_Item, Derived):
         """Whether this is what the prompt, which stands at `path` where that is known, would choose."""
         owner, known = getattr(self, "_derived", (None, None))
         mine = self.prompt == path if owner is None else owner is prompt
-        return mine and self.query == query and (known is pool or self.pool == _hash(pool))
+        return mine and self.query == query and (known is pool or self.pool == hash_of(pool))
 
 
-def _hash(pool: tuple[Example, ...]) -> str:
+def hash_of(pool: tuple[Example, ...]) -> str:
+    """Return a hash of what a selector may choose from."""
     content = repr([(example.input, example.output, example.id) for example in pool])
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 

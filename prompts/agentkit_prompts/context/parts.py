@@ -26,6 +26,7 @@ from agentkit_prompts.errors import ContextError, MediaError, MessageError
 
 __all__ = [
     "MARKER",
+    "MEDIA_OPENING",
     "Audio",
     "File",
     "Image",
@@ -47,7 +48,8 @@ Source: TypeAlias = Path | Url | bytes
 MediaKind = Literal["image", "audio", "video", "file"]
 
 MARKER = re.compile(r"<\|media:(image|audio|video|file):([0-9a-f]{32})\|>")
-_OPENING = "<|media:"
+MEDIA_OPENING = "<|media:"
+"""How every media marker starts."""
 _DEFUSED = "<\u200b|media:"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//|[^\\/])")
 _DIGEST = 16
@@ -56,7 +58,7 @@ _SAFE_NAME = re.compile(r"[^\w .@+-]+")
 
 def neutralise_markers(text: str) -> str:
     """Return `text` with every `<|media:` broken by a zero-width space, so that no value can pose as media."""
-    return text.replace(_OPENING, _DEFUSED) if _OPENING in text else text
+    return text.replace(MEDIA_OPENING, _DEFUSED) if MEDIA_OPENING in text else text
 
 
 def replace_markers(text: str, mapping: Mapping[str, str]) -> str:

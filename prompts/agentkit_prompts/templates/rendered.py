@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentkit_prompts.context.frozen import Deriving
-from agentkit_prompts.context.parts import MARKER, Media, neutralise_markers
+from agentkit_prompts.context.parts import MARKER, MEDIA_OPENING, Media, neutralise_markers
 from agentkit_prompts.context.prompt_context import Trust
 from agentkit_prompts.errors import PromptError
 from agentkit_prompts.templates.engine import Program, RenderedText, Trusted
-from agentkit_prompts.templates.spans import MEDIA_OPENING, Segment, Span, defused, tile
+from agentkit_prompts.templates.spans import Segment, Span, defused, tile
 from agentkit_prompts.tokens.counter import TokenCounter, media_tokens
 
 __all__ = ["Around", "FromSegments", "FromTemplate", "Join", "Plain", "Rendered", "count_tokens"]

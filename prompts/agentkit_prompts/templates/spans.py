@@ -6,13 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from agentkit_prompts.context.parts import Media
+from agentkit_prompts.context.parts import MEDIA_OPENING, Media
 from agentkit_prompts.context.prompt_context import Trust
 
-__all__ = ["MEDIA_OPENING", "Segment", "Span", "broken_at", "defused", "tile"]
-
-MEDIA_OPENING = "<|media:"
-"""How every media marker starts."""
+__all__ = ["Segment", "Span", "broken_at", "defused", "tile"]
 
 
 class Span(NamedTuple):

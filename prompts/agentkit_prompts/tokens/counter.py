@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from types import MethodType
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
@@ -19,7 +18,6 @@ __all__ = [
     "TokenCounter",
     "media_tokens",
     "message_tokens",
-    "schema_tokens",
     "thinking_tokens",
     "tool_tokens",
 ]
@@ -77,11 +75,6 @@ def media_tokens(media: Iterable[Media]) -> int:
 def tool_tokens(tools: tuple[ToolSpec, ...], counter: TokenCounter) -> int:
     """Return what the tool specs cost as JSON."""
     return sum(counter.count(tool.json) + MESSAGE_OVERHEAD for tool in tools)
-
-
-def schema_tokens(schema: Mapping[str, Any], counter: TokenCounter) -> int:
-    """Return what the schema of the answer costs as JSON."""
-    return counter.count(json.dumps(schema, ensure_ascii=False)) + MESSAGE_OVERHEAD
 
 
 def thinking_tokens(message: Message, counter: TokenCounter) -> int:

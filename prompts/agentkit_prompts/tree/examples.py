@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from pydantic import Field
 
-from agentkit_prompts.context.items import Selection
+from agentkit_prompts.context.items import Selection, hash_of
 from agentkit_prompts.context.prompt_context import Example, PromptContext
 from agentkit_prompts.errors import PromptError
 from agentkit_prompts.ranking.embedder import give_up
@@ -133,7 +133,8 @@ class ExamplesPrompt(BasePrompt):
         if not isinstance(found, Sequence) or not all(isinstance(item, Example) for item in found):
             selector, got = type(self.selector).__name__, type(found).__name__
             raise PromptError(f"{selector}: expected select to return a sequence of Example, got {got}")
-        return Selection.of(path, self, ctx.user_input.text, self.pool(ctx), tuple(found))
+        pool = self.pool(ctx)
+        return Selection(path, ctx.user_input.text, hash_of(pool), tuple(found)).bound(self, pool)
 
     @contextmanager
     def failing(self) -> Iterator[None]:
