@@ -117,9 +117,9 @@ def compose(
     if not plan.has_maximum and limit is not None and composition.tokens <= limit.tokens:
         composition.budget = limit
         return composition
-    from agentkit_prompts.composition.fit import fit
+    from agentkit_prompts.composition.fit import Fitting
 
-    return fit(composition, limit)
+    return Fitting(composition, limit).result()
 
 
 @lru_cache(maxsize=64)

@@ -1,4 +1,4 @@
-"""`fit`: the composition that remains when a budget, or the `max` of a prompt, says it must be smaller."""
+"""`Fitting`: the composition that remains when a budget, or the `max` of a prompt, says it must be smaller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentkit_prompts.errors import BudgetError
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD
 from agentkit_prompts.tokens.size import Budget
 
-__all__ = ["Status", "Trim", "fit"]
+__all__ = ["Fitting", "Status", "Trim"]
 
 Status = Literal["kept", "trimmed", "dropped"]
 
@@ -35,16 +35,7 @@ class Trim:
         return "trimmed" if self.kept else "dropped"
 
 
-def fit(whole: Composition, budget: Budget | None) -> Composition:
-    """Return the composition with as much of `whole` as fits.
-
-    Raises:
-        BudgetError: The minimums do not fit; names each with its tokens.
-    """
-    return _Fitting(whole, budget).result()
-
-
-class _Fitting:
+class Fitting:
     """The search for how many units the parts of one composition keep."""
 
     def __init__(self, whole: Composition, budget: Budget | None) -> None:
@@ -71,7 +62,11 @@ class _Fitting:
         self._sections: dict[tuple[int, tuple[int, ...]], Section] = {}
 
     def result(self) -> Composition:
-        """Search for the longest prefix of the order that fits, and build what it stands for."""
+        """Return the composition with as much of the whole as fits: the longest prefix of the order that does.
+
+        Raises:
+            BudgetError: The minimums do not fit; names each with its tokens.
+        """
         kept, required = len(self.siblings.order), self.siblings.required
         if self.budget is not None:
             limit = self.budget.tokens
