@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from agentkit_prompts.composition.explain import tokens_until, tool_text
 from agentkit_prompts.composition.sections import SEPARATOR
@@ -68,30 +68,14 @@ def prefix(composition: Composition) -> tuple[str, int]:
 
     That is: tools, the stable prompts of `system` and, when all of `system` is stable, the conversation.
     """
-    state = hashlib.blake2b(digest_size=16)
-    for tool in composition.tools:
-        _feed(state, "tool", tool_text(tool))
     points = breakpoints(composition)
-    if not points:
-        return state.hexdigest(), 0
-    last = points[-1]
+    last = points[-1] if points else Breakpoint("tools", -1, 0, 0)
+    seen: list[object] = [tool_text(tool) for tool in composition.tools]
     for number, (message, segments) in enumerate(composition.walk()):
         if number > last.message:
             break
         text = "".join(segment.text for segment in segments)
-        _feed(state, message.role, text[: last.offset] if number == last.message else text)
-        for name in (message.name, message.tool_call_id):
-            if name is not None:
-                _feed(state, name)
-        for call in message.tool_calls:
-            _feed(state, call.id, call.name, call.arguments)
-        if message.thinking or message.opaque:
-            _feed(state, repr((message.thinking, message.opaque)))
-    return state.hexdigest(), last.tokens
-
-
-def _feed(state: Any, *texts: str) -> None:
-    for text in texts:
-        data = text.encode("utf-8", "surrogatepass")
-        state.update(len(data).to_bytes(8, "big"))
-        state.update(data)
+        text = text[: last.offset] if number == last.message else text
+        seen.append((message.role, text, message.name, message.tool_call_id, message.tool_calls))
+        seen.append((message.thinking, message.opaque))
+    return hashlib.blake2b(repr(seen).encode(), digest_size=16).hexdigest(), last.tokens

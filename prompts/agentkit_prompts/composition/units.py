@@ -7,6 +7,7 @@ larger limit never removes anything.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from agentkit_prompts.errors import BudgetError
@@ -20,13 +21,7 @@ def largest(upper: int, fits: Callable[[int], bool], lower: int = 0) -> int:
 
     The search asks in an order of its own, so for two nested conditions the wider one never gets a smaller answer.
     """
-    while lower < upper:
-        middle = (lower + upper + 1) // 2
-        if fits(middle):
-            lower = middle
-        else:
-            upper = middle - 1
-    return lower
+    return lower + bisect_left(range(lower + 1, upper + 1), True, key=lambda number: not fits(number))
 
 
 class Node:

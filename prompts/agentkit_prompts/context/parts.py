@@ -11,7 +11,7 @@ import mimetypes
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from os import PathLike
@@ -42,6 +42,7 @@ __all__ = [
     "no_opaque",
     "opaque_data",
     "replace_markers",
+    "with_opaque",
 ]
 
 Source: TypeAlias = Path | Url | bytes
@@ -122,6 +123,22 @@ def opaque_data(data: object) -> FrozenDict:
         return FrozenDict(freeze(data))
     except ContextError:
         raise MessageError("opaque: the data is cyclic or nests too deeply") from None
+
+
+def with_opaque(wire: Mapping[str, Any], opaque: Mapping[str, Any], providers: Iterable[str]) -> FrozenDict:
+    """Return the wire form with the opaque data of these providers in it; mappings in it are merged."""
+    for provider in providers if opaque else ():
+        if isinstance(data := opaque.get(provider), Mapping):
+            wire = _merged(wire, data)
+    return wire if isinstance(wire, FrozenDict) else FrozenDict(wire)
+
+
+def _merged(wire: Mapping[str, Any], data: Mapping[str, Any]) -> FrozenDict:
+    merged = dict(wire)
+    for key, value in data.items():
+        here = merged.get(key)
+        merged[key] = _merged(here, value) if isinstance(here, dict) and isinstance(value, Mapping) else freeze(value)
+    return FrozenDict(merged)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from agentkit_prompts.context.prompt_context import Example
@@ -155,11 +155,14 @@ class MMRSelector(VectorSelector):
         self, examples: _Selection, scores: Sequence[float], likeness: _Likeness, top: float = 1.0
     ) -> _Selection:
         order = mmr([score / top for score in scores], likeness, self.k, diversity=self.diversity)
-        return tuple([examples[position].scored(scores[position]) for position in order])
+        return _scored(examples, scores, order)
 
 
 def _best(examples: Sequence[Example], scores: Sequence[float], k: int) -> _Selection:
-    order = sorted(range(len(examples)), key=lambda position: -scores[position])[:k]
+    return _scored(examples, scores, sorted(range(len(examples)), key=lambda position: -scores[position])[:k])
+
+
+def _scored(examples: Sequence[Example], scores: Sequence[float], order: Iterable[int]) -> _Selection:
     return tuple([examples[position].scored(scores[position]) for position in order])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.prefix import breakpoints
@@ -118,18 +119,13 @@ def _unique_ids(turns: list[Turn]) -> list[Turn]:
     seen: set[str] = set()
     renamed: dict[str, str] = {}
     for number, (role, blocks) in enumerate(turns):
-        if any(block["type"] == "tool_use" for block in blocks):
+        if calls := [block["id"] for block in blocks if block["type"] == "tool_use"]:
             renamed = {}
-            for block in blocks:
-                if block["type"] == "tool_use":
-                    own = name = block["id"]
-                    times = 1
-                    while name in seen:
-                        times += 1
-                        name = f"{own}_{times}"
-                    seen.add(name)
-                    if name != own:
-                        renamed[own] = name
+            for own in calls:
+                name = own if own not in seen else next(one for n in count(2) if (one := f"{own}_{n}") not in seen)
+                seen.add(name)
+                if name != own:
+                    renamed[own] = name
             if renamed:
                 turns[number] = (role, tuple(_renamed(block, "id", renamed) for block in blocks))
         elif renamed and blocks[0]["type"] == "tool_result":

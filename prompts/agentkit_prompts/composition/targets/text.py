@@ -42,17 +42,15 @@ def plain_text(composition: Composition) -> str:
 
 def lines_by_author(composition: Composition) -> list[tuple[str, bool]]:
     """Return the lines that `plain_text` joins, each with whether it is a message that the assistant wrote."""
-    heads = ("system: ", "user: ", "user: ")
-    sent = (composition.sends_system, composition.sends_user, bool(composition.sections[2].text))
-    system, user, closing = (
-        [(head + section.derive(_section_text), False)] if is_sent else []
-        for head, section, is_sent in zip(heads, composition.sections, sent, strict=True)
-    )
-    history, traffic = (
-        [(plain_line(message), message.role == "assistant") for message in messages]
-        for messages in (composition.conversation, composition.intermediate)
-    )
-    return [*system, *history, *user, *traffic, *(closing if traffic else [])]
+    system, user, closing = composition.sections
+    lines = [("system: " + _section_text(system), False)] if composition.sends_system else []
+    lines += [(plain_line(message), message.role == "assistant") for message in composition.conversation]
+    if composition.sends_user:
+        lines.append(("user: " + _section_text(user), False))
+    lines += [(plain_line(message), message.role == "assistant") for message in composition.intermediate]
+    if composition.closing.text:
+        lines.append(("user: " + _section_text(closing), False))
+    return lines
 
 
 def _section_text(section: Section) -> str:

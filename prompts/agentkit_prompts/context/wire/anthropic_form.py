@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
 from agentkit_prompts.context.messages import Message, Thinking
-from agentkit_prompts.context.parts import Media, MediaKind, Part, Text
-from agentkit_prompts.context.wire.opaque import with_opaque
+from agentkit_prompts.context.parts import Media, MediaKind, Part, Text, with_opaque
 from agentkit_prompts.context.wire.sendable_media import (
     IMAGE_TYPES,
     content_of,
