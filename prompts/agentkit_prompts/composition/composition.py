@@ -51,7 +51,6 @@ class Composition:
 
     __slots__ = (
         "_messages",
-        "_skipped",
         "_texts",
         "_tokens",
         "budget",
@@ -81,7 +80,6 @@ class Composition:
         intermediate: Conversation | None = None,
         trims: Mapping[str, Trim] | None = None,
         budget: Budget | None = None,
-        skipped: tuple[int, int] = (0, 0),
     ) -> None:
         self.context = context
         self.layers = layers
@@ -93,7 +91,6 @@ class Composition:
         self.intermediate: Conversation = context.intermediate.complete() if intermediate is None else intermediate
         self.trims: Mapping[str, Trim] = trims or {}
         self.budget = budget
-        self._skipped = skipped  # messages a budget dropped at the start of the conversation and of the tool traffic
         self._tokens: int | None = None
         self.sections = sections
 
@@ -183,8 +180,8 @@ class Composition:
         sent: Conversation = getattr(self, name)
         given: Conversation = getattr(self.context, name)
         if len(sent):
-            at = given.complete_at()[self._skipped[name == "intermediate"] :]
-            yield from zip(sent, at, strict=True)
+            at = given.complete_at()
+            yield from zip(sent, at[len(at) - len(sent) :], strict=True)  # a budget drops the first ones
 
     @property
     def tokens(self) -> int:
@@ -280,7 +277,6 @@ class Composition:
             intermediate=Conversation(_mapped(message, change) for message in self.intermediate),
             trims=self.trims,
             budget=self.budget,
-            skipped=self._skipped,
         )
         if self.budget is not None and composition.tokens > self.budget.tokens:
             raise BudgetError(

@@ -122,19 +122,16 @@ class Fitting:
             for (path, node), bound, count, kept in zip(self.siblings.nodes, bounds, given, shown, strict=True)
             if kept < bound.whole + node.lost
         }
-        conversation = self.history.keep(shown[self.at_history])
-        intermediate = self.traffic.keep(shown[self.at_traffic])
         return Composition(
             whole.context,
             whole.layers,
             self.sections(given),
             whole.counter,
             whole.declarations,
-            conversation=conversation,
-            intermediate=intermediate,
+            conversation=self.history.keep(shown[self.at_history]),
+            intermediate=self.traffic.keep(shown[self.at_traffic]),
             trims=trims,
             budget=self.budget,
-            skipped=(len(whole.conversation) - len(conversation), len(whole.intermediate) - len(intermediate)),
         )
 
     def _why(self, node: Node, bounds: Bounds, given: int, kept: int) -> str:
