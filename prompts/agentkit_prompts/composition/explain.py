@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from agentkit_prompts.composition.contents import Contents, Status
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Media, Text, neutralise_markers
@@ -22,8 +23,6 @@ from agentkit_prompts.tokens.counter import (
 from agentkit_prompts.tree.prompt import BasePrompt
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition.composition import Composition
-    from agentkit_prompts.composition.fit import Status
     from agentkit_prompts.composition.sections import Section
 
 __all__ = [
@@ -82,7 +81,7 @@ class LayerTable(tuple[LayerRow, ...]):
         return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1]])
 
 
-def layer_table(composition: Composition) -> LayerTable:
+def layer_table(composition: Contents) -> LayerTable:
     """Return what each layer costs, where it is from, and what the budget did to it; tokens add up to the total."""
     counter, per_message = composition.counter, message_tokens(composition.counter)
     rows: list[tuple[str, str, str, int]] = []
@@ -143,7 +142,7 @@ class Why:
         return f"{self.pointer}: {self.reason}"
 
 
-def why(composition: Composition, pointer: str) -> Why:
+def why(composition: Contents, pointer: str) -> Why:
     """Say where `pointer`, such as `documents[3]` or `user_input`, shows up and why, or why it does not."""
     pointer = _short(pointer)
     every = composition.spans
@@ -219,7 +218,7 @@ class Diff:
 _EXCERPT = 40
 
 
-def diff(composition: Composition, previous: Composition) -> Diff:
+def diff(composition: Contents, previous: Contents) -> Diff:
     """Return where `composition` first differs from `previous`, tools before messages, as they are sent."""
     counter = composition.counter
     if composition.tools != previous.tools:
@@ -257,7 +256,7 @@ def _same(one: Sequence[str], other: Sequence[str]) -> int:
     return next(differing, min(len(one), len(other)))
 
 
-def _tools_diff(composition: Composition, previous: Composition) -> Diff:
+def _tools_diff(composition: Contents, previous: Contents) -> Diff:
     ours, theirs = ([tool_text(tool) for tool in one.tools] for one in (composition, previous))
     first = _same(ours, theirs)
     now, old = "\n".join(ours[first:]), "\n".join(theirs[first:])
@@ -281,7 +280,7 @@ def _whole_text(message: Message) -> str:
     return f"{''.join(parts)}{calls}{answers}{named}{thought}"
 
 
-def _layer_at(composition: Composition, number: int, segments: Sequence[Segment], offset: int = 0) -> str:
+def _layer_at(composition: Contents, number: int, segments: Sequence[Segment], offset: int = 0) -> str:
     """Return the layer of the character at `offset` of a message; the last one when the text ends there."""
     layer = ""
     for segment in segments:

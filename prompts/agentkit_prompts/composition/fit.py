@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.composition.contents import Trim
 from agentkit_prompts.composition.nodes import History, node_of
 from agentkit_prompts.composition.sections import Section
 from agentkit_prompts.composition.units import Bounds, Node, Siblings, largest
@@ -14,25 +13,7 @@ from agentkit_prompts.errors import BudgetError
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD
 from agentkit_prompts.tokens.size import Budget
 
-__all__ = ["Fitting", "Status", "Trim"]
-
-Status = Literal["kept", "trimmed", "dropped"]
-
-
-@dataclass(frozen=True, slots=True)
-class Trim:
-    """What a budget did to one layer."""
-
-    kept: int
-    """Units kept: items, steps of the history, or pieces of text."""
-    of: int
-    """Units there were."""
-    why: str
-
-    @property
-    def status(self) -> Status:
-        """Whether anything is left."""
-        return "trimmed" if self.kept else "dropped"
+__all__ = ["Fitting"]
 
 
 class Fitting:

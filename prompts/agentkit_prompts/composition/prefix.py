@@ -5,14 +5,12 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.explain import tokens_until, tool_text
 from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, message_tokens
-
-if TYPE_CHECKING:
-    from agentkit_prompts.composition.composition import Composition
 
 __all__ = ["Breakpoint", "breakpoints", "prefix"]
 
@@ -30,7 +28,7 @@ class Breakpoint:
     """Tokens before it."""
 
 
-def breakpoints(composition: Composition) -> tuple[Breakpoint, ...]:
+def breakpoints(composition: Contents) -> tuple[Breakpoint, ...]:
     """Return at most four cache points, at the borders of what changes never, per session, and per turn."""
     counter = composition.counter
     points: list[Breakpoint] = []
@@ -63,7 +61,7 @@ def breakpoints(composition: Composition) -> tuple[Breakpoint, ...]:
     return tuple(points)
 
 
-def prefix(composition: Composition) -> tuple[str, int]:
+def prefix(composition: Contents) -> tuple[str, int]:
     """Return the hash and the tokens of what comes before the first thing that changes every turn.
 
     That is: tools, the stable prompts of `system` and, when all of `system` is stable, the conversation.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.prefix import breakpoints
 from agentkit_prompts.composition.sections import to_parts
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
@@ -14,7 +15,6 @@ from agentkit_prompts.context.wire.anthropic_form import OPENING, Turn, anthropi
 from agentkit_prompts.errors import MediaError
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition.composition import Composition
     from agentkit_prompts.composition.declarations import Declarations
     from agentkit_prompts.templates.rendered import Rendered
 
@@ -23,7 +23,7 @@ __all__ = ["anthropic_payload", "anthropic_tool"]
 _CACHE = FrozenDict(type="ephemeral")
 
 
-def anthropic_payload(composition: Composition) -> dict[str, Any]:
+def anthropic_payload(composition: Contents) -> dict[str, Any]:
     """Return `{"system": [...], "messages": [...], "tools": [...]}`, without what is empty. What is inside is
     read-only.
 

@@ -19,6 +19,7 @@ from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, 
 from agentkit_prompts.chat_templates.guard.runs import Tree, untagged
 from agentkit_prompts.chat_templates.guard.taint import broken, broken_runs
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task, runs_of_results
+from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.composition.targets.chat_trees import TreeReader, runs_of, words_of_tools
 from agentkit_prompts.context.items import ToolSpec
@@ -27,7 +28,6 @@ from agentkit_prompts.context.wire.read_tools import openai_tool
 from agentkit_prompts.errors import ChatTemplateError
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition.composition import Composition
     from agentkit_prompts.composition.sections import Section
     from agentkit_prompts.context.conversation import Conversation
     from agentkit_prompts.templates.rendered import Rendered
@@ -45,7 +45,7 @@ class _EntangledError(Exception):
 
 
 def text_by_message(
-    composition: Composition, template: object, kwargs: Mapping[str, Any], *, is_guarded: bool
+    composition: Contents, template: object, kwargs: Mapping[str, Any], *, is_guarded: bool
 ) -> str | None:
     """Return the text of a composition; if it `is_guarded`, with the control tokens broken in what is untrusted.
 
@@ -186,7 +186,7 @@ class _PromptWriter:
         return broken_runs(list(runs_of(rendered.segments())), self.tokens, starts_line=self.starts_line)
 
 
-def _pieces(composition: Composition, frame: _Frame) -> Iterator[str]:
+def _pieces(composition: Contents, frame: _Frame) -> Iterator[str]:
     talk, traffic, closing = composition.conversation, composition.intermediate, composition.closing
     roles = [*talk.derive(_role), "user", *traffic.derive(_role), *(("user",) if closing.text else ())]
     if not (frame.is_usable and composition.sends_user) or roles[-1] == "assistant":

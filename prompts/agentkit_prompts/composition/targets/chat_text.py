@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, control_tokens_of
 from agentkit_prompts.chat_templates.guard.runs import Run, Runs, Tree, untagged
 from agentkit_prompts.chat_templates.guard.taint import Policy, attempt, guarded, is_harmless, with_reasoning
+from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.composition.targets.by_message import text_by_message
 from agentkit_prompts.composition.targets.chat_trees import (
@@ -28,7 +29,6 @@ from agentkit_prompts.errors import ChatTemplateError
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
-    from agentkit_prompts.composition.composition import Composition
     from agentkit_prompts.composition.sections import Section
 
 __all__ = ["chat_template_of", "chat_text", "whole_text"]
@@ -37,7 +37,7 @@ _POLICIES = get_args(Policy)
 
 
 def chat_text(
-    composition: Composition,
+    composition: Contents,
     chat_template: ChatTemplate | str,
     *,
     control_tokens: Policy = "escape",
@@ -67,7 +67,7 @@ def chat_text(
 
 
 def whole_text(
-    composition: Composition,
+    composition: Contents,
     template: ChatTemplate,
     policy: Policy,
     more: Sequence[Message],
@@ -100,7 +100,7 @@ def whole_text(
     return guarded(render, with_reasoning(render, tree, tokens), text, tokens, policy), plain
 
 
-def _entries(composition: Composition, read: TreeReader) -> Iterator[Entry]:
+def _entries(composition: Contents, read: TreeReader) -> Iterator[Entry]:
     system, user, closing = composition.sections
     if composition.sends_system:
         yield _section("system", system, read.tokens)
@@ -123,7 +123,7 @@ def _section(role: str, section: Section, tokens: ControlTokens) -> Entry:
     return Entry({"role": role, "content": Runs(runs)}, plain, all(piece.is_harmless for piece in pieces))
 
 
-def _located(composition: Composition, read: TreeReader) -> Iterator[Entry]:
+def _located(composition: Contents, read: TreeReader) -> Iterator[Entry]:
     """Yield the same as `_entries`; the runs of stored messages say where in the context they are from."""
     for message, segments in composition.walk():
         if segments and segments[0].prompt not in ("conversation", "intermediate"):

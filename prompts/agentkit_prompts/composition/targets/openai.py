@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import to_parts
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
 from agentkit_prompts.context.messages import Message
@@ -12,7 +13,6 @@ from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.read_tools import openai_tool
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition.composition import Composition
     from agentkit_prompts.composition.declarations import Declarations
     from agentkit_prompts.context.conversation import Conversation
     from agentkit_prompts.templates.rendered import Rendered
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["openai_payload"]
 
 
-def openai_payload(composition: Composition, provider: str | None = None) -> dict[str, Any]:
+def openai_payload(composition: Contents, provider: str | None = None) -> dict[str, Any]:
     """Return `{"messages": [...], "tools": [...]}`; no `tools` when there are none. What is inside is read-only.
 
     A tool message is text only there: media that a tool returned follow in a message of the user, each under the name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.composition.targets.openai import openai_payload
 from agentkit_prompts.composition.targets.text import lines_by_author, plain_line
@@ -15,7 +16,6 @@ from agentkit_prompts.errors import ChatTemplateError, PromptError
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
-    from agentkit_prompts.composition.composition import Composition
 
 __all__ = ["sample"]
 
@@ -23,7 +23,7 @@ _HEAD = "assistant: "
 
 
 def sample(
-    composition: Composition,
+    composition: Contents,
     reply: Message | Mapping[str, Any] | str,
     chat_template: ChatTemplate | str | None = None,
     **kwargs: Any,
@@ -69,7 +69,7 @@ def sample(
 
 
 def _spoken(
-    composition: Composition, reply: Message, chat_template: ChatTemplate | str, kwargs: dict[str, Any]
+    composition: Contents, reply: Message, chat_template: ChatTemplate | str, kwargs: dict[str, Any]
 ) -> dict[str, Any]:
     from agentkit_prompts.chat_templates.generation import shifted, spans_of
     from agentkit_prompts.composition.targets.chat_text import chat_template_of, whole_text

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.spans import broken_at
 
 if TYPE_CHECKING:
-    from agentkit_prompts.composition.composition import Composition
     from agentkit_prompts.composition.sections import Section
 
 __all__ = ["lines_by_author", "plain_line", "plain_text"]
@@ -25,7 +25,7 @@ _ROLE = re.compile(rf"(?:\A|[{_BREAKS}])[^\S{_BREAKS}]*(system|user|assistant|to
 _HEAD = re.compile(r"\s*(?:system|user|assistant|tool)\s*:", re.IGNORECASE)
 
 
-def plain_text(composition: Composition) -> str:
+def plain_text(composition: Contents) -> str:
     """Return the messages headed by their roles, blank lines between, media as alt text."""
     system, user, closing = composition.sections
     pieces = [SEPARATOR, "system: ", system.derive(_section_text)] if composition.sends_system else []
@@ -40,7 +40,7 @@ def plain_text(composition: Composition) -> str:
     return "".join(pieces[1:])
 
 
-def lines_by_author(composition: Composition) -> list[tuple[str, bool]]:
+def lines_by_author(composition: Contents) -> list[tuple[str, bool]]:
     """Return the lines that `plain_text` joins, each with whether it is a message that the assistant wrote."""
     system, user, closing = composition.sections
     lines = [("system: " + _section_text(system), False)] if composition.sends_system else []

@@ -1,0 +1,228 @@
+"""`Contents`: the messages and declarations of one model call, and where each character of them came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agentkit_prompts.composition.declarations import Declarations
+from agentkit_prompts.composition.sections import NOTHING, Section, to_parts
+from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.parts import Media, Text, neutralise_markers
+from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
+from agentkit_prompts.schemas.params import JsonSchema
+from agentkit_prompts.templates.rendered import Rendered, count_tokens
+from agentkit_prompts.templates.spans import Segment, Span, tile
+from agentkit_prompts.templates.template import MediaTable, media_table
+from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter
+from agentkit_prompts.tokens.size import Budget
+from agentkit_prompts.tree.layers import Layers
+
+__all__ = ["Contents", "Status", "Trim"]
+
+Status = Literal["kept", "trimmed", "dropped"]
+
+_NO_MESSAGES = Conversation()
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """What a budget did to one layer."""
+
+    kept: int
+    """Units kept: items, steps of the history, or pieces of text."""
+    of: int
+    """Units there were."""
+    why: str
+
+    @property
+    def status(self) -> Status:
+        """Whether anything is left."""
+        return "trimmed" if self.kept else "dropped"
+
+
+class Contents:
+    """What one model call sends. Read-only, and the base of `Composition`, which can be asked about it.
+
+    Attributes:
+        context: The context it was rendered from.
+        layers: The layers it was rendered with.
+        counter: What counted the tokens.
+        conversation: The history messages that are sent.
+        intermediate: The tool traffic of this turn.
+        declarations: The tools and the schema of the answer, with what is derived from them.
+        trims: What the budget trimmed or dropped, by layer.
+        budget: The budget it was fitted into, when there was one.
+    """
+
+    __slots__ = (
+        "_messages",
+        "_texts",
+        "_tokens",
+        "budget",
+        "context",
+        "conversation",
+        "counter",
+        "declarations",
+        "intermediate",
+        "layers",
+        "sections",
+        "trims",
+    )
+
+    # Filled in when somebody asks.
+    _messages: tuple[Message, ...]
+    _texts: tuple[str, ...]
+
+    def __init__(
+        self,
+        context: PromptContext,
+        layers: Layers,
+        sections: Sequence[Section],
+        counter: TokenCounter,
+        declarations: Declarations,
+        *,
+        conversation: Conversation | None = None,
+        intermediate: Conversation | None = None,
+        trims: Mapping[str, Trim] | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        self.context = context
+        self.layers = layers
+        self.counter = counter
+        self.declarations = declarations
+        if conversation is None:
+            conversation = context.conversation.complete() if layers.conversation else _NO_MESSAGES
+        self.conversation: Conversation = conversation
+        self.intermediate: Conversation = context.intermediate.complete() if intermediate is None else intermediate
+        self.trims: Mapping[str, Trim] = trims or {}
+        self.budget = budget
+        self._tokens: int | None = None
+        self.sections = sections
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """The tools the model may call."""
+        return self.declarations.tools
+
+    @property
+    def output_schema(self) -> JsonSchema | None:
+        """JSON Schema the answer must follow; None for text."""
+        return self.declarations.schema
+
+    @property
+    def system(self) -> Rendered:
+        """The system message; empty text when there is none."""
+        return self.sections[0]
+
+    @property
+    def user(self) -> Rendered:
+        """The user message: what stands before the input, the input, and what stands after it."""
+        return self.sections[1]
+
+    @property
+    def sends_system(self) -> bool:
+        """Whether there is a system message: its prompts have text, or it may be empty."""
+        return self._sends(self.sections[0])
+
+    @property
+    def sends_user(self) -> bool:
+        """Whether there is a user message: its prompts have text, or it may be empty."""
+        return self._sends(self.sections[1])
+
+    def _sends(self, section: Section) -> bool:
+        return bool(section.text) or (self.layers.empty_messages and bool(section.fragments))
+
+    @property
+    def closing(self) -> Rendered:
+        """The message after the tool traffic; empty when there is no traffic."""
+        return self.sections[2] if len(self.intermediate) else NOTHING
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """Every message, in the order it is sent."""
+        try:
+            return self._messages
+        except AttributeError:
+            self._messages = tuple(message for message, _ in self.walk())
+            return self._messages
+
+    @property
+    def media(self) -> MediaTable:
+        """The media of every message: kind -> id -> payload."""
+        parts = [part for message in self.messages for part in message.parts if isinstance(part, Media)]
+        return media_table(parts)
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Where every character of every message came from; the spans of a message tile its marked text exactly."""
+        return tuple(span for index, (_, segments) in enumerate(self.walk()) for span in tile(segments, index))
+
+    def marked_text(self, message: int) -> str:
+        """Return the text of a message with a marker per media use: the text that spans count in."""
+        try:
+            texts = self._texts
+        except AttributeError:
+            texts = self._texts = tuple("".join(segment.text for segment in segments) for _, segments in self.walk())
+        return texts[message]
+
+    def walk(self) -> Iterator[tuple[Message, list[Segment]]]:
+        """Yield each message with the segments of its text."""
+        if self.sends_system:
+            yield _message("system", self.system), list(self.system.segments())
+        for message, index in self._placed("conversation"):
+            yield message, _message_segments(message, f"conversation[{index}]")
+        user = self.user
+        if self.sends_user:
+            yield _message("user", user), list(user.segments())
+        for message, index in self._placed("intermediate"):
+            yield message, _message_segments(message, f"intermediate[{index}]")
+        closing = self.closing
+        if closing.text:
+            yield _message("user", closing), list(closing.segments())
+
+    def _placed(self, name: Literal["conversation", "intermediate"]) -> Iterator[tuple[Message, int]]:
+        """Yield the messages that are sent, each with its index in the context."""
+        sent: Conversation = getattr(self, name)
+        given: Conversation = getattr(self.context, name)
+        if len(sent):
+            at = given.complete_at()
+            yield from zip(sent, at[len(at) - len(sent) :], strict=True)  # a budget drops the first ones
+
+    @property
+    def tokens(self) -> int:
+        """All tokens that would be sent, as counted by `counter`: text, media, tools and message overhead."""
+        if self._tokens is None:
+            counter = self.counter
+            tools, schema, per_message = self.declarations.tokens(counter)
+            total = tools + schema + self.conversation.total(per_message)
+            system, user, _ = self.sections
+            if system.text or self.sends_system:
+                total += MESSAGE_OVERHEAD + system.tokens(counter)
+            if user.text or self.sends_user:
+                total += MESSAGE_OVERHEAD + count_tokens(user, counter)  # the input differs every turn
+            if len(self.intermediate):
+                total += self.intermediate.total(per_message)
+                if self.closing.text:
+                    total += MESSAGE_OVERHEAD + self.closing.tokens(counter)
+            self._tokens = total
+        return self._tokens
+
+
+def _message(role: Any, rendered: Rendered) -> Message:
+    return Message(role, to_parts(rendered) if rendered.media else rendered.text)
+
+
+def _message_segments(message: Message, pointer: str) -> list[Segment]:
+    """A stored message is one span per part; the developer did not write it, so it is untrusted."""
+    prompt = pointer.split("[")[0]
+    if isinstance(message.content, str):
+        return [Segment(neutralise_markers(message.content), prompt, None, f"{pointer}.content", "untrusted")]
+    return [
+        Segment(neutralise_markers(part.text), prompt, None, f"{pointer}.content[{index}]", "untrusted")
+        if isinstance(part, Text)
+        else Segment(part.marker, prompt, None, f"{pointer}.content[{index}]", "untrusted", part)
+        for index, part in enumerate(message.content)
+    ]
