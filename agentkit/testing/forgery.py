@@ -97,12 +97,7 @@ def _faults(before: Composition, after: Composition) -> Iterator[str]:
 def _places(ctx: PromptContext) -> Iterator[tuple[str, Callable[[str], PromptContext]]]:
     """Yield every untrusted place of a context, with a function that adds text to it."""
     kwargs = ctx.user_input.additional_kwargs
-    yield (
-        "user_input",
-        lambda attack: ctx.evolve(
-            user_input=UserInput(_longer(ctx.user_input.input, attack), additional_kwargs=dict(kwargs))
-        ),
-    )
+    yield "user_input", lambda attack: ctx.evolve(user_input=UserInput(_longer(ctx.user_input.input, attack), kwargs))
     for name in [name for name, value in kwargs.items() if isinstance(value, str)]:
         yield f"additional_kwargs.{name}", partial(_in_kwarg, ctx, name)
     for field in ("conversation", "intermediate"):
@@ -117,8 +112,9 @@ def _places(ctx: PromptContext) -> Iterator[tuple[str, Callable[[str], PromptCon
 
 def _in_kwarg(ctx: PromptContext, name: str, attack: str) -> PromptContext:
     given = ctx.user_input
-    kwargs = {**given.additional_kwargs, name: given.additional_kwargs[name] + attack}
-    return ctx.evolve(user_input=UserInput(given.input, additional_kwargs=kwargs))
+    return ctx.evolve(
+        user_input=UserInput(given.input, {**given.additional_kwargs, name: given.additional_kwargs[name] + attack})
+    )
 
 
 def _in_item(ctx: PromptContext, field: str, index: int, attribute: str, attack: str) -> PromptContext:

@@ -12,7 +12,7 @@ from typing import Any, NotRequired, TypeAlias, TypedDict, cast
 from agentkit_prompts.chat_templates.normalise import template_message
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message, ToolCall
-from agentkit_prompts.context.wire.read_parts import Problems, plain_text_of, read_calls
+from agentkit_prompts.context.wire.read_parts import PartReader, Problems, plain_text_of
 from agentkit_prompts.context.wire.read_tools import read_tools
 from agentkit_prompts.errors import ChatTemplateError, nearest
 
@@ -144,7 +144,7 @@ def _turn(message: object, where: str, problems: Problems, roles: Collection[str
         problems.append(f"{where}.role: {'missing' if role is None else f'expected text, got {type(role).__name__}'}")
     elif roles is not None and role not in roles:
         problems.append(f"{where}: unknown role {role!r:.80}{nearest(role, roles)}")
-    content, calls = wire.get("content"), read_calls(wire.get("tool_calls"), f"{where}.tool_calls", problems, "")
+    content, calls = wire.get("content"), PartReader(problems).calls(wire.get("tool_calls"), f"{where}.tool_calls")
     if "content" not in wire and not wire.get("tool_calls"):
         problems.append(f"{where}.content: missing")
     turn = Turn(role=str(role), content=_text(content, f"{where}.content", problems, first_text))

@@ -21,8 +21,7 @@ from agentkit_prompts.errors import KwargsError, PromptError
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter
 from agentkit_prompts.tokens.size import Budget
-from agentkit_prompts.tree.layers import Layers
-from agentkit_prompts.tree.plan import Block, Plan
+from agentkit_prompts.tree.layers import Block, Layers, Plan
 
 __all__ = ["Memo", "compose"]
 
@@ -118,9 +117,9 @@ def compose(
     if not plan.has_maximum and limit is not None and composition.tokens <= limit.tokens:
         composition.budget = limit
         return composition
-    from agentkit_prompts.composition.fit import fit
+    from agentkit_prompts.composition.fit import Fitting
 
-    return fit(composition, limit)
+    return Fitting(composition, limit).result()
 
 
 @lru_cache(maxsize=64)

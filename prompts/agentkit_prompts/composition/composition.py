@@ -104,7 +104,6 @@ class Composition(Contents):
             intermediate=Conversation(_mapped(message, change) for message in self.intermediate),
             trims=self.trims,
             budget=self.budget,
-            skipped=self._skipped,
         )
         if self.budget is not None and composition.tokens > self.budget.tokens:
             raise BudgetError(

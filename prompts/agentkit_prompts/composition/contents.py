@@ -59,7 +59,6 @@ class Contents:
 
     __slots__ = (
         "_messages",
-        "_skipped",
         "_texts",
         "_tokens",
         "budget",
@@ -89,7 +88,6 @@ class Contents:
         intermediate: Conversation | None = None,
         trims: Mapping[str, Trim] | None = None,
         budget: Budget | None = None,
-        skipped: tuple[int, int] = (0, 0),
     ) -> None:
         self.context = context
         self.layers = layers
@@ -101,7 +99,6 @@ class Contents:
         self.intermediate: Conversation = context.intermediate.complete() if intermediate is None else intermediate
         self.trims: Mapping[str, Trim] = trims or {}
         self.budget = budget
-        self._skipped = skipped  # messages a budget dropped at the start of the conversation and of the tool traffic
         self._tokens: int | None = None
         self.sections = sections
 
@@ -191,8 +188,8 @@ class Contents:
         sent: Conversation = getattr(self, name)
         given: Conversation = getattr(self.context, name)
         if len(sent):
-            at = given.complete_at()[self._skipped[name == "intermediate"] :]
-            yield from zip(sent, at, strict=True)
+            at = given.complete_at()
+            yield from zip(sent, at[len(at) - len(sent) :], strict=True)  # a budget drops the first ones
 
     @property
     def tokens(self) -> int:

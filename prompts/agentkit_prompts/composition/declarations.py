@@ -2,47 +2,37 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from typing import TypeAlias
 
-from agentkit_prompts.context.frozen import FrozenList
+from agentkit_prompts.context.frozen import Deriving
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.schemas.params import JsonSchema
-from agentkit_prompts.tokens.counter import TokenCounter, message_tokens, schema_tokens, tool_tokens
+from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter, message_tokens, tool_tokens
 
 __all__ = ["Declarations"]
 
-_Count: TypeAlias = Callable[[Message], int]
-_Write: TypeAlias = Callable[[tuple[ToolSpec, ...]], FrozenList]
 
-
-class Declarations:
-    """Tools and the schema of the answer; the wire form and the token counts used last are kept.
+class Declarations(Deriving):
+    """Tools and the schema of the answer; their wire form and token counts are derived once.
 
     A `Memo` hands the same object to every composition with the same tools and schema.
     """
 
-    __slots__ = ("_counted", "_written", "schema", "tools")
+    __slots__ = ("schema", "tools")
 
     def __init__(self, tools: tuple[ToolSpec, ...], schema: JsonSchema | None) -> None:
         self.tools = tools
         self.schema = schema
-        self._counted: tuple[TokenCounter, tuple[int, int, _Count]] | None = None
-        self._written: tuple[_Write, FrozenList] | None = None
 
-    def tokens(self, counter: TokenCounter) -> tuple[int, int, _Count]:
+    def tokens(self, counter: TokenCounter) -> tuple[int, int, Callable[[Message], int]]:
         """Return what the tools cost as JSON, what the schema does, and the function that counts a message."""
-        known = self._counted
-        if known is None or known[0] is not counter:
-            schema = 0 if self.schema is None else schema_tokens(self.schema, counter)
-            counted = (tool_tokens(self.tools, counter), schema, message_tokens(counter))
-            known = self._counted = (counter, counted)
-        return known[1]
+        return self.derive(_counted, counter)
 
-    def written(self, write: _Write) -> FrozenList:
-        """Return what `write` makes of the tools."""
-        known = self._written
-        if known is None or known[0] is not write:
-            known = self._written = (write, write(self.tools))
-        return known[1]
+
+def _counted(declared: Declarations, counter: TokenCounter) -> tuple[int, int, Callable[[Message], int]]:
+    schema = 0
+    if declared.schema is not None:
+        schema = counter.count(json.dumps(declared.schema, ensure_ascii=False)) + MESSAGE_OVERHEAD
+    return tool_tokens(declared.tools, counter), schema, message_tokens(counter)

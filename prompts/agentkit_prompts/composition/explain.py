@@ -238,7 +238,7 @@ def diff(composition: Contents, previous: Contents) -> Diff:
             layer = _layer_at(composition, number, segments)
             return Diff(layer, number, 0, tokens, _excerpt(_whole_text(other)), _excerpt(_whole_text(message)))
         text, old = "".join(part.text for part in segments), "".join(part.text for part in theirs[number][1])
-        same = next((at for at, (a, b) in enumerate(zip(text, old, strict=False)) if a != b), min(len(text), len(old)))
+        same = _same(text, old)
         tokens += MESSAGE_OVERHEAD + tokens_until(segments, same, counter)
         layer = _layer_at(composition, number, segments, same)
         if text == old:  # the calls or the name
@@ -250,22 +250,19 @@ def diff(composition: Contents, previous: Contents) -> Diff:
     return Diff(None, len(ours), 0, tokens, "", "")
 
 
+def _same(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how long the beginning is that both have."""
+    differing = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(differing, min(len(one), len(other)))
+
+
 def _tools_diff(composition: Contents, previous: Contents) -> Diff:
     ours, theirs = ([tool_text(tool) for tool in one.tools] for one in (composition, previous))
-    first = next(
-        (at for at, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
-    )
+    first = _same(ours, theirs)
     now, old = "\n".join(ours[first:]), "\n".join(theirs[first:])
-    same = next((at for at, (a, b) in enumerate(zip(now, old, strict=False)) if a != b), min(len(now), len(old)))
-    start = max(0, same - _EXCERPT // 2)
-    return Diff(
-        "tools",
-        0,
-        0,
-        tool_tokens(composition.tools[:first], composition.counter),
-        _excerpt(old[start:]),
-        _excerpt(now[start:]),
-    )
+    start = max(0, _same(now, old) - _EXCERPT // 2)
+    tokens = tool_tokens(composition.tools[:first], composition.counter)
+    return Diff("tools", 0, 0, tokens, _excerpt(old[start:]), _excerpt(now[start:]))
 
 
 def tool_text(tool: ToolSpec) -> str:

@@ -1,4 +1,4 @@
-"""`fit`: the composition that remains when a budget, or the `max` of a prompt, says it must be smaller."""
+"""`Fitting`: the composition that remains when a budget, or the `max` of a prompt, says it must be smaller."""
 
 from __future__ import annotations
 
@@ -13,19 +13,10 @@ from agentkit_prompts.errors import BudgetError
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD
 from agentkit_prompts.tokens.size import Budget
 
-__all__ = ["fit"]
+__all__ = ["Fitting"]
 
 
-def fit(whole: Composition, budget: Budget | None) -> Composition:
-    """Return the composition with as much of `whole` as fits.
-
-    Raises:
-        BudgetError: The minimums do not fit; names each with its tokens.
-    """
-    return _Fitting(whole, budget).result()
-
-
-class _Fitting:
+class Fitting:
     """The search for how many units the parts of one composition keep."""
 
     def __init__(self, whole: Composition, budget: Budget | None) -> None:
@@ -52,7 +43,11 @@ class _Fitting:
         self._sections: dict[tuple[int, tuple[int, ...]], Section] = {}
 
     def result(self) -> Composition:
-        """Search for the longest prefix of the order that fits, and build what it stands for."""
+        """Return the composition with as much of the whole as fits: the longest prefix of the order that does.
+
+        Raises:
+            BudgetError: The minimums do not fit; names each with its tokens.
+        """
         kept, required = len(self.siblings.order), self.siblings.required
         if self.budget is not None:
             limit = self.budget.tokens
@@ -108,19 +103,16 @@ class _Fitting:
             for (path, node), bound, count, kept in zip(self.siblings.nodes, bounds, given, shown, strict=True)
             if kept < bound.whole + node.lost
         }
-        conversation = self.history.keep(shown[self.at_history])
-        intermediate = self.traffic.keep(shown[self.at_traffic])
         return Composition(
             whole.context,
             whole.layers,
             self.sections(given),
             whole.counter,
             whole.declarations,
-            conversation=conversation,
-            intermediate=intermediate,
+            conversation=self.history.keep(shown[self.at_history]),
+            intermediate=self.traffic.keep(shown[self.at_traffic]),
             trims=trims,
             budget=self.budget,
-            skipped=(len(whole.conversation) - len(conversation), len(whole.intermediate) - len(intermediate)),
         )
 
     def _why(self, node: Node, bounds: Bounds, given: int, kept: int) -> str:

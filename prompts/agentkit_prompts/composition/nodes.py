@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from agentkit_prompts.composition.units import Siblings
+from agentkit_prompts.composition.units import Node, Siblings
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import PromptError
@@ -24,12 +24,8 @@ _SPACE = re.compile(r"\s+")
 _ELLIPSIS = "\u2026"
 
 
-class _Part:
+class _Part(Node):
     """A prompt that can be kept in part, each part rendered once. A fence goes around what is kept."""
-
-    lost = 0
-    units: int
-    required: int
 
     def __init__(self, prompt: BasePrompt, ctx: PromptContext, counter: TokenCounter) -> None:
         self.size = prompt.size
@@ -145,17 +141,13 @@ def node_of(prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: To
     return _Leaf(prompt, ctx, whole, counter)
 
 
-class History:
+class History(Node):
     """Messages in whole steps: a user's turn with everything that answers it, or a model's calls with their results.
     With `cut="drop"` all of them are one step.
 
     The newest steps are kept. Where that leaves a choice the cut moves to a block border, a point that depends on the
     messages before it alone, so that the start of the history stays the same over several turns.
     """
-
-    lost: int = 0
-
-    __slots__ = ("_count", "_messages", "_starts", "required", "size", "units")
 
     def __init__(
         self, messages: Conversation, counter: TokenCounter, size: Size, *, by_role: str, required: int = 0

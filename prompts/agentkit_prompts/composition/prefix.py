@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import takewhile
+from typing import Literal
 
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.explain import tokens_until, tool_text
+from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, message_tokens
 
 __all__ = ["Breakpoint", "breakpoints", "prefix"]
@@ -34,26 +36,19 @@ def breakpoints(composition: Contents) -> tuple[Breakpoint, ...]:
     if composition.tools:
         points.append(Breakpoint("tools", -1, 0, tokens))
     if composition.system.text:
-        ends = {"static": 0, "session": 0}
-        offset = 0
-        stable = True
-        for _, prompt, rendered, _ in composition.sections[0].fragments:
-            if not rendered.text:
-                continue
-            changes = prompt.changes
-            if changes == "turn":
-                stable = False
-                break
-            offset += len(rendered.text) + (2 if offset else 0)
-            if changes == "static" and ends["session"] == 0:
-                ends["static"] = offset
-            else:
-                ends["session"] = offset
-        for name in ("static", "session"):
-            if ends[name]:
-                cost = MESSAGE_OVERHEAD + tokens_until(composition.system.segments(), ends[name], counter)
-                points.append(Breakpoint(name, 0, ends[name], tokens + cost))
-        if not stable:
+        shown = [fragment for fragment in composition.sections[0].fragments if fragment[2].text]
+        changes = [prompt.changes for _, prompt, _, _ in shown]
+        static = len([*takewhile(lambda volatility: volatility == "static", changes)])
+        stable = len([*takewhile(lambda volatility: volatility != "turn", changes)])
+        borders: list[tuple[Literal["static", "session"], int]] = [("static", static)]
+        if stable > static:
+            borders.append(("session", stable))
+        for name, count in borders:
+            if count:
+                offset = len(SEPARATOR.join([rendered.text for _, _, rendered, _ in shown[:count]]))
+                cost = MESSAGE_OVERHEAD + tokens_until(composition.system.segments(), offset, counter)
+                points.append(Breakpoint(name, 0, offset, tokens + cost))
+        if stable < len(shown):
             return tuple(points)
         tokens += MESSAGE_OVERHEAD + composition.system.tokens(counter)
     elif composition.sends_system:
@@ -71,30 +66,14 @@ def prefix(composition: Contents) -> tuple[str, int]:
 
     That is: tools, the stable prompts of `system` and, when all of `system` is stable, the conversation.
     """
-    state = hashlib.blake2b(digest_size=16)
-    for tool in composition.tools:
-        _feed(state, "tool", tool_text(tool))
     points = breakpoints(composition)
-    if not points:
-        return state.hexdigest(), 0
-    last = points[-1]
+    last = points[-1] if points else Breakpoint("tools", -1, 0, 0)
+    seen: list[object] = [tool_text(tool) for tool in composition.tools]
     for number, (message, segments) in enumerate(composition.walk()):
         if number > last.message:
             break
         text = "".join(segment.text for segment in segments)
-        _feed(state, message.role, text[: last.offset] if number == last.message else text)
-        for name in (message.name, message.tool_call_id):
-            if name is not None:
-                _feed(state, name)
-        for call in message.tool_calls:
-            _feed(state, call.id, call.name, call.arguments)
-        if message.thinking or message.opaque:
-            _feed(state, repr((message.thinking, message.opaque)))
-    return state.hexdigest(), last.tokens
-
-
-def _feed(state: Any, *texts: str) -> None:
-    for text in texts:
-        data = text.encode("utf-8", "surrogatepass")
-        state.update(len(data).to_bytes(8, "big"))
-        state.update(data)
+        text = text[: last.offset] if number == last.message else text
+        seen.append((message.role, text, message.name, message.tool_call_id, message.tool_calls))
+        seen.append((message.thinking, message.opaque))
+    return hashlib.blake2b(repr(seen).encode(), digest_size=16).hexdigest(), last.tokens

@@ -39,7 +39,6 @@ class Section(Rendered):
                 if rendered.media:
                     self.media += rendered.media
         self.text = SEPARATOR.join(texts)
-        self._derived = None
         self._is_defused = False  # no media marker can form across a blank line
 
     @property

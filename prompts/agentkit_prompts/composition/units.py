@@ -7,8 +7,8 @@ larger limit never removes anything.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from agentkit_prompts.errors import BudgetError
 from agentkit_prompts.tokens.size import Size
@@ -21,41 +21,27 @@ def largest(upper: int, fits: Callable[[int], bool], lower: int = 0) -> int:
 
     The search asks in an order of its own, so for two nested conditions the wider one never gets a smaller answer.
     """
-    while lower < upper:
-        middle = (lower + upper + 1) // 2
-        if fits(middle):
-            lower = middle
-        else:
-            upper = middle - 1
-    return lower
+    return lower + bisect_left(range(lower + 1, upper + 1), True, key=lambda number: not fits(number))
 
 
-class Node(Protocol):
-    """Something that can be kept in part."""
+class Node:
+    """Something that can be kept in part.
 
-    @property
-    def size(self) -> Size:
-        """What its owner asked for."""
-        ...
+    Attributes:
+        size: What its owner asked for.
+        units: Into how many units it falls.
+        required: How many of them must be kept whatever its size says.
+        lost: How many more there were before the `max` of something inside it took them away.
+    """
 
-    @property
-    def units(self) -> int:
-        """Into how many units it falls."""
-        ...
-
-    @property
-    def required(self) -> int:
-        """How many of them must be kept whatever its size says."""
-        ...
-
-    @property
-    def lost(self) -> int:
-        """How many more there were before the `max` of something inside it took them away."""
-        ...
+    size: Size
+    units: int
+    required: int
+    lost: int = 0
 
     def tokens(self, kept: int) -> int:
         """Return what it costs with the first `kept` units of its order."""
-        ...
+        raise NotImplementedError
 
 
 class Bounds:

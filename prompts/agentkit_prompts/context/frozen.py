@@ -5,14 +5,17 @@ What is memoised by identity must not change behind the memo's back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeVar
 
 from agentkit_prompts.errors import ContextError
 
-__all__ = ["Derived", "FrozenDict", "FrozenList", "ReadOnlyDict", "freeze"]
+__all__ = ["Derived", "Deriving", "FrozenDict", "FrozenList", "ReadOnlyDict", "freeze"]
+
+T = TypeVar("T")
 
 _MAX_DEPTH = 100
+_MAX_DERIVED = 8
 _ATOMS = (str, int, float, bool, type(None))
 
 
@@ -22,6 +25,30 @@ class Derived:
     __slots__ = ("_derived",)
 
     _derived: Any
+
+
+class Deriving(Derived):
+    """Base of values of which things are worked out once."""
+
+    __slots__ = ()
+
+    def derive(self, function: Callable[..., T], about: object = None) -> T:
+        """Return `function(self)`, or `function(self, about)`, worked out once; per function the last result is kept.
+
+        Both are known again by identity: pass the same objects every time. A few functions are remembered.
+        """
+        derived: dict[Callable[..., Any], tuple[object, Any]] | None = getattr(self, "_derived", None)
+        if derived is not None:
+            known = derived.get(function)
+            if known is not None and known[0] is about:
+                result: T = known[1]
+                return result
+        result = function(self) if about is None else function(self, about)
+        if derived is None or len(derived) >= _MAX_DERIVED:
+            derived = {}
+            object.__setattr__(self, "_derived", derived)
+        derived[function] = (about, result)
+        return result
 
 
 def _refuse(self: object, *_: object, **__: object) -> NoReturn:

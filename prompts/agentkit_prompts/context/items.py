@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from pydantic import ConfigDict, model_validator
 
-from agentkit_prompts.context.frozen import Derived, FrozenDict, freeze
+from agentkit_prompts.context.frozen import Derived, Deriving, FrozenDict, freeze
 from agentkit_prompts.context.json_form import Data
 from agentkit_prompts.errors import ContextError
 
-__all__ = ["Document", "Example", "Fact", "Selection", "ToolSpec", "Trust", "short_form"]
+__all__ = ["Document", "Example", "Fact", "Selection", "ToolSpec", "Trust", "hash_of", "short_form"]
 
 Trust: TypeAlias = Literal["trusted", "untrusted"]
-T = TypeVar("T")
 
 _TEXT = ("str", str)
 _FLAG = ("bool", bool)
@@ -31,7 +30,6 @@ _KINDS: dict[str, tuple[str, type | tuple[type, ...]]] = {
 }
 """Per field, whatever item it belongs to: what is expected."""
 _DATA = ("metadata", "parameters")
-_MAX_DERIVED = 8
 
 
 class _Item:
@@ -154,13 +152,6 @@ class Selection(_Item, Derived):
     pool: str
     chosen: tuple[Example, ...]
 
-    @classmethod
-    def of(
-        cls, path: str, prompt: object, query: str, pool: tuple[Example, ...], chosen: tuple[Example, ...]
-    ) -> Selection:
-        """Return what `prompt` chose."""
-        return cls(path, query, _hash(pool), chosen).bound(prompt, pool)
-
     def bound(self, prompt: object, pool: tuple[Example, ...]) -> Selection:
         """Return the selection bound to this one object, until it is copied or stored."""
         if not hasattr(self, "_derived"):
@@ -171,10 +162,11 @@ class Selection(_Item, Derived):
         """Whether this is what the prompt, which stands at `path` where that is known, would choose."""
         owner, known = getattr(self, "_derived", (None, None))
         mine = self.prompt == path if owner is None else owner is prompt
-        return mine and self.query == query and (known is pool or self.pool == _hash(pool))
+        return mine and self.query == query and (known is pool or self.pool == hash_of(pool))
 
 
-def _hash(pool: tuple[Example, ...]) -> str:
+def hash_of(pool: tuple[Example, ...]) -> str:
+    """Return a hash of what a selector may choose from."""
     content = repr([(example.input, example.output, example.id) for example in pool])
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
@@ -183,15 +175,8 @@ def _any_object() -> FrozenDict:
     return FrozenDict(type="object", properties=FrozenDict())
 
 
-class _Written(Derived):
-    __slots__ = ("json",)
-
-    json: str
-    """The spec as one line of canonical JSON, written when it is first asked for."""
-
-
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class ToolSpec(_Item, _Written):
+class ToolSpec(_Item, Deriving):
     """What a model is shown of a tool: name, description, and its parameters as a JSON Schema object.
 
     Raises:
@@ -208,25 +193,12 @@ class ToolSpec(_Item, _Written):
             object.__setattr__(self, "parameters", _any_object())
         _Item.__post_init__(self)  # super() does not work in a class with generated slots
 
-    if not TYPE_CHECKING:
+    @property
+    def json(self) -> str:
+        """The spec as one line of canonical JSON."""
+        return self.derive(_json)
 
-        def __getattr__(self, name):
-            if name != "json":
-                raise AttributeError(f"ToolSpec has no attribute {name!r}")
-            spec = {"name": self.name, "description": self.description, "parameters": self.parameters}
-            object.__setattr__(self, "json", json.dumps(spec, ensure_ascii=False, separators=(", ", ": ")))
-            return self.json
 
-    def derive(self, function: Callable[[ToolSpec], T]) -> T:
-        """Return `function` of the spec, computed once. Pass the same function every time: a few are kept."""
-        try:
-            known: dict[object, Any] = self._derived
-        except AttributeError:
-            known = {}
-            object.__setattr__(self, "_derived", known)
-        made: T | None = known.get(function)
-        if made is None:
-            if len(known) >= _MAX_DERIVED:
-                known.clear()
-            made = known[function] = function(self)
-        return made
+def _json(tool: ToolSpec) -> str:
+    spec = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return json.dumps(spec, ensure_ascii=False, separators=(", ", ": "))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
@@ -94,20 +95,9 @@ class Message:
             else:
                 object.__setattr__(self, "content", _as_parts(content, role))
         if self.tool_calls:
-            if role != "assistant":
-                raise MessageError(f"a {role} message cannot carry tool calls: only an assistant message can")
-            if type(self.tool_calls) is not tuple:
-                object.__setattr__(self, "tool_calls", tuple(self.tool_calls))
-            for index, call in enumerate(self.tool_calls):
-                if not isinstance(call, ToolCall):
-                    raise MessageError(f"tool_calls[{index}]: expected a ToolCall, got {type(call).__name__}")
+            object.__setattr__(self, "tool_calls", _of_assistant(role, "tool_calls", self.tool_calls, ToolCall))
         if self.thinking:
-            if role != "assistant":
-                raise MessageError(f"a {role} message cannot carry thinking: only an assistant message can")
-            object.__setattr__(self, "thinking", tuple(self.thinking))
-            for index, thought in enumerate(self.thinking):
-                if not isinstance(thought, Thinking):
-                    raise MessageError(f"thinking[{index}]: expected a Thinking, got {type(thought).__name__}")
+            object.__setattr__(self, "thinking", _of_assistant(role, "thinking", self.thinking, Thinking))
         if type(self.opaque) is not FrozenDict:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
         if role == "tool":
@@ -137,6 +127,16 @@ class Message:
 
     def __prompt__(self) -> str | tuple[Part, ...]:
         return self.content
+
+
+def _of_assistant(role: str, name: str, given: Iterable[object], kind: type) -> tuple[object, ...]:
+    if role != "assistant":
+        raise MessageError(f"a {role} message cannot carry {name.replace('_', ' ')}: only an assistant message can")
+    items = tuple(given)
+    for index, item in enumerate(items):
+        if not isinstance(item, kind):
+            raise MessageError(f"{name}[{index}]: expected a {kind.__name__}, got {type(item).__name__}")
+    return items
 
 
 def _as_parts(content: object, role: str) -> tuple[Part, ...]:

@@ -11,7 +11,7 @@ import mimetypes
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from os import PathLike
@@ -26,6 +26,7 @@ from agentkit_prompts.errors import ContextError, MediaError, MessageError
 
 __all__ = [
     "MARKER",
+    "MEDIA_OPENING",
     "Audio",
     "File",
     "Image",
@@ -41,13 +42,15 @@ __all__ = [
     "no_opaque",
     "opaque_data",
     "replace_markers",
+    "with_opaque",
 ]
 
 Source: TypeAlias = Path | Url | bytes
 MediaKind = Literal["image", "audio", "video", "file"]
 
 MARKER = re.compile(r"<\|media:(image|audio|video|file):([0-9a-f]{32})\|>")
-_OPENING = "<|media:"
+MEDIA_OPENING = "<|media:"
+"""How every media marker starts."""
 _DEFUSED = "<\u200b|media:"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//|[^\\/])")
 _DIGEST = 16
@@ -56,7 +59,7 @@ _SAFE_NAME = re.compile(r"[^\w .@+-]+")
 
 def neutralise_markers(text: str) -> str:
     """Return `text` with every `<|media:` broken by a zero-width space, so that no value can pose as media."""
-    return text.replace(_OPENING, _DEFUSED) if _OPENING in text else text
+    return text.replace(MEDIA_OPENING, _DEFUSED) if MEDIA_OPENING in text else text
 
 
 def replace_markers(text: str, mapping: Mapping[str, str]) -> str:
@@ -120,6 +123,22 @@ def opaque_data(data: object) -> FrozenDict:
         return FrozenDict(freeze(data))
     except ContextError:
         raise MessageError("opaque: the data is cyclic or nests too deeply") from None
+
+
+def with_opaque(wire: Mapping[str, Any], opaque: Mapping[str, Any], providers: Iterable[str]) -> FrozenDict:
+    """Return the wire form with the opaque data of these providers in it; mappings in it are merged."""
+    for provider in providers if opaque else ():
+        if isinstance(data := opaque.get(provider), Mapping):
+            wire = _merged(wire, data)
+    return wire if isinstance(wire, FrozenDict) else FrozenDict(wire)
+
+
+def _merged(wire: Mapping[str, Any], data: Mapping[str, Any]) -> FrozenDict:
+    merged = dict(wire)
+    for key, value in data.items():
+        here = merged.get(key)
+        merged[key] = _merged(here, value) if isinstance(here, dict) and isinstance(value, Mapping) else freeze(value)
+    return FrozenDict(merged)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from random import Random
 
 from agentkit_prompts.context.prompt_context import Example
 from agentkit_prompts.errors import InContextError, PromptError
+from agentkit_prompts.ranking.embedder import give_up
 from agentkit_prompts.tree.examples import ExampleSelector
 
 __all__ = ["RandomSelector", "WindowSelector", "retrieve"]
@@ -115,9 +116,7 @@ def retrieve(selector: ExampleSelector, queries: Sequence[str], examples: Sequen
 
 def _at_once(name: str, selected: Sequence[Example] | Awaitable[Sequence[Example]]) -> Sequence[Example]:
     if isinstance(selected, Awaitable):
-        give_up = getattr(selected, "close", None) or getattr(selected, "cancel", None)
-        if give_up is not None:
-            give_up()
+        give_up(selected)
         raise InContextError(f"{name}: has to be awaited; give it an embedder whose `embed` is not async")
     return selected
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from agentkit_prompts.errors import PromptError
 
-__all__ = ["Embedder", "Vectors", "cosine", "drive"]
+__all__ = ["Embedder", "Vectors", "cosine", "drive", "give_up"]
 
 R = TypeVar("R")
 _Embedded: TypeAlias = Sequence[Sequence[float]]
@@ -126,9 +126,14 @@ class _Pending(Awaitable[R]):
     def close(self) -> None:
         """Give up without waiting."""
         self._steps.close()
-        give_up = getattr(self._waiting, "close", None) or getattr(self._waiting, "cancel", None)
-        if give_up is not None:
-            give_up()
+        give_up(self._waiting)
+
+
+def give_up(waiting: object) -> None:
+    """Close or cancel an awaitable that nobody is going to await."""
+    close = getattr(waiting, "close", None) or getattr(waiting, "cancel", None)
+    if close is not None:
+        close()
 
 
 def drive(steps: Generator[Any, Any, R]) -> R | Awaitable[R]:

@@ -7,28 +7,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-from agentkit_prompts.context.parts import MARKER, Media, neutralise_markers
+from agentkit_prompts.context.frozen import Deriving
+from agentkit_prompts.context.parts import MARKER, MEDIA_OPENING, Media, neutralise_markers
 from agentkit_prompts.context.prompt_context import Trust
 from agentkit_prompts.errors import PromptError
 from agentkit_prompts.templates.engine import Program, RenderedText, Trusted
-from agentkit_prompts.templates.engine.values import OPENING
 from agentkit_prompts.templates.spans import Segment, Span, defused, tile
 from agentkit_prompts.tokens.counter import TokenCounter, media_tokens
 
 __all__ = ["Around", "FromSegments", "FromTemplate", "Join", "Plain", "Rendered", "count_tokens"]
 
-T = TypeVar("T")
-
-_MAX_DERIVED = 8
 _TRUSTED_ROOTS = frozenset({"tools", "examples", "locale", "now", "extra"})
 _ALWAYS_TRUSTED_ROOTS = _TRUSTED_ROOTS - {"examples"}  # an example may be marked as untrusted
 _ROOT = re.compile(r"\w+")
 _ITEM = re.compile(r"(\w+)\[(\d+)\]")
 
 
-class Rendered:
+class Rendered(Deriving):
     """The rendering of one prompt, or of several joined. Read-only; made by `from_text` or by one of its kinds.
 
     Attributes:
@@ -36,17 +33,15 @@ class Rendered:
         media: The media parts in the order of their markers; a part used twice is here twice.
     """
 
-    __slots__ = ("_derived", "_is_defused", "media", "text")
+    __slots__ = ("_is_defused", "media", "text")
 
     text: str
     media: tuple[Media, ...]
-    _derived: dict[Callable[..., Any], tuple[object, Any]] | None
 
     def _set(self, text: str, media: tuple[Media, ...]) -> None:
         """Fill in what every rendering has; what only reads like a media marker is broken."""
         self.media = media
-        self._derived = None
-        if "<" in text and OPENING in text and text.count(OPENING) != len(media):  # one character is cheap
+        if "<" in text and MEDIA_OPENING in text and text.count(MEDIA_OPENING) != len(media):  # one character is cheap
             self._is_defused = True
             text = "".join([segment.text for segment in self.segments()])
         else:
@@ -74,23 +69,6 @@ class Rendered:
     def spans(self, prompt: str = "") -> tuple[Span, ...]:
         """Return the spans of the text."""
         return tuple(tile(self.segments(prompt)))
-
-    def derive(self, function: Callable[..., T], about: object = None) -> T:
-        """Return `function(self)`, or `function(self, about)`, worked out once; per function the last result is kept.
-
-        Both are known again by identity: pass the same objects every time.
-        """
-        derived = self._derived
-        if derived is not None:
-            known = derived.get(function)
-            if known is not None and known[0] is about:
-                result: T = known[1]
-                return result
-        result = function(self) if about is None else function(self, about)
-        if derived is None or len(derived) >= _MAX_DERIVED:
-            derived = self._derived = {}
-        derived[function] = (about, result)
-        return result
 
     @property
     def as_wrapped(self) -> RenderedText:
@@ -164,11 +142,11 @@ class Plain(Rendered):
         self.media = ()
         self._pointer = pointer
         self._trust: Trust = trust
-        self._derived = None
         self._is_defused = False
 
     @property
     def is_trusted(self) -> bool:
+        """Whether the one place is trusted."""
         return self._trust == "trusted"
 
     def _pieces(self, prompt: str) -> Iterator[Segment]:
@@ -191,11 +169,11 @@ class Around(Rendered):
         else:
             self.text = text
             self.media = child.media
-            self._derived = None
             self._is_defused = False
 
     @property
     def is_trusted(self) -> bool:
+        """Whether the rendering inside is."""
         return self._child.is_trusted
 
     def _pieces(self, prompt: str) -> Iterator[Segment]:
@@ -220,13 +198,13 @@ class Join(Rendered):
             if child.media:
                 self.media += child.media
         self.text = separator.join(texts)
-        self._derived = None
         self._is_defused = False
         if "\n" not in separator:  # a marker holds no line break: across one, none can form
             self._set(self.text, self.media)
 
     @property
     def is_trusted(self) -> bool:
+        """Whether all of them are."""
         return all(child.is_trusted for _, child in self._children)
 
     def _pieces(self, prompt: str) -> Iterator[Segment]:
@@ -248,6 +226,7 @@ class FromSegments(Rendered):
 
     @property
     def is_trusted(self) -> bool:
+        """Whether each of them is."""
         return all(segment.trust == "trusted" for segment in self._segments)
 
     def _pieces(self, prompt: str) -> Iterator[Segment]:
@@ -271,7 +250,7 @@ class FromTemplate(Rendered):
         self._trace = trace = program.trace(values)
         text = trace.text
         media: tuple[Media, ...] = ()
-        if trace.parts or ("<" in text and OPENING in text):
+        if trace.parts or ("<" in text and MEDIA_OPENING in text):
             media = tuple([piece.media for piece in self._pieces("") if piece.media is not None])
         self._set(text, media)
 
@@ -299,7 +278,7 @@ class FromTemplate(Rendered):
             place = self._place(pointer, site.roots)
             if isinstance(value, Media):
                 yield Segment(value.marker, prompt, site.line, place, "untrusted", value)
-            elif OPENING in value:
+            elif MEDIA_OPENING in value:
                 yield from self._split(str(value), Segment("", prompt, site.line, place, trust))
             else:
                 atomic = self._atomic(site.roots, item)

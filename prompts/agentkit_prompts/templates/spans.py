@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from agentkit_prompts.context.parts import Media
+from agentkit_prompts.context.parts import MEDIA_OPENING, Media
 from agentkit_prompts.context.prompt_context import Trust
-from agentkit_prompts.templates.engine.values import OPENING
 
 __all__ = ["BREAK", "Segment", "Span", "defused", "insert_breaks", "tile"]
 
@@ -64,7 +63,7 @@ def defused(segments: Sequence[Segment]) -> Sequence[Segment]:
     A value may hold one, and neighbouring values may form one together.
     """
     text = "".join([segment.text for segment in segments])
-    if text.count(OPENING) == sum(1 for segment in segments if segment.media is not None):
+    if text.count(MEDIA_OPENING) == sum(1 for segment in segments if segment.media is not None):
         return segments
     starts: list[int] = []
     offset = 0
@@ -73,11 +72,11 @@ def defused(segments: Sequence[Segment]) -> Sequence[Segment]:
         offset += len(segment.text)
     real = {start for start, segment in zip(starts, segments, strict=True) if segment.media is not None}
     cuts: list[int] = []
-    at = text.find(OPENING)
+    at = text.find(MEDIA_OPENING)
     while at >= 0:
         if at not in real:
             cuts.append(at + 1)
-        at = text.find(OPENING, at + 1)
+        at = text.find(MEDIA_OPENING, at + 1)
     result: list[Segment] = []
     for start, segment in zip(starts, segments, strict=True):
         here = [cut - start for cut in cuts if start <= cut < start + len(segment.text)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable
+from types import MethodType
+from typing import Protocol, runtime_checkable
 
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
@@ -18,7 +18,6 @@ __all__ = [
     "TokenCounter",
     "media_tokens",
     "message_tokens",
-    "schema_tokens",
     "thinking_tokens",
     "tool_tokens",
 ]
@@ -78,11 +77,6 @@ def tool_tokens(tools: tuple[ToolSpec, ...], counter: TokenCounter) -> int:
     return sum(counter.count(tool.json) + MESSAGE_OVERHEAD for tool in tools)
 
 
-def schema_tokens(schema: Mapping[str, Any], counter: TokenCounter) -> int:
-    """Return what the schema of the answer costs as JSON."""
-    return counter.count(json.dumps(schema, ensure_ascii=False)) + MESSAGE_OVERHEAD
-
-
 def thinking_tokens(message: Message, counter: TokenCounter) -> int:
     """Return what the thoughts of a message cost, as far as they are in words."""
     return sum(counter.count(thought.text) for thought in message.thinking)
@@ -93,28 +87,16 @@ def message_tokens(counter: TokenCounter) -> Callable[[Message], int]:
 
     The functions of one counter are equal, so that conversations count each message once.
     """
-    return _MessageTokens(counter)
+    return MethodType(_tokens_of, counter)
 
 
-class _MessageTokens:
-    __slots__ = ("counter",)
-
-    def __init__(self, counter: TokenCounter) -> None:
-        self.counter = counter
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is _MessageTokens and other.counter is self.counter
-
-    def __hash__(self) -> int:
-        return id(self.counter)
-
-    def __call__(self, message: Message) -> int:
-        content, count = message.content, self.counter.count
-        total = MESSAGE_OVERHEAD
-        if isinstance(content, str):
-            total += count(content)
-        else:
-            total += sum(count(part.text) if isinstance(part, Text) else MEDIA_TOKENS[part.kind] for part in content)
-        for call in message.tool_calls:
-            total += MESSAGE_OVERHEAD + count(call.name) + count(call.arguments)
-        return total + thinking_tokens(message, self.counter) if message.thinking else total
+def _tokens_of(counter: TokenCounter, message: Message) -> int:
+    content, count = message.content, counter.count
+    total = MESSAGE_OVERHEAD
+    if isinstance(content, str):
+        total += count(content)
+    else:
+        total += sum(count(part.text) if isinstance(part, Text) else MEDIA_TOKENS[part.kind] for part in content)
+    for call in message.tool_calls:
+        total += MESSAGE_OVERHEAD + count(call.name) + count(call.arguments)
+    return total + thinking_tokens(message, counter) if message.thinking else total

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.errors import PromptError, nearest
 
 if TYPE_CHECKING:
@@ -121,7 +122,6 @@ class TokenizersCounter(_Exact):
             try:
                 return len(tokenizer.encode(text, add_special_tokens=False))
             except TypeError:  # lone surrogates, which no UTF-8 text has
-                whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-                return len(tokenizer.encode(whole, add_special_tokens=False))
+                return len(tokenizer.encode(clean(text), add_special_tokens=False))
 
         super().__init__(file.parent.name if file.stem == "tokenizer" and file.parent.name else file.stem, tokenize)

@@ -59,7 +59,7 @@ class AdditionalInfoPrompt(BasePrompt):
         """The template's params schema, or one inferred from the names it uses."""
         if self.template.params_schema is not None:
             return to_json_schema(self.template.params_schema)
-        names = [name for name in self.template.names if name not in CONTEXT_NAMES]
+        names = self._required
         read = super().additional_kwargs_schema or {"type": "object", "properties": {}}
         if not names and not read["properties"]:
             return None
@@ -95,9 +95,10 @@ class AdditionalInfoPrompt(BasePrompt):
             problems = self.kwargs_problems(kwargs)
             if problems:
                 raise KwargsError({name: (what, ()) for name, what in problems})
-        prefixes = {name: f"additional_kwargs.{name}" for name in self.template.names if name not in CONTEXT_NAMES}
+        prefixes = {name: f"additional_kwargs.{name}" for name in self._required}
         return self.template.run(self.values(ctx), locale=ctx.locale, prefixes=prefixes)
 
     @property
     def _required(self) -> tuple[str, ...]:
+        """Names that only the kwargs can supply."""
         return tuple(name for name in self.template.names if name not in CONTEXT_NAMES)

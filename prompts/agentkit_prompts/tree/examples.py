@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from pydantic import Field
 
-from agentkit_prompts.context.items import Selection
+from agentkit_prompts.context.items import Selection, hash_of
 from agentkit_prompts.context.prompt_context import Example, PromptContext
 from agentkit_prompts.errors import PromptError
+from agentkit_prompts.ranking.embedder import give_up
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.size import Size
@@ -115,9 +116,7 @@ class ExamplesPrompt(BasePrompt):
         """Select now. Raises like `chosen`."""
         found = self.ask(ctx)
         if isinstance(found, Awaitable):
-            give_up = getattr(found, "close", None) or getattr(found, "cancel", None)
-            if give_up is not None:
-                give_up()
+            give_up(found)
             raise PromptError(
                 f"{type(self.selector).__name__} has to be awaited: render with the context that "
                 "`await prepare(layers, ctx)` returns, as Chain.run and Agent.run do"
@@ -134,7 +133,8 @@ class ExamplesPrompt(BasePrompt):
         if not isinstance(found, Sequence) or not all(isinstance(item, Example) for item in found):
             selector, got = type(self.selector).__name__, type(found).__name__
             raise PromptError(f"{selector}: expected select to return a sequence of Example, got {got}")
-        return Selection.of(path, self, ctx.user_input.text, self.pool(ctx), tuple(found))
+        pool = self.pool(ctx)
+        return Selection(path, ctx.user_input.text, hash_of(pool), tuple(found)).bound(self, pool)
 
     @contextmanager
     def failing(self) -> Iterator[None]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from pydantic import Field, model_validator
@@ -13,15 +14,18 @@ from agentkit_prompts.schemas.merge import merge_schemas
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.tokens.size import Size
 from agentkit_prompts.tree.declared import Declared
+from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
 from agentkit_prompts.tree.leaves import Prompts, UserInputPrompt
-from agentkit_prompts.tree.plan import Plan
 from agentkit_prompts.tree.prompt import RANKS, BasePrompt
 
-__all__ = ["PLACES", "Layers", "Place", "VolatilityWarning"]
+__all__ = ["PLACES", "Block", "Layers", "Place", "Plan", "VolatilityWarning"]
 
 Place: TypeAlias = Literal["system", "before_input", "input", "after_input", "after_intermediate"]
 PLACES: tuple[Place, ...] = get_args(Place)
 _NOTHING: Any = ()
+Reader: TypeAlias = Callable[[Mapping[str, Any]], tuple[Any, ...]]
+"""Gets from the view of a context the values that something was rendered from."""
+_Step: TypeAlias = tuple[str, BasePrompt, Reader | None]
 
 
 class VolatilityWarning(UserWarning):
@@ -88,13 +92,7 @@ class Layers(Declared):
         try:
             plan: Plan = self._plan  # type: ignore[attr-defined]
         except AttributeError:
-            placed = {place: [*self._placed(place)] for place in PLACES}
-            messages = {
-                "system": placed["system"],
-                "input": [*placed["before_input"], *placed["input"], *placed["after_input"]],
-                "after_intermediate": placed["after_intermediate"],
-            }
-            plan = Plan(messages, [*self.walk()], (self.history, self.traffic))
+            plan = Plan(self)
             object.__setattr__(self, "_plan", plan)
         return plan
 
@@ -103,7 +101,7 @@ class Layers(Declared):
         found: list[str] = []
         worst = 0
         culprit = ""
-        for path, prompt in _in_order([(f"system[{index}]", prompt) for index, prompt in enumerate(self.system)]):
+        for path, prompt in _in_order(self.prompts("system")):
             rank = RANKS[prompt.changes]
             if rank > worst:
                 worst, culprit = rank, f"{path} ({prompt.label})"
@@ -116,14 +114,13 @@ class Layers(Declared):
             )
         return found
 
-    def prompts(self) -> Iterator[tuple[str, BasePrompt]]:
-        """Yield the outermost prompts in the order they are sent, each with its path, such as `system[0]`."""
-        for place in PLACES:
-            yield from self._placed(place)
-
-    def _placed(self, place: Place) -> Iterator[tuple[str, BasePrompt]]:
-        for index, prompt in enumerate(getattr(self, place)):
-            yield f"{place}[{index}]", prompt
+    def prompts(self, *places: Place) -> Iterator[tuple[str, BasePrompt]]:
+        """Yield the outermost prompts of these places, or of all, in the order they are sent, with their paths, such as
+        `system[0]`.
+        """
+        for place in places or PLACES:
+            for index, prompt in enumerate(getattr(self, place)):
+                yield f"{place}[{index}]", prompt
 
     def walk(self) -> Iterator[tuple[str, BasePrompt]]:
         """Yield every prompt of the tree with its path."""
@@ -177,3 +174,57 @@ def _refuse_cycles(path: str, prompt: BasePrompt, above: tuple[int, ...]) -> Non
         raise PromptError(f"{path}: {prompt.label} contains itself")
     for name, child in prompt.children:
         _refuse_cycles(f"{path}.{name}", child, (*above, id(prompt)))
+
+
+class Block:
+    """What is known about one message before any context: its steps, and the names they read together."""
+
+    __slots__ = ("name", "reads", "steps")
+
+    def __init__(self, name: str, prompts: Iterable[tuple[str, BasePrompt]]) -> None:
+        self.name = name
+        placed = [(path, prompt, _reads(prompt)) for path, prompt in prompts]
+        self.steps: tuple[_Step, ...] = tuple((path, prompt, _reader(names)) for path, prompt, names in placed)
+        known = [names for _, _, names in placed if names is not None]
+        self.reads = _reader(frozenset[str]().union(*known)) if len(known) == len(placed) else None
+
+
+def _reads(prompt: BasePrompt) -> frozenset[str] | None:
+    """Return the names a prompt depends on; a fence also depends on the session's key, which is no name."""
+    return None if prompt.fence or any(_reads(child) is None for _, child in prompt.children) else prompt.reads
+
+
+def _reader(names: Collection[str] | None) -> Reader | None:
+    """Return the function that gets the values of `names` from a view.
+
+    None when it is not known what is read, and for what shows the input, which differs every turn: there is nothing to
+    look up.
+    """
+    if names is None or "user_input" in names:
+        return None
+    ordered = sorted(names)
+    if len(ordered) < 2:
+        return lambda view: tuple([view[name] for name in ordered])
+    return itemgetter(*ordered)
+
+
+class Plan:
+    """What is known about layers before any context."""
+
+    __slots__ = ("blocks", "has_maximum", "selecting")
+
+    def __init__(self, layers: Layers) -> None:
+        every = [*layers.walk()]
+        sizes = (layers.history, layers.traffic, *(prompt.size for _, prompt in every))
+        self.has_maximum = any(size.max is not None for size in sizes)
+        selecting: dict[int, tuple[str, ExamplesPrompt]] = {}
+        for path, prompt in every:
+            if isinstance(prompt, ExamplesPrompt) and type(prompt.selector) is not StaticSelector:
+                selecting.setdefault(id(prompt), (path, prompt))
+        self.selecting = tuple(selecting.values())
+        """The prompts whose selector looks at the query, each once, with its path."""
+        self.blocks = (
+            Block("system", layers.prompts("system")),
+            Block("input", layers.prompts("before_input", "input", "after_input")),
+            Block("after_intermediate", layers.prompts("after_intermediate")),
+        )

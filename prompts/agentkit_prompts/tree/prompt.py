@@ -7,21 +7,23 @@ A prompt renders one `PromptContext`. Subclasses usually only choose a default t
 from __future__ import annotations
 
 import hashlib
+import re
 from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
+from agentkit_prompts.context.parts import Audio, File, Image, Media, Video
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext, Trust
 from agentkit_prompts.errors import KwargsError, PromptError, TemplateError, similar
 from agentkit_prompts.schemas.check import Problem
 from agentkit_prompts.schemas.params import JsonSchema, check_params_schema, params_checker
-from agentkit_prompts.templates.rendered import Around, Plain, Rendered
+from agentkit_prompts.templates.rendered import Around, FromSegments, Plain, Rendered
+from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.templates.template import MediaTable, Template, media_table
 from agentkit_prompts.tokens.size import Size
 from agentkit_prompts.tree.declared import Declared
-from agentkit_prompts.tree.formats import from_multimodal
 
 __all__ = ["BasePrompt", "Volatility"]
 
@@ -30,6 +32,8 @@ Volatility: TypeAlias = Literal["static", "session", "turn"]
 _WAYS = frozenset({"render", "format_2_str", "format_2_multimodal"})
 RANKS: dict[Volatility, int] = {"static": 0, "session": 1, "turn": 2}
 """How volatile each class is, to compare them."""
+_MARKER = re.compile(r"<\|media:(\w+):([^|]+)\|>")
+_KINDS: dict[str, type[Media]] = {"image": Image, "audio": Audio, "video": Video, "file": File}
 _SESSION = frozenset({"tools", "examples", "extra"})
 """Context names that usually stay the same for a whole session."""
 
@@ -257,7 +261,7 @@ def _complete(kind: type[BasePrompt]) -> None:
 
     def render(self: BasePrompt, ctx: PromptContext) -> Rendered:
         if "format_2_multimodal" in defined:
-            return from_multimodal(kind.__name__, kind.format_2_multimodal(self, ctx), self.trust)
+            return _from_multimodal(kind.__name__, kind.format_2_multimodal(self, ctx), self.trust)
         text = kind.format_2_str(self, ctx)
         if not isinstance(text, str):
             raise PromptError(f"{kind.__name__}.format_2_str must return str, got {type(text).__name__}")
@@ -273,3 +277,33 @@ def _complete(kind: type[BasePrompt]) -> None:
     for way in (render, format_2_str, format_2_multimodal):
         if way.__name__ not in defined:
             setattr(kind, way.__name__, way)
+
+
+def _from_multimodal(kind: str, given: Any, trust: Trust) -> Rendered:
+    """Make a rendering of what `format_2_multimodal` returned; media that no marker in the text uses come last."""
+    where = f"{kind}.format_2_multimodal"
+    if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)):
+        raise PromptError(f"{where} must return text and media, got {type(given).__name__}")
+    text, table = given
+    left = media = dict(_media_of(table, where))
+    segments: list[Segment] = []
+    start = 0
+    for found in _MARKER.finditer(text):
+        key = (found[1], found[2])
+        if key in media:
+            segments.append(Segment(text[start : found.start()], "", None, "", trust))
+            segments.append(Segment(media[key].marker, "", None, "", trust, media[key]))
+            left = {name: part for name, part in left.items() if name != key}
+            start = found.end()
+    segments.append(Segment(text[start:], "", None, "", trust))
+    return FromSegments([*segments, *(Segment(part.marker, "", None, "", trust, part) for part in left.values())])
+
+
+def _media_of(table: Any, where: str) -> Iterator[tuple[tuple[str, str], Media]]:
+    if not (isinstance(table, Mapping) and all(isinstance(found, Mapping) for found in table.values())):
+        raise PromptError(f"{where} must return media as kind -> id -> payload, got {type(table).__name__}")
+    for kind, found in table.items():
+        if kind not in _KINDS:
+            raise PromptError(f"{where}: unknown kind of media {kind!r}; there are {', '.join(_KINDS)}")
+        for name, payload in found.items():
+            yield (kind, str(name)), _KINDS[kind](payload)

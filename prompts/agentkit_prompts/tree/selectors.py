@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from agentkit_prompts.context.prompt_context import Example
@@ -16,6 +16,7 @@ from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter
 __all__ = ["KeywordSelector", "LengthSelector", "MMRSelector", "VectorSelector"]
 
 _Selection: TypeAlias = tuple[Example, ...]
+_Likeness: TypeAlias = Callable[[int, int], float]
 _MOST_INDEXES = 16
 
 
@@ -90,7 +91,7 @@ class VectorSelector:
     """Whether selecting may wait for something without awaiting it."""
 
     def __init__(self, embedder: Embedder, k: int = 4) -> None:
-        self.k = _whole("VectorSelector: k", k)
+        self.k = _whole(f"{type(self).__name__}: k", k)
         self._vectors = Vectors(embedder)
         self.blocking = not inspect.iscoroutinefunction(embedder.embed)
 
@@ -102,16 +103,23 @@ class VectorSelector:
         """
         if not self.k or not query.strip():
             return tuple(examples[: self.k])
-        return drive(self._steps(query, tuple(examples)))
+        return self._found(query, tuple(examples))
+
+    def _found(self, query: str, examples: _Selection) -> _Selection | Awaitable[_Selection]:
+        return drive(self._steps(query, examples))
 
     def _steps(self, query: str, examples: _Selection) -> Generator[Any, Any, _Selection]:
         if not examples:
             return ()
         asked, vectors = yield from self._vectors.steps(query, [example.input for example in examples])
-        return _best(examples, [cosine(asked, vector) for vector in vectors], self.k)
+        scores = [cosine(asked, vector) for vector in vectors]
+        return self._chosen(examples, scores, lambda one, other: cosine(vectors[one], vectors[other]))
+
+    def _chosen(self, examples: _Selection, scores: Sequence[float], likeness: _Likeness) -> _Selection:
+        return _best(examples, scores, self.k)
 
 
-class MMRSelector:
+class MMRSelector(VectorSelector):
     """`k` examples that are relevant and differ from each other, by maximal marginal relevance, in the order chosen.
 
     Examples keep the score of their relevance. With an async embedder the selection has to be awaited: see `prepare`.
@@ -123,51 +131,38 @@ class MMRSelector:
         diversity: 0.0 looks at relevance alone, 1.0 at being different alone.
     """
 
-    __slots__ = ("_keywords", "_vectors", "blocking", "diversity", "k")
-
-    blocking: bool
-    """Whether selecting may wait for something without awaiting it."""
+    __slots__ = ("_keywords", "diversity")
 
     def __init__(self, embedder: Embedder | None = None, k: int = 4, *, diversity: float = 0.5) -> None:
         if not 0 <= diversity <= 1:
             raise PromptError(f"MMRSelector: diversity must be from 0.0 to 1.0, got {diversity}")
-        self.k = _whole("MMRSelector: k", k)
+        if embedder is not None:
+            super().__init__(embedder, k)
+        else:
+            self.k = _whole("MMRSelector: k", k)
+            self.blocking = False
         self.diversity = diversity
-        self._keywords = KeywordSelector(k)
-        self._vectors = Vectors(embedder) if embedder is not None else None
-        self.blocking = embedder is not None and not inspect.iscoroutinefunction(embedder.embed)
+        self._keywords = KeywordSelector(k) if embedder is None else None
 
-    def select(self, query: str, examples: Sequence[Example]) -> _Selection | Awaitable[_Selection]:
-        """Return the chosen examples with their relevance; the first ones, unscored, for a query without text.
+    def _found(self, query: str, examples: _Selection) -> _Selection | Awaitable[_Selection]:
+        if self._keywords is None:
+            return super()._found(query, examples)
+        index = self._keywords.index(examples)
+        scores = index.scores(query)
+        return self._chosen(examples, scores, index.similarity, max(scores, default=0.0) or 1.0)
 
-        Raises:
-            PromptError: The embedder failed, or returned something that cannot be compared.
-        """
-        if not self.k or not query.strip():
-            return tuple(examples[: self.k])
-        if self._vectors is None:
-            index = self._keywords.index(examples)
-            scores = index.scores(query)
-            top = max(scores, default=0.0) or 1.0
-            chosen = mmr([score / top for score in scores], index.similarity, self.k, diversity=self.diversity)
-            return tuple([examples[position].scored(scores[position]) for position in chosen])
-        return drive(self._steps(self._vectors, query, tuple(examples)))
-
-    def _steps(self, known: Vectors, query: str, examples: _Selection) -> Generator[Any, Any, _Selection]:
-        if not examples:
-            return ()
-        asked, vectors = yield from known.steps(query, [example.input for example in examples])
-        scores = [cosine(asked, vector) for vector in vectors]
-
-        def similarity(one: int, other: int) -> float:
-            return cosine(vectors[one], vectors[other])
-
-        chosen = mmr(scores, similarity, self.k, diversity=self.diversity)
-        return tuple([examples[position].scored(scores[position]) for position in chosen])
+    def _chosen(
+        self, examples: _Selection, scores: Sequence[float], likeness: _Likeness, top: float = 1.0
+    ) -> _Selection:
+        order = mmr([score / top for score in scores], likeness, self.k, diversity=self.diversity)
+        return _scored(examples, scores, order)
 
 
 def _best(examples: Sequence[Example], scores: Sequence[float], k: int) -> _Selection:
-    order = sorted(range(len(examples)), key=lambda position: -scores[position])[:k]
+    return _scored(examples, scores, sorted(range(len(examples)), key=lambda position: -scores[position])[:k])
+
+
+def _scored(examples: Sequence[Example], scores: Sequence[float], order: Iterable[int]) -> _Selection:
     return tuple([examples[position].scored(scores[position]) for position in order])
 
 

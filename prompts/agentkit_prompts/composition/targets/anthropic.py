@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.contents import Contents
@@ -14,6 +15,7 @@ from agentkit_prompts.context.wire.anthropic_form import OPENING, Turn, anthropi
 from agentkit_prompts.errors import MediaError
 
 if TYPE_CHECKING:
+    from agentkit_prompts.composition.declarations import Declarations
     from agentkit_prompts.templates.rendered import Rendered
 
 __all__ = ["anthropic_payload", "anthropic_tool"]
@@ -50,7 +52,7 @@ def anthropic_payload(composition: Contents) -> dict[str, Any]:
     payload: dict[str, Any] = {"system": system} if system else {}
     payload["messages"] = _messages(_unique_ids(turns))
     if composition.tools:
-        payload["tools"] = composition.declarations.written(_tools)
+        payload["tools"] = composition.declarations.derive(_tools)
     if composition.output_schema is not None:
         payload["output_config"] = {"format": {"type": "json_schema", "schema": composition.output_schema}}
     return payload
@@ -68,8 +70,8 @@ def anthropic_tool(tool: ToolSpec) -> FrozenDict:
     return FrozenDict(spec)
 
 
-def _tools(tools: tuple[ToolSpec, ...]) -> FrozenList:
-    *before, last = [tool.derive(anthropic_tool) for tool in tools]
+def _tools(declared: Declarations) -> FrozenList:
+    *before, last = [tool.derive(anthropic_tool) for tool in declared.tools]
     return FrozenList([*before, _cached(last)])
 
 
@@ -117,18 +119,13 @@ def _unique_ids(turns: list[Turn]) -> list[Turn]:
     seen: set[str] = set()
     renamed: dict[str, str] = {}
     for number, (role, blocks) in enumerate(turns):
-        if any(block["type"] == "tool_use" for block in blocks):
+        if calls := [block["id"] for block in blocks if block["type"] == "tool_use"]:
             renamed = {}
-            for block in blocks:
-                if block["type"] == "tool_use":
-                    own = name = block["id"]
-                    times = 1
-                    while name in seen:
-                        times += 1
-                        name = f"{own}_{times}"
-                    seen.add(name)
-                    if name != own:
-                        renamed[own] = name
+            for own in calls:
+                name = own if own not in seen else next(one for n in count(2) if (one := f"{own}_{n}") not in seen)
+                seen.add(name)
+                if name != own:
+                    renamed[own] = name
             if renamed:
                 turns[number] = (role, tuple(_renamed(block, "id", renamed) for block in blocks))
         elif renamed and blocks[0]["type"] == "tool_result":

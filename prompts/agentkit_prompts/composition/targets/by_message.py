@@ -24,6 +24,7 @@ from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.composition.targets.chat_trees import TreeReader, runs_of, words_of_tools
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.wire.read_tools import openai_tool
 from agentkit_prompts.errors import ChatTemplateError
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ class _SystemWriter:
 
 
 def _with_tools(task: Task, tools: Sequence[ToolSpec]) -> Task:
-    functions = [tool.derive(_function) for tool in tools]
+    functions = [tool.derive(openai_tool)["function"] for tool in tools]
     try:
         texts = [tool.derive(_function_text) for tool in tools]
     except (TypeError, ValueError, RecursionError) as error:  # `render` says what is wrong with them
@@ -258,13 +259,8 @@ def _with_tools(task: Task, tools: Sequence[ToolSpec]) -> Task:
     return task._replace(tools=functions, tool_texts=texts)
 
 
-def _function(tool: ToolSpec) -> dict[str, Any]:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return {**function, "strict": True} if tool.strict else function
-
-
 def _function_text(tool: ToolSpec) -> str:
-    return json.dumps(_function(tool), ensure_ascii=False, allow_nan=False)
+    return json.dumps(tool.derive(openai_tool)["function"], ensure_ascii=False, allow_nan=False)
 
 
 def _section(section: Section, frame: _Frame) -> tuple[str, str, str]:

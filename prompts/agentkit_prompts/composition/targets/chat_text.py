@@ -42,10 +42,9 @@ def chat_text(
     *,
     control_tokens: Policy = "escape",
     add_generation_prompt: bool = True,
-    more: Sequence[Message] = (),
     **kwargs: Any,
 ) -> str:
-    """Return the composition, and the messages in `more` behind it, as `chat_template` writes it, media as alt text.
+    """Return the composition as `chat_template` writes it, media as alt text.
 
     A name is looked up among the registered templates. The template is given messages and tools in the form of a
     chat-completions request, as plain dicts. `kwargs` go to it as they are; `documents` among them are untrusted,
@@ -56,19 +55,15 @@ def chat_text(
         ControlTokenError: Untrusted text forms control tokens, and `control_tokens` is `reject`; or they cannot
             be kept apart from the template's own.
     """
-    if control_tokens not in _POLICIES:
-        raise ChatTemplateError(
-            f"control_tokens: expected one of {', '.join(map(repr, _POLICIES))}, got {control_tokens!r}"
-        )
     template = chat_template_of(chat_template, composition.context.now)
     kwargs["add_generation_prompt"] = add_generation_prompt
-    if not more:
+    if control_tokens in _POLICIES:
         text = text_by_message(composition, template, kwargs, is_guarded=control_tokens != "allow")
         if control_tokens == "reject" and text != text_by_message(composition, template, kwargs, is_guarded=False):
             text = None  # there is something to name
         if text is not None:
             return text
-    return whole_text(composition, template, control_tokens, more, kwargs)
+    return whole_text(composition, template, control_tokens, (), kwargs)[0]
 
 
 def whole_text(
@@ -77,8 +72,12 @@ def whole_text(
     policy: Policy,
     more: Sequence[Message],
     kwargs: Mapping[str, Any],
-) -> str:
-    """Return the text that the template makes of all messages at once; arguments as for `chat_text`."""
+) -> tuple[str, dict[str, Any]]:
+    """Return the text that the template makes of all messages at once, those in `more` behind the composition, and what
+    it is asked for with nothing escaped: `messages`, `tools`. Raises like `chat_text`.
+    """
+    if policy not in _POLICIES:
+        raise ChatTemplateError(f"control_tokens: expected one of {', '.join(map(repr, _POLICIES))}, got {policy!r}")
     tokens = control_tokens_of((*template.control_tokens, *(getattr(template, "stop_words", None) or ())))
     is_guarded = policy != "allow"
     known = words_of_tools(composition.tools) if is_guarded else frozenset[str]()
@@ -95,10 +94,10 @@ def whole_text(
     messages = [entry.plain.copy() if len(entry.plain) == 2 else untagged(entry.tree) for entry in entries]
     plain = {"messages": messages, "tools": tools, **untagged(documents)}
     if policy == "allow" or (all(entry.is_harmless for entry in entries) and is_harmless(documents, tokens)):
-        return render(plain)
+        return render(plain), plain
     tree: dict[str, Tree] = {"messages": [entry.tree for entry in entries], "tools": tools, **documents}
     text = attempt(render, plain)
-    return guarded(render, with_reasoning(render, tree, tokens), text, tokens, policy)
+    return guarded(render, with_reasoning(render, tree, tokens), text, tokens, policy), plain
 
 
 def _entries(composition: Contents, read: TreeReader) -> Iterator[Entry]:

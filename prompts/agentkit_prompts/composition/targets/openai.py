@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import to_parts
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
-from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.chat_form import media_of_result, openai_part, openai_writer
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.read_tools import openai_tool
 
 if TYPE_CHECKING:
+    from agentkit_prompts.composition.declarations import Declarations
     from agentkit_prompts.context.conversation import Conversation
     from agentkit_prompts.templates.rendered import Rendered
 
@@ -42,15 +42,15 @@ def openai_payload(composition: Contents, provider: str | None = None) -> dict[s
     payload: dict[str, Any] = {"messages": messages}
     declared = composition.declarations
     if declared.tools:
-        payload["tools"] = declared.written(_tools)
+        payload["tools"] = declared.derive(_tools)
     if declared.schema is not None:
         schema = {"name": "answer", "schema": declared.schema}
         payload["response_format"] = {"type": "json_schema", "json_schema": schema}
     return payload
 
 
-def _tools(tools: tuple[ToolSpec, ...]) -> FrozenList:
-    return FrozenList([tool.derive(openai_tool) for tool in tools])
+def _tools(declared: Declarations) -> FrozenList:
+    return FrozenList([tool.derive(openai_tool) for tool in declared.tools])
 
 
 def _rendered(rendered: Rendered, role: str) -> FrozenDict:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.contents import Contents
+from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.composition.targets.openai import openai_payload
-from agentkit_prompts.composition.targets.text import BLANK, headed_lines, plain_line
+from agentkit_prompts.composition.targets.text import headed_lines, plain_line
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.chat_form import openai_message
 from agentkit_prompts.context.wire.read_messages import read_messages
@@ -63,37 +64,18 @@ def sample(
         end = start + len(line)
         if by_model and line != _HEAD:
             spans.append([start + len(_HEAD), end])
-        start = end + len(BLANK)
-    return {**row, "text": BLANK.join([line for line, _ in lines]), "loss_spans": spans}
-
-
-class _Recorded:
-    """A chat template that remembers what it was asked first: the conversation before anything in it was escaped."""
-
-    def __init__(self, template: ChatTemplate) -> None:
-        self.template = template
-        self.control_tokens = template.control_tokens
-        self.first: tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]] | None] | None = None
-
-    def render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        **kwargs: Any,
-    ) -> str:
-        self.first = self.first or (messages, tools)
-        return self.template.render(messages, tools, add_generation_prompt, **kwargs)
+        start = end + len(SEPARATOR)
+    return {**row, "text": SEPARATOR.join([line for line, _ in lines]), "loss_spans": spans}
 
 
 def _spoken(
     composition: Contents, reply: Message, chat_template: ChatTemplate | str, kwargs: dict[str, Any]
 ) -> dict[str, Any]:
     from agentkit_prompts.chat_templates.generation import shifted, spans_of
-    from agentkit_prompts.composition.targets.chat_text import chat_template_of, chat_text
+    from agentkit_prompts.composition.targets.chat_text import chat_template_of, whole_text
 
-    recorded = _Recorded(chat_template_of(chat_template, composition.context.now))
-    text = chat_text(composition, recorded, more=[reply], add_generation_prompt=False, **kwargs)  # type: ignore[arg-type]
-    assert recorded.first is not None
-    raw, spans = spans_of(recorded.template, *recorded.first, **kwargs)
+    template = chat_template_of(chat_template, composition.context.now)
+    policy = kwargs.pop("control_tokens", "escape")
+    text, asked = whole_text(composition, template, policy, [reply], {**kwargs, "add_generation_prompt": False})
+    raw, spans = spans_of(template, asked["messages"], asked["tools"], **kwargs)
     return {"text": text, "loss_spans": [list(span) for span in shifted(spans, raw, text)]}

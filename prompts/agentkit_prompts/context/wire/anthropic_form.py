@@ -12,21 +12,20 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
 from agentkit_prompts.context.messages import Message, Thinking
-from agentkit_prompts.context.parts import Media, Part, Text
-from agentkit_prompts.context.wire.opaque import with_opaque
+from agentkit_prompts.context.parts import Media, MediaKind, Part, Text, with_opaque
 from agentkit_prompts.context.wire.sendable_media import (
     IMAGE_TYPES,
     content_of,
     file_id_of,
     image_type,
-    provable,
-    text_of,
+    of_result,
 )
 from agentkit_prompts.errors import MediaError
 
 __all__ = ["OPENING", "Turn", "anthropic_blocks", "anthropic_message"]
 
 _FORM = ("anthropic",)
+_TAKEN: tuple[MediaKind, ...] = ("image", "file")
 
 OPENING = "(The conversation starts here.)"
 """First message of the user where a conversation starts with the assistant, which the API does not allow."""
@@ -43,7 +42,7 @@ def anthropic_message(message: Message) -> Turn:
         result: dict[str, Any] = {"type": "tool_result", "tool_use_id": _tool_id(message.tool_call_id or "")}
         content: Any = message.content
         if not isinstance(content, str):
-            content = FrozenList(_result_blocks(content))
+            content = FrozenList(anthropic_blocks([of_result(part, _TAKEN) for part in content]))
         if content and not (isinstance(content, str) and content.isspace()):
             result["content"] = content
         return "user", (with_opaque(result, message.opaque, _FORM),)
@@ -122,23 +121,6 @@ def anthropic_blocks(parts: Iterable[Part]) -> list[FrozenDict]:
         elif part.text.strip():
             text = FrozenDict(type="text", text=part.text)
             blocks.append(with_opaque(text, part.opaque, _FORM) if part.opaque else text)
-    return blocks
-
-
-def _result_blocks(parts: Iterable[Part]) -> list[FrozenDict]:
-    """Return what a tool returned; media that the API would refuse become text placeholders."""
-    blocks: list[FrozenDict] = []
-    for part in parts:
-        if isinstance(part, Text):
-            text = part.text
-        elif (text := text_of(part) or "") == "":
-            try:
-                blocks.append(_media(provable(part)))
-                continue
-            except MediaError as error:
-                text = f"{part.alt} (not shown: {error})"
-        if text.strip():
-            blocks.append(FrozenDict(type="text", text=text))
     return blocks
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
 from agentkit_prompts.context.messages import Message, ToolCall
-from agentkit_prompts.context.parts import Part, Text
+from agentkit_prompts.context.parts import Media, Part, Text, with_opaque
 from agentkit_prompts.context.wire.clean import clean
-from agentkit_prompts.context.wire.opaque import with_opaque
-from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, provable, text_of
+from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, of_result
 from agentkit_prompts.errors import MediaError
 
-__all__ = ["media_of_result", "openai_message", "openai_part", "openai_writer", "text_of_result"]
+__all__ = ["media_of_result", "openai_message", "openai_part", "openai_writer"]
 
 _FORM = ("openai",)
 
@@ -43,7 +42,8 @@ def _message(message: Message, providers: tuple[str, ...]) -> FrozenDict:
     if isinstance(content, str):
         content = clean(content)
     elif message.role == "tool":
-        content = clean(text_of_result(content))
+        shown = [(part, of_result(part)) for part in content]  # media follow in a message of their own
+        content = clean("".join([sent.text if isinstance(sent, Text) else part.alt for part, sent in shown]))
     elif [part.kind for part in content] == ["refusal"]:
         made["refusal"], content = clean(message.text), None
     else:
@@ -93,35 +93,14 @@ def openai_part(part: Part, providers: tuple[str, ...] = _FORM) -> FrozenDict:
     return with_opaque(made, part.opaque, providers) if part.opaque else FrozenDict(made)
 
 
-def text_of_result(parts: Iterable[Part]) -> str:
-    """Return the text of what a tool returned: text files as they are, other media as what stands for them."""
-    texts: list[str] = []
-    for part in parts:
-        if isinstance(part, Text):
-            texts.append(part.text)
-        elif text := text_of(part):
-            texts.append(text)
-        else:
-            try:
-                provable(part)
-                texts.append(part.alt)
-            except MediaError as error:
-                texts.append(f"{part.alt} (not shown: {error})")
-    return "".join(texts)
-
-
 def media_of_result(message: Message) -> tuple[FrozenDict, ...]:
     """Return the media of a tool message that can be sent, each after a line that names it."""
     if message.role != "tool" or isinstance(message.content, str):
         return ()
     shown: list[FrozenDict] = []
     for part in message.content:
-        if isinstance(part, Text) or text_of(part):
-            continue
-        try:
-            sent = openai_part(provable(part))
-        except MediaError:
-            continue  # replaced in the text, see `text_of_result`
-        origin = f"{part.alt}, returned by the tool {message.name or 'called'} ({message.tool_call_id}):"
-        shown += (FrozenDict(type="text", text=clean(origin)), sent)
+        sent = of_result(part)
+        if isinstance(part, Media) and isinstance(sent, Media):
+            origin = f"{part.alt}, returned by the tool {message.name or 'called'} ({message.tool_call_id}):"
+            shown += (FrozenDict(type="text", text=clean(origin)), openai_part(sent))
     return tuple(shown)

@@ -9,15 +9,7 @@ from typing import Any, cast
 from agentkit_prompts.context.messages import Message, Role, Thinking, ToolCall
 from agentkit_prompts.context.parts import Part, Text
 from agentkit_prompts.context.wire.anthropic_form import OPENING
-from agentkit_prompts.context.wire.read_parts import (
-    Problems,
-    extras,
-    fits_json,
-    read_call,
-    read_calls,
-    read_content,
-    read_part,
-)
+from agentkit_prompts.context.wire.read_parts import PartReader, Problems, fits_json
 from agentkit_prompts.errors import MessageError, nearest
 
 __all__ = ["REASONING", "read_messages", "thought_in"]
@@ -137,14 +129,12 @@ class _Draft:
         return (len(self.content) if isinstance(self.content, list) else bool(self.content)) + len(self.calls)
 
 
-class _Reader:
+class _Reader(PartReader):
     """Reads message by message."""
 
     def __init__(self, form: str, provider: str, may_read_files: bool) -> None:
-        self.problems: Problems = []
+        super().__init__([], provider, may_read_files=may_read_files)
         self._form = form
-        self._provider = provider
-        self._may_read_files = may_read_files
         self._drafts: list[_Draft | Message] = []
         self._reply: _Draft | None = None
         """The reply that the next item of the Responses form may belong to."""
@@ -168,7 +158,7 @@ class _Reader:
                     draft.tool_call_id,
                     draft.name,
                     tuple(draft.thinking),
-                    opaque={self._provider: draft.kept} if draft.kept else {},
+                    opaque={self.provider: draft.kept} if draft.kept else {},
                 )
             except MessageError as error:
                 self.problems.append(f"{draft.where}: {error}")
@@ -197,7 +187,7 @@ class _Reader:
         if not item.keys() & _SAYING:
             self.problems.append(f"{where}.content: missing{nearest('content', map(str, item))}")
         known = _CHAT if self._form == "responses" else _CHAT | {"type"}
-        kept = extras(item, known, where, self.problems, self._provider)
+        kept = self.extras(item, known, where)
         if role == "developer":
             role, kept["role"] = "system", role
         goes_on = self._reply is not None and role == "assistant" and not self._reply.size
@@ -206,18 +196,17 @@ class _Reader:
         if role == "assistant" and (thought := thought_in(kept)) is not None:
             key, text = thought
             del kept[key]
-            own = {} if key == REASONING[0] else {self._provider: {key: text}}
-            draft.thinking.append(Thinking(text, self._provider, opaque=own))
+            own = {} if key == REASONING[0] else {self.provider: {key: text}}
+            draft.thinking.append(Thinking(text, self.provider, opaque=own))
         content, begun = item.get("content"), draft
         if isinstance(content, list | tuple):
             draft = self._blocks(content, draft)
         else:
-            draft.content = cast("str", read_content(content, f"{where}.content", self.problems, self._provider))
+            draft.content = cast("str", self.content(content, f"{where}.content"))
         if refusal := self._text(item, "refusal", where):
             parts = [Text(draft.content)] if isinstance(draft.content, str) and draft.content else draft.content or []
             draft.content = [*cast("list[Part]", parts), Text(refusal, kind="refusal")]
-        calls = read_calls(item.get("tool_calls"), f"{where}.tool_calls", self.problems, self._provider)
-        for index, call in enumerate(calls):
+        for index, call in enumerate(self.calls(item.get("tool_calls"), f"{where}.tool_calls")):
             draft.add_call(call, f"{where}.tool_calls[{index}]")
         if not goes_on and (draft is begun or draft.size):
             self._drafts.append(draft)
@@ -233,29 +222,29 @@ class _Reader:
                     self._drafts.append(draft)
                 self._result(block, place, ("tool_use_id", "content"))
                 draft = _Draft(place, draft.role)
-            elif not (isinstance(block, Mapping) and self._work(block, draft, place)):
-                part = read_part(block, place, self.problems, self._provider, may_read_files=self._may_read_files)
-                if part is not None:
-                    cast("list[Part]", draft.content).append(part)
+            elif isinstance(block, Mapping) and self._work(block, draft, place):
+                continue
+            elif (part := self.part(block, place)) is not None:
+                cast("list[Part]", draft.content).append(part)
         return draft
 
     def _work(self, block: Mapping[str, Any], draft: _Draft, where: str) -> bool:
         """Read a tool call, a thought or a step of the provider; return False for anything else."""
         kind = block.get("type")
         if kind in ("tool_use", "function_call"):
-            if (call := read_call(block, where, self.problems, self._provider)) is not None:
+            if (call := self.call(block, where)) is not None:
                 draft.add_call(call, where)
         elif kind in ("thinking", "redacted_thinking"):
-            left = extras(block, {"type", "thinking", "signature", "data"}, where, self.problems, self._provider)
+            left = self.extras(block, {"type", "thinking", "signature", "data"}, where)
             text, signature, data = (self._text(block, key, where) for key in ("thinking", "signature", "data"))
-            whole = {self._provider: dict(block)} if left else {}
-            draft.thinking.append(Thinking(text or "", self._provider, signature, data, draft.size, opaque=whole))
+            whole = {self.provider: dict(block)} if left else {}
+            draft.thinking.append(Thinking(text or "", self.provider, signature, data, draft.size, opaque=whole))
         elif isinstance(kind, str) and (kind in _OTHER_STEPS or kind.endswith(_STEPS)):
             if fits_json(dict(block), where, self.problems):
                 texts = [part.get("text") for key in ("summary", "content") for part in _mappings(block.get(key))]
                 text = "\n".join([text for text in texts if isinstance(text, str)]) if kind == "reasoning" else ""
-                whole = {self._provider: dict(block)}
-                draft.thinking.append(Thinking(text, self._provider, at=draft.size, opaque=whole))
+                whole = {self.provider: dict(block)}
+                draft.thinking.append(Thinking(text, self.provider, at=draft.size, opaque=whole))
         else:
             return False
         return True
@@ -277,14 +266,8 @@ class _Reader:
         """Read what answers a call."""
         answered, content = keys
         draft = _Draft(where, "tool", tool_call_id=self._text(block, answered, where))
-        draft.kept = extras(block, {"type", *keys}, where, self.problems, self._provider)
-        read = read_content(
-            block.get(content),
-            f"{where}.{content}",
-            self.problems,
-            self._provider,
-            may_read_files=self._may_read_files,
-        )
+        draft.kept = self.extras(block, {"type", *keys}, where)
+        read = self.content(block.get(content), f"{where}.{content}")
         draft.content = read if isinstance(read, str) else [*read]
         self._drafts.append(draft)
         self._reply = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -15,7 +15,7 @@ from agentkit_prompts.context.parts import Audio, File, Image, Media, Part, Text
 from agentkit_prompts.context.wire.sendable_media import FILE_ID, content_of
 from agentkit_prompts.errors import MediaError, nearest
 
-__all__ = ["Problems", "extras", "fits_json", "plain_text_of", "read_call", "read_calls", "read_content", "read_part"]
+__all__ = ["PartReader", "Problems", "fits_json", "plain_text_of"]
 
 Problems: TypeAlias = list[str]
 """What is wrong, each with its place."""
@@ -34,58 +34,166 @@ _READ = frozenset((*_ADDRESS, *_DATA, "type", "format", "media_type", "filename"
 """Keys of a part, or of what it holds, that are read."""
 
 
-def read_content(
-    content: object, where: str, problems: Problems, provider: str, *, may_read_files: bool = False
-) -> str | tuple[Part, ...]:
-    """Return content as text or parts; None is empty text."""
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return str.__str__(content)
-    if not isinstance(content, list | tuple):
-        problems.append(f"{where}: expected text or a list of parts, got {type(content).__name__}")
-        return ""
-    found = [
-        read_part(part, f"{where}[{index}]", problems, provider, may_read_files=may_read_files)
-        for index, part in enumerate(content)
-    ]
-    return tuple(part for part in found if part is not None)
-
-
-def read_part(
-    part: object, where: str, problems: Problems, provider: str, *, may_read_files: bool = False
-) -> Part | None:
-    """Return a content part, or None when something is wrong with it.
+class PartReader:
+    """Reads content parts and tool calls of every wire form.
 
     Args:
-        part: Text, a part of ours, or a mapping in one of the wire forms.
-        where: Its place.
         problems: Takes what is wrong.
         provider: Who wants unknown keys and file ids back.
         may_read_files: Whether an address may be a path of this machine. Never for what comes from outside: a
             message that names a file would send it.
     """
-    if isinstance(part, str):
-        return Text(str.__str__(part))
-    if isinstance(part, Text | Media):
-        return cast("Part", part)
-    if not isinstance(part, Mapping):
-        problems.append(f"{where}: expected text or a part, got {type(part).__name__}")
-        return None
-    kind = part.get("type")
-    if isinstance(kind, str) and kind in _TEXTS:
-        key = _TEXTS[kind]
-        if not isinstance(part.get(key), str):
-            problems.append(f"{where}.{key}: {_instead(part.get(key), 'text')}")
+
+    def __init__(self, problems: Problems, provider: str = "", *, may_read_files: bool = False) -> None:
+        self.problems = problems
+        self.provider = provider
+        self.may_read_files = may_read_files
+
+    def content(self, content: object, where: str) -> str | tuple[Part, ...]:
+        """Return content as text or parts; nothing is no text."""
+        if content is None:
+            return ""
+        if isinstance(content, str):
+            return str.__str__(content)
+        if not isinstance(content, list | tuple):
+            self.problems.append(f"{where}: expected text or a list of parts, got {type(content).__name__}")
+            return ""
+        found = [self.part(part, f"{where}[{index}]") for index, part in enumerate(content)]
+        return tuple(part for part in found if part is not None)
+
+    def part(self, part: object, where: str) -> Part | None:
+        """Return a content part, or None when something is wrong with it."""
+        if isinstance(part, str):
+            return Text(str.__str__(part))
+        if isinstance(part, Text | Media):
+            return cast("Part", part)
+        if not isinstance(part, Mapping):
+            self.problems.append(f"{where}: expected text or a part, got {type(part).__name__}")
             return None
-        left = extras(part, {"type", key}, where, problems, provider)
-        made = str.__str__(part[key])
-        return Text(made, kind="refusal" if kind == "refusal" else "text", opaque={provider: left} if left else {})
-    if not isinstance(kind, str) or kind not in _MEDIA:
-        wrong = f": unknown type {kind!r:.80}" if isinstance(kind, str) else f".type: {_instead(kind, 'text')}"
-        problems.append(f"{where}{wrong}{nearest(kind, [*_TEXTS, *_MEDIA]) if isinstance(kind, str) else ''}")
-        return None
-    return _media(part, kind, where, problems, provider, may_read_files)
+        kind = part.get("type")
+        if isinstance(kind, str) and kind in _TEXTS:
+            key = _TEXTS[kind]
+            if not isinstance(part.get(key), str):
+                self.problems.append(f"{where}.{key}: {_instead(part.get(key), 'text')}")
+                return None
+            left = self.extras(part, {"type", key}, where)
+            made = str.__str__(part[key])
+            return Text(
+                made, kind="refusal" if kind == "refusal" else "text", opaque={self.provider: left} if left else {}
+            )
+        if not isinstance(kind, str) or kind not in _MEDIA:
+            wrong = f": unknown type {kind!r:.80}" if isinstance(kind, str) else f".type: {_instead(kind, 'text')}"
+            self.problems.append(f"{where}{wrong}{nearest(kind, [*_TEXTS, *_MEDIA]) if isinstance(kind, str) else ''}")
+            return None
+        return self._media(part, kind, where)
+
+    def calls(self, calls: object, where: str) -> tuple[ToolCall, ...]:
+        """Return tool calls: ours, those of the chat form, or flat ones of a name and its arguments."""
+        if calls is None:
+            return ()
+        if not isinstance(calls, list | tuple):
+            self.problems.append(f"{where}: expected a list, got {type(calls).__name__}")
+            return ()
+        found = [self.call(call, f"{where}[{index}]") for index, call in enumerate(calls)]
+        return tuple(call for call in found if call is not None)
+
+    def call(self, call: object, where: str) -> ToolCall | None:
+        """Return a tool call, or None when something is wrong with it."""
+        if isinstance(call, ToolCall):
+            return call
+        if not isinstance(call, Mapping):
+            self.problems.append(f"{where}: expected a tool call, got {type(call).__name__}")
+            return None
+        if "function" in call and not isinstance(call["function"], Mapping):
+            self.problems.append(f"{where}.function: {_instead(call['function'], 'a mapping')}")
+            return None
+        is_nested = "function" in call
+        function: Mapping[str, Any] = call["function"] if is_nested else call
+        place = f"{where}.function" if is_nested else where
+        before = len(self.problems)
+        name, identity = function.get("name"), call.get("call_id", call.get("id"))
+        if not isinstance(name, str) or not name:
+            self.problems.append(f"{place}.name: {_instead(name, 'text')}")
+        if not isinstance(identity, str | None):
+            self.problems.append(f"{where}.id: {_instead(identity, 'text')}")
+        key = next((key for key in ("arguments", "input", "args", "parameters") if function.get(key) is not None), None)
+        arguments = "{}" if key is None else _arguments(function[key], f"{place}.{key}", self.problems)
+        known = {"id", "call_id", "type", "function", "name", "index", key or "arguments"}
+        left = self.extras(call, known - {"id"} if "call_id" in call else known, where)
+        if is_nested and (inside := self.extras(function, {"name", key or "arguments"}, place)):
+            left["function"] = inside
+        if len(self.problems) > before:
+            return None
+        return ToolCall(identity or "", str(name), arguments, opaque={self.provider: left} if left else {})
+
+    def extras(self, data: Mapping[str, Any], known: Collection[str], where: str) -> dict[str, Any]:
+        """Return what `data` holds under other keys than the `known` ones, empty values aside; it must be JSON.
+
+        Anthropic's cache marks are left out: the composition places its own, and there may be few of them.
+        """
+        left: dict[str, Any] = {}
+        for key, value in data.items():
+            is_mark = key == "cache_control" and self.provider == "anthropic"
+            if is_mark or key in known or value is None or value in ("", [], {}):
+                continue
+            if not isinstance(key, str):
+                self.problems.append(f"{where}: keys must be text, got {key!r:.80}")
+            elif fits_json(value, f"{where}.{key}", self.problems):
+                left[key] = value
+        return left
+
+    def _media(self, part: Mapping[str, Any], kind: str, where: str) -> Part | None:
+        form = _MEDIA[kind]
+        word = form.__name__.lower()
+        key = next((key for key in (kind, "source", f"{word}_url", word) if part.get(key) is not None), "")
+        held = part[key] if key else part
+        place = f"{where}.{key}" if key else where
+        fields: Mapping[str, Any] = held if isinstance(held, Mapping) else {"url": held}
+        before = len(self.problems)
+        source, media_type = self._source(fields, place, word)
+        name = fields.get("filename") or part.get("title") or part.get("filename")
+        for what, value in (("media_type", media_type), ("name", name)):
+            if not isinstance(value, str | None):
+                self.problems.append(f"{place}: {what}: {_instead(value, 'text')}")
+        left = self.extras(part, {*_READ, key}, where)
+        if key and isinstance(held, Mapping) and (inside := self.extras(held, _READ, place)):
+            left[key] = inside
+        if len(self.problems) > before:
+            return None
+        try:
+            made = form(cast("Any", source), media_type, name, opaque={self.provider: left} if left else {})
+        except MediaError as error:
+            self.problems.append(f"{place}: {error}")
+            return None
+        if isinstance(made.source, Path) and not self.may_read_files:
+            self.problems.append(f"{place}: a path is not read from a message, give an address or data: {source!r:.80}")
+        return made
+
+    def _source(self, fields: Mapping[str, Any], where: str, word: str) -> tuple[object, str | None]:
+        """Return the source of media, and its type where that is known."""
+        media_type = fields.get("media_type")
+        if media_type is None and isinstance(fields.get("format"), str):
+            media_type = f"{word}/{fields['format']}"
+        if isinstance(file_id := fields.get("file_id"), str) and file_id:
+            return Url(f"{FILE_ID}:{self.provider}/{file_id}"), None
+        key = next((key for key in (*_DATA, *_ADDRESS) if fields.get(key) is not None), None)
+        value = None if key is None else fields[key]
+        if not isinstance(value, str) or not value:
+            self.problems.append(
+                f"{where}.{key}: {_instead(value, 'text')}" if key else f"{where}: names no address and no data"
+            )
+            return None, None
+        if key in _DATA and fields.get("type") == "text":
+            return value.encode("utf-8", "surrogatepass"), media_type
+        try:
+            if value[:5].lower() == "data:":
+                return content_of(File(cast("Any", value)))
+            is_address = key in _ADDRESS or "://" in value[:16]
+            return (value if is_address else base64.b64decode(value, validate=True)), media_type
+        except (MediaError, ValueError) as error:
+            why = str(error).rpartition(": ")[2] if isinstance(error, MediaError) else f"not base64 ({error})"
+            self.problems.append(f"{where}.{key}: {why}: {value[:40]!r}")
+            return None, None
 
 
 def plain_text_of(part: object, where: str, problems: Problems) -> tuple[str, bool]:
@@ -95,7 +203,7 @@ def plain_text_of(part: object, where: str, problems: Problems) -> tuple[str, bo
         if text is not None:
             return str(text), "text" in part
     unreadable: Problems = []
-    found = read_part(part, where, unreadable, "", may_read_files=True)
+    found = PartReader(unreadable, may_read_files=True).part(part, where)
     if isinstance(found, Text):
         return found.text, True
     if found is not None:
@@ -106,47 +214,6 @@ def plain_text_of(part: object, where: str, problems: Problems) -> tuple[str, bo
     return "", False
 
 
-def read_calls(calls: object, where: str, problems: Problems, provider: str) -> tuple[ToolCall, ...]:
-    """Return tool calls: ours, those of the chat form, or flat ones of a name and its arguments."""
-    if calls is None:
-        return ()
-    if not isinstance(calls, list | tuple):
-        problems.append(f"{where}: expected a list, got {type(calls).__name__}")
-        return ()
-    found = [read_call(call, f"{where}[{index}]", problems, provider) for index, call in enumerate(calls)]
-    return tuple(call for call in found if call is not None)
-
-
-def read_call(call: object, where: str, problems: Problems, provider: str) -> ToolCall | None:
-    """Return a tool call, or None when something is wrong with it."""
-    if isinstance(call, ToolCall):
-        return call
-    if not isinstance(call, Mapping):
-        problems.append(f"{where}: expected a tool call, got {type(call).__name__}")
-        return None
-    if "function" in call and not isinstance(call["function"], Mapping):
-        problems.append(f"{where}.function: {_instead(call['function'], 'a mapping')}")
-        return None
-    is_nested = "function" in call
-    function: Mapping[str, Any] = call["function"] if is_nested else call
-    place = f"{where}.function" if is_nested else where
-    before = len(problems)
-    name, identity = function.get("name"), call.get("call_id", call.get("id"))
-    if not isinstance(name, str) or not name:
-        problems.append(f"{place}.name: {_instead(name, 'text')}")
-    if not isinstance(identity, str | None):
-        problems.append(f"{where}.id: {_instead(identity, 'text')}")
-    key = next((key for key in ("arguments", "input", "args", "parameters") if function.get(key) is not None), None)
-    arguments = "{}" if key is None else _arguments(function[key], f"{place}.{key}", problems)
-    known = {"id", "call_id", "type", "function", "name", "index", key or "arguments"}
-    left = extras(call, known - {"id"} if "call_id" in call else known, where, problems, provider)
-    if is_nested and (inside := extras(function, {"name", key or "arguments"}, place, problems, provider)):
-        left["function"] = inside
-    if len(problems) > before:
-        return None
-    return ToolCall(identity or "", str(name), arguments, opaque={provider: left} if left else {})
-
-
 def _arguments(arguments: Any, where: str, problems: Problems) -> str:
     """Return arguments as JSON text. Text stays as the model wrote it, also where it is no JSON."""
     if isinstance(arguments, str):
@@ -154,25 +221,6 @@ def _arguments(arguments: Any, where: str, problems: Problems) -> str:
     if isinstance(arguments, Mapping) and [*arguments] == ["invalid_arguments"]:
         return str(arguments["invalid_arguments"])  # see `anthropic_form`
     return json.dumps(freeze(arguments), ensure_ascii=False) if fits_json(arguments, where, problems) else "{}"
-
-
-def extras(
-    data: Mapping[str, Any], known: set[str] | frozenset[str], where: str, problems: Problems, provider: str
-) -> dict[str, Any]:
-    """Return what `data` holds under other keys than the `known` ones, empty values aside; it must be JSON.
-
-    Anthropic's cache marks are left out: the composition places its own, and there may be few of them.
-    """
-    left: dict[str, Any] = {}
-    for key, value in data.items():
-        is_mark = key == "cache_control" and provider == "anthropic"
-        if is_mark or key in known or value is None or value in ("", [], {}):
-            continue
-        if not isinstance(key, str):
-            problems.append(f"{where}: keys must be text, got {key!r:.80}")
-        elif fits_json(value, f"{where}.{key}", problems):
-            left[key] = value
-    return left
 
 
 def fits_json(value: object, where: str, problems: Problems) -> bool:
@@ -199,65 +247,6 @@ def _not_json(value: object, where: str) -> list[str]:
     if isinstance(value, list | tuple):
         return [one for index, item in enumerate(value) for one in _not_json(item, f"{where}[{index}]")]
     return [f"{where}: {value if isinstance(value, float) else type(value).__name__} is not JSON"]
-
-
-def _media(
-    part: Mapping[str, Any], kind: str, where: str, problems: Problems, provider: str, may_read_files: bool
-) -> Part | None:
-    form = _MEDIA[kind]
-    word = form.__name__.lower()
-    key = next((key for key in (kind, "source", f"{word}_url", word) if part.get(key) is not None), "")
-    held = part[key] if key else part
-    place = f"{where}.{key}" if key else where
-    fields: Mapping[str, Any] = held if isinstance(held, Mapping) else {"url": held}
-    before = len(problems)
-    source, media_type = _source(fields, place, problems, provider, word)
-    name = fields.get("filename") or part.get("title") or part.get("filename")
-    for what, value in (("media_type", media_type), ("name", name)):
-        if not isinstance(value, str | None):
-            problems.append(f"{place}: {what}: {_instead(value, 'text')}")
-    left = extras(part, {*_READ, key}, where, problems, provider)
-    if key and isinstance(held, Mapping) and (inside := extras(held, _READ, place, problems, provider)):
-        left[key] = inside
-    if len(problems) > before:
-        return None
-    try:
-        made = form(cast("Any", source), media_type, name, opaque={provider: left} if left else {})
-    except MediaError as error:
-        problems.append(f"{place}: {error}")
-        return None
-    if isinstance(made.source, Path) and not may_read_files:
-        problems.append(f"{place}: a path is not read from a message, give an address or data: {source!r:.80}")
-    return made
-
-
-def _source(
-    fields: Mapping[str, Any], where: str, problems: Problems, provider: str, word: str
-) -> tuple[object, str | None]:
-    """Return the source of media, and its type where that is known."""
-    media_type = fields.get("media_type")
-    if media_type is None and isinstance(fields.get("format"), str):
-        media_type = f"{word}/{fields['format']}"
-    if isinstance(file_id := fields.get("file_id"), str) and file_id:
-        return Url(f"{FILE_ID}:{provider}/{file_id}"), None
-    key = next((key for key in (*_DATA, *_ADDRESS) if fields.get(key) is not None), None)
-    value = None if key is None else fields[key]
-    if not isinstance(value, str) or not value:
-        problems.append(
-            f"{where}.{key}: {_instead(value, 'text')}" if key else f"{where}: names no address and no data"
-        )
-        return None, None
-    if key in _DATA and fields.get("type") == "text":
-        return value.encode("utf-8", "surrogatepass"), media_type
-    try:
-        if value[:5].lower() == "data:":
-            return content_of(File(cast("Any", value)))
-        is_address = key in _ADDRESS or "://" in value[:16]
-        return (value if is_address else base64.b64decode(value, validate=True)), media_type
-    except (MediaError, ValueError) as error:
-        why = str(error).rpartition(": ")[2] if isinstance(error, MediaError) else f"not base64 ({error})"
-        problems.append(f"{where}.{key}: {why}: {value[:40]!r}")
-        return None, None
 
 
 def _instead(value: object, wanted: str) -> str:

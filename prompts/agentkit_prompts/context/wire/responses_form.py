@@ -7,15 +7,15 @@ from typing import Any
 
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.parts import Part, Text, Url
+from agentkit_prompts.context.parts import MediaKind, Part, Text, Url, with_opaque
 from agentkit_prompts.context.wire.clean import clean
-from agentkit_prompts.context.wire.opaque import with_opaque
-from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, provable, text_of
+from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, of_result
 from agentkit_prompts.errors import MediaError
 
 __all__ = ["responses_items"]
 
 _FORM = ("responses",)
+_TAKEN: tuple[MediaKind, ...] = ("image", "file")
 
 
 def responses_items(message: Message) -> tuple[FrozenDict, ...]:
@@ -26,7 +26,7 @@ def responses_items(message: Message) -> tuple[FrozenDict, ...]:
     """
     if message.role == "tool":
         made: dict[str, Any] = {"type": "function_call_output", "call_id": message.tool_call_id}
-        made["output"] = _content([_of_result(part) for part in message.parts], "input_text")
+        made["output"] = _content([of_result(part, _TAKEN) for part in message.parts], "input_text")
         return (with_opaque(made, message.opaque, _FORM),)
     is_output = message.role == "assistant" and "responses" in message.opaque
     items: list[tuple[int, FrozenDict]] = []
@@ -45,18 +45,6 @@ def responses_items(message: Message) -> tuple[FrozenDict, ...]:
     return tuple([item for _, item in sorted([*own, *items], key=lambda pair: pair[0])])
 
 
-def _of_result(part: Part) -> Part:
-    """Return a part of what a tool returned as it can be sent."""
-    if isinstance(part, Text):
-        return part
-    if text := text_of(part):
-        return Text(text)
-    try:
-        return provable(part)
-    except MediaError as error:
-        return Text(f"{part.alt} (not shown: {error})")
-
-
 def _content(parts: Sequence[Part], kind: str, *, is_listed: bool = False) -> Any:
     if not is_listed and all(isinstance(part, Text) and part.kind == "text" and not part.opaque for part in parts):
         return clean("".join(part.text for part in parts if isinstance(part, Text)))
@@ -71,7 +59,7 @@ def _part(part: Part, kind: str) -> FrozenDict:
             made = {"type": kind, "text": clean(part.text)}
         if kind == "output_text" and part.kind == "text":
             made["annotations"] = FrozenList()
-    elif part.kind in ("image", "file"):
+    elif part.kind in _TAKEN:
         known = file_id_of(part, _FORM)
         made = {"type": f"input_{part.kind}"}
         if known is not None:

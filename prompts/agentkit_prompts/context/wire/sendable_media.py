@@ -5,15 +5,15 @@ that refuses a part refuses the whole request, so whatever is doubtful is replac
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from urllib.parse import unquote_to_bytes
 
 from pydantic_core import Url
 
-from agentkit_prompts.context.parts import Audio, File, Image, Media
+from agentkit_prompts.context.parts import Audio, File, Image, Media, MediaKind, Part, Text
 from agentkit_prompts.errors import MediaError
 
-__all__ = ["FILE_ID", "IMAGE_TYPES", "content_of", "data_url", "file_id_of", "image_type", "provable", "text_of"]
+__all__ = ["FILE_ID", "IMAGE_TYPES", "content_of", "data_url", "file_id_of", "image_type", "of_result"]
 
 FILE_ID = "file-id"
 """Scheme of `file-id:PROVIDER/ID`, the address of a file that a provider has already."""
@@ -81,8 +81,25 @@ def file_id_of(part: Media, providers: Iterable[str]) -> str | None:
     return known
 
 
-def provable(part: Media) -> Image | Audio | File:
-    """Return a part that a tool returned with the media type its content proves.
+def of_result(part: Part, kinds: Container[MediaKind] = ("image", "audio", "file")) -> Part:
+    """Return a part of what a tool returned as it can be sent: text files as text, media of `kinds` with the type that
+    their content proves, and text in place of what would be refused; it says why.
+    """
+    if isinstance(part, Text):
+        return part
+    if text := _text_of(part):
+        return Text(text)
+    try:
+        made = _proven(part)
+        if made.kind in kinds:
+            return made
+        raise MediaError(f"this API takes no {made.kind}")
+    except MediaError as error:
+        return Text(f"{part.alt} (not shown: {error})")
+
+
+def _proven(part: Media) -> Image | Audio | File:
+    """Return a part with the media type its content proves.
 
     Images of the usual types, PDFs, wave and MP3 audio, and http addresses of images pass.
 
@@ -107,8 +124,8 @@ def provable(part: Media) -> Image | Audio | File:
     raise MediaError(f"{len(data):,} bytes of {mime}, which cannot be sent")
 
 
-def text_of(part: Media) -> str | None:
-    """Return the text of a text file that a tool returned; None for any other file, or one that cannot be read."""
+def _text_of(part: Media) -> str | None:
+    """Return the text of a text file; None for any other file, or one that cannot be read."""
     if part.kind != "file":
         return None
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.read_messages import read_messages
-from agentkit_prompts.context.wire.read_parts import read_content
+from agentkit_prompts.context.wire.read_parts import PartReader
 from agentkit_prompts.errors import ChatTemplateError, InContextError, MessageError, nearest
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat, refuse
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, section
@@ -105,7 +105,7 @@ def as_prompt_list(
             why = "the meta template has no role for it" if is_known else "is unknown"
             problems.append(f"{where}: role {role!r}: {why}{nearest(str(role), sorted(roles))}")
         else:
-            read = read_content(given.get("content"), f"{where}.content", problems, "", may_read_files=True)
+            read = PartReader(problems, may_read_files=True).content(given.get("content"), f"{where}.content")
             text = read if isinstance(read, str) else Message("user", read).text
             if role == "system" and not turns and (meta is None or name not in meta.order or name == roles.get("user")):
                 begin.append({"role": name, "prompt": text})

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, Literal, TypeAlias, get_args
 
 from agentkit_prompts.context.parts import Text
-from agentkit_prompts.context.wire.read_parts import read_part
+from agentkit_prompts.context.wire.read_parts import PartReader
 from agentkit_prompts.errors import InContextError, nearest
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat, refuse
 from agentkit_prompts.evaluation.prompt_list import PromptList, is_marker
@@ -159,7 +159,7 @@ def media_text(part: object) -> str:
         InContextError: It is no content part of a kind that is known.
     """
     problems: list[str] = []
-    found = read_part(part, "content part", problems, "", may_read_files=True)
+    found = PartReader(problems, may_read_files=True).part(part, "content part")
     if found is None:
         raise InContextError("; ".join(problems))
     return found.text if isinstance(found, Text) else found.alt

@@ -16,11 +16,11 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from agentkit_prompts.context.parts import Media, Text, Url, neutralise_markers
+from agentkit_prompts.context.parts import MEDIA_OPENING, Media, Text, Url, neutralise_markers
 from agentkit_prompts.errors import TemplateError
 from agentkit_prompts.templates.engine.access import made_in_python
 from agentkit_prompts.templates.engine.meter import Meter
-from agentkit_prompts.templates.engine.values import OPENING, Composed, Fault, Nothing, RenderedText, Trusted, Undefined
+from agentkit_prompts.templates.engine.values import Composed, Fault, Nothing, RenderedText, Trusted, Undefined
 
 __all__ = ["concat", "is_parts", "json_text", "parts_of", "text", "text_kept"]
 
@@ -71,17 +71,17 @@ def concat(meter: Meter, literals: frozenset[str], buffer: list[str]) -> str:
     """Join a buffer. Where rendered text is in it, every other value loses its markers."""
     meter.chars(sum(map(len, buffer)) + len(buffer))
     made = "".join(buffer)
-    if OPENING in made and any(type(part) is RenderedText or type(part) is Composed for part in buffer):
+    if MEDIA_OPENING in made and any(type(part) is RenderedText or type(part) is Composed for part in buffer):
         kept = 0
         clean: list[str] = []
         for part in buffer:
             if type(part) is RenderedText or type(part) is Composed:
-                kept += part.count(OPENING)
+                kept += part.count(MEDIA_OPENING)
                 clean.append(part)
             else:
                 clean.append(part if part in literals else neutralise_markers(part))
         made = "".join(clean)
-        return Composed(made) if made.count(OPENING) == kept else neutralise_markers(made)
+        return Composed(made) if made.count(MEDIA_OPENING) == kept else neutralise_markers(made)
     return made
 
 

@@ -9,10 +9,10 @@ from jinja2 import Environment, TemplateSyntaxError, nodes
 from jinja2.ext import Extension
 from jinja2.lexer import Token, TokenStream
 
+from agentkit_prompts.context.parts import MEDIA_OPENING
 from agentkit_prompts.errors import TemplateError, nearest
 from agentkit_prompts.templates.engine.filters import FILTERS
 from agentkit_prompts.templates.engine.is_tests import TESTS
-from agentkit_prompts.templates.engine.values import OPENING
 
 __all__ = ["count_tokens", "levels", "parse", "parse_fstring"]
 
@@ -143,8 +143,8 @@ def _problem(node: nodes.Node) -> str | None:
         return f"there is no filter {node.name!r}{nearest(node.name, FILTERS)}"
     if isinstance(node, nodes.Test) and node.name not in TESTS:
         return f"there is no test {node.name!r}{nearest(node.name, TESTS)}"
-    if isinstance(node, nodes.TemplateData) and OPENING in node.data:
-        return f"the template itself holds {OPENING!r}, which opens a media marker: give media as content parts"
+    if isinstance(node, nodes.TemplateData) and MEDIA_OPENING in node.data:
+        return f"the template itself holds {MEDIA_OPENING!r}, which opens a media marker: give media as content parts"
     if isinstance(node, nodes.Const) and isinstance(node.value, int) and node.value.bit_length() > 8192:
         return "the number is too large"
     if isinstance(node, nodes.Getattr) and node.attr[:1] == "_":

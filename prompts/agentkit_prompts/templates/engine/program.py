@@ -9,10 +9,11 @@ from traceback import walk_tb
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, get_args
 
+from agentkit_prompts.context.parts import MEDIA_OPENING
 from agentkit_prompts.errors import PromptError, TemplateError, nearest
 from agentkit_prompts.templates.engine.meter import DEFAULT, Limits
 from agentkit_prompts.templates.engine.trace import Trace
-from agentkit_prompts.templates.engine.values import OPENING, Fault, Site, UndefinedName
+from agentkit_prompts.templates.engine.values import Fault, Site, UndefinedName
 
 if TYPE_CHECKING:
     from jinja2 import nodes
@@ -102,8 +103,8 @@ def _literal(tree: nodes.Template) -> str | None:
 
 def _compile(source: str, syntax: Syntax, file: str | None, first_line: int, limits: Limits) -> Program:
     if syntax == "literal":
-        if OPENING in source:
-            message = f"the text holds {OPENING!r}, which opens a media marker: give media as content parts"
+        if MEDIA_OPENING in source:
+            message = f"the text holds {MEDIA_OPENING!r}, which opens a media marker: give media as content parts"
             raise TemplateError(message, file=file)
         return Program(source, file, limits, source)
     # What only compiling needs is imported when the first template is compiled.

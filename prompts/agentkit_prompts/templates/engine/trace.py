@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from agentkit_prompts.context.parts import Media, neutralise_markers
+from agentkit_prompts.context.parts import MEDIA_OPENING, Media, neutralise_markers
 from agentkit_prompts.templates.engine.finalise import is_parts, parts_of, text
 from agentkit_prompts.templates.engine.meter import DEFAULT, Limits, Meter
-from agentkit_prompts.templates.engine.values import OPENING, Composed, Piece, RenderedText, Site, Trusted
+from agentkit_prompts.templates.engine.values import Composed, Piece, RenderedText, Site, Trusted
 
 __all__ = ["Group", "Trace", "emit"]
 
@@ -58,7 +58,7 @@ class Trace:
         joined = "".join(texts)
         self._check(len(joined))
         self.text = joined
-        if "<" in joined and OPENING in joined:
+        if "<" in joined and MEDIA_OPENING in joined:
             self._neutralise()
 
     def _check(self, length: int) -> None:
@@ -87,7 +87,7 @@ class Trace:
         pieces = self.pieces()
         texts: list[str] = []
         for at, (piece, shown) in enumerate(zip(pieces, self.texts, strict=True)):
-            if type(piece) is not tuple or OPENING not in shown:
+            if type(piece) is not tuple or MEDIA_OPENING not in shown:
                 texts.append(shown)
                 continue
             site, index, value = piece

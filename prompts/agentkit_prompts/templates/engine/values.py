@@ -11,7 +11,6 @@ from agentkit_prompts.errors import nearest
 
 __all__ = [
     "MISSING",
-    "OPENING",
     "Composed",
     "Fault",
     "Nothing",
@@ -24,8 +23,6 @@ __all__ = [
     "require",
 ]
 
-OPENING = "<|media:"
-"""How every media marker starts."""
 _MAX_NAME = 64
 
 
