@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentkit_memory.erasure.subject_rows import (
-    Request,
-    begin,
-    clear,
-    finish,
-    open_requests,
-    rescan,
-    seal,
-    tombstones,
-)
+from agentkit_memory.erasure.subject_rows import Request, begin, clear, finish, open_requests, rescan, seal, tombstones
 from agentkit_memory.errors import StoreError, StoreLocked
 from agentkit_memory.store.records import Erasure
 

@@ -31,12 +31,7 @@ _state = vector_state.c
 _pending = (_state.space == FACTS, _state.want != _state.have)
 _now: BindParameter[float] = bindparam("now")
 _waits = (_state.leased_until > _now) & (_state.leased_until <= _now + MAX_LEASE)
-_readable = (
-    _state.want > 0,
-    items.c.kind == TURN,
-    wanted(),
-    or_(items.c.valid_to.is_(None), items.c.valid_to > _now),
-)
+_readable = (_state.want > 0, items.c.kind == TURN, wanted(), or_(items.c.valid_to.is_(None), items.c.valid_to > _now))
 _JOINED = vector_state.join(items, items.c.id == _state.item_id)
 _BUSY = (
     select(items.c.scope_id, items.c.branch_id, _state.leased_by.is_not(None).label("held"))

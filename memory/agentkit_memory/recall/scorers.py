@@ -13,15 +13,7 @@ from agentkit_memory.recall.hybrid_retrieval import PolicyPart, z_scores
 from agentkit_memory.recall.question import Question, answers_number, answers_time
 from agentkit_memory.store.records import TURN
 
-__all__ = [
-    "AnswerScorer",
-    "DateScorer",
-    "QuestionScorer",
-    "RecencyScorer",
-    "Scorer",
-    "SittingScorer",
-    "SpeakerScorer",
-]
+__all__ = ["AnswerScorer", "DateScorer", "QuestionScorer", "RecencyScorer", "Scorer", "SittingScorer", "SpeakerScorer"]
 
 _DAY = 86_400.0
 

@@ -11,19 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import (
-    Connection,
-    String,
-    bindparam,
-    delete,
-    func,
-    insert,
-    literal_column,
-    or_,
-    select,
-    text,
-    update,
-)
+from sqlalchemy import Connection, String, bindparam, delete, func, insert, literal_column, or_, select, text, update
 
 from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.spaces import FACTS, active_space

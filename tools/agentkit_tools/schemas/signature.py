@@ -145,11 +145,7 @@ class Signature:
 
 
 def read_signature(
-    function: Callable[..., Any],
-    texts: Mapping[str, str],
-    *,
-    tool: str,
-    skip_first: bool = False,
+    function: Callable[..., Any], texts: Mapping[str, str], *, tool: str, skip_first: bool = False
 ) -> Signature:
     """Read what `function` takes.
 
