@@ -1,7 +1,7 @@
 """The outbox: what SQL wants of the index, written in the transaction that writes the items.
 
 Code that writes items calls `enqueue` or `withdraw`; only these add rows to `vector_state`. Workers then bring the
-index to the wanted state (`index/index_worker.py`); others read turns from it (`facts/fact_queue.py`).
+index to the wanted state (`index/index_worker.py`); others read turns from it (`facts/fact_worker.py`).
 
 A worker leases rows: `leased_by` names it, and holds them until `leased_until`. Without a name, a failed row may be
 tried again from then on.
