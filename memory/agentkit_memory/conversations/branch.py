@@ -16,7 +16,7 @@ from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
 from agentkit_memory.store.tables import branches, conversations, messages
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, MESSAGES, Message
 
-__all__ = ["MAIN", "Branch", "dump", "load", "shared"]
+__all__ = ["EDIT", "MAIN", "Branch", "dump", "load", "shared"]
 
 MAIN = "main"
 """Name of the branch that every conversation begins with."""
@@ -63,6 +63,10 @@ _FIND = (
         branches.c.name == bindparam("branch"),
     )
 )
+EDIT = (
+    update(branches).where(branches.c.conversation_id == bindparam("conversation")).values(edits=branches.c.edits + 1)
+)
+"""Makes views of a conversation outdated; no message of it becomes an item until the transaction ends."""
 _ALL = (
     select(*branches.c["id", "name", "parent_id", "fork_seq", "head_seq"])
     .where(branches.c.conversation_id == bindparam("conversation"))
