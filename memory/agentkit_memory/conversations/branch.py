@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from agentkit_memory.conversations.tool_calls import has_calls, read_calls, record_calls
+from agentkit_memory.conversations.tool_calls import read_calls, record_calls
 from agentkit_memory.errors import MessageUnreadable, NameTaken, NotFound, StoreVersion, WouldWait
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
@@ -251,7 +251,6 @@ class Branch:
             for number, message in enumerate(added, 1)
         ]
         swap = {"branch": self.id, "expected": expected, "seen": edits, "head": expected + len(rows)}
-        calls = has_calls(added)
         try:
             with self.database.write(wait=wait, may_clash=True) as connection:
                 if self.shared and key is not None and self._seq_of(connection, key, self.shared) is not None:
@@ -259,8 +258,7 @@ class Branch:
                 if connection.execute(_SWAP, swap).rowcount != 1:
                     return False
                 connection.execute(_ADD, rows if len(rows) > 1 else rows[0])
-                if calls:
-                    record_calls(connection, self.id, self.shared, expected, added)
+                record_calls(connection, self.id, self.shared, expected, added)
                 failpoint("messages.written")
         except IntegrityError:
             return False

@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
@@ -183,7 +185,8 @@ def _clear(database: Database, request: _Request) -> dict[str, int]:
             while _step(database, request, number):
                 failpoint("erasure.step")
     with database.read() as connection:
-        return _counts(connection, request)[0]
+        removed: dict[str, int] = _noted(connection, request)["removed"]
+        return removed
 
 
 def _step(database: Database, request: _Request, scope: int) -> bool:
@@ -210,28 +213,22 @@ def _step(database: Database, request: _Request, scope: int) -> bool:
                     f"{database.where}: rows that are found cannot be deleted, so an index of the file is damaged: "
                     "restore a backup, or `sqlite3 FILE .recover`; what was erased before stays erased"
                 )
-            _count(connection, request, scope, removed)
+            before = _noted(connection, request)
+            total = Counter(before["removed"]) + Counter(removed)
+            _note(connection, request, removed=total, scopes=sorted({*before["scopes"], scope}))
             return seen
     except NotFound:  # another writer added to the scope meanwhile: look again
         return False
 
 
-def _counts(connection: Connection, request: _Request) -> tuple[dict[str, int], list[int]]:
-    stored = json.loads(connection.scalar(_COUNTS, {"erasure": request.id}) or "{}")
-    return stored.get("removed", {}), stored.get("scopes", [])
-
-
-def _count(connection: Connection, request: _Request, scope: int, added: dict[str, int]) -> None:
-    removed, numbers = _counts(connection, request)
-    for table, count in added.items():
-        if count:
-            removed[table] = removed.get(table, 0) + count
-    _note(connection, request, removed=removed, scopes=sorted({*numbers, scope}))
+def _noted(connection: Connection, request: _Request) -> dict[str, Any]:
+    """Return how many rows were removed, per table, and the numbers of the scopes."""
+    return {"removed": {}, "scopes": []} | json.loads(connection.scalar(_COUNTS, {"erasure": request.id}) or "{}")
 
 
 def _note(connection: Connection, request: _Request, **noted: object) -> None:
-    stored = json.loads(connection.scalar(_COUNTS, {"erasure": request.id}) or "{}")
-    connection.execute(_COUNTED, {"erasure": request.id, "removed": json.dumps(stored | noted)})
+    counts = json.dumps(_noted(connection, request) | noted)
+    connection.execute(_COUNTED, {"erasure": request.id, "removed": counts})
 
 
 def _rescan(connection: Connection, request: _Request) -> tuple[dict[str, int], list[int]]:
@@ -239,7 +236,7 @@ def _rescan(connection: Connection, request: _Request) -> tuple[dict[str, int], 
 
     A scope that was written to after its rows were removed is left out.
     """
-    erased, now = set(_counts(connection, request)[1]), covered_ids(connection, request.subject)
+    erased, now = set(_noted(connection, request)["scopes"]), covered_ids(connection, request.subject)
     numbers = sorted(erased.difference(now) if request.cleared else erased.union(now))
     found = {"scopes": _number(connection, scopes, scopes.c.id.in_(numbers))}
     for table in (conversations, documents, items, recall_logs):
@@ -277,8 +274,7 @@ def _seal(database: Database, request: _Request) -> None:
         for name, value in zip(NAMES, request.subject.names, strict=True)
     }
     with database.write() as connection:
-        removed, _ = _counts(connection, request)
-        counts = json.dumps({"removed": removed, "sealed": True})
+        counts = json.dumps({"removed": _noted(connection, request)["removed"], "sealed": True})
         connection.execute(update(erasures).where(erasures.c.id == request.id).values(counts=counts, **kept))
     failpoint("erasure.sealed")
 
