@@ -86,7 +86,7 @@ def _without_alias(extra: Any) -> Any:
     return bare
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Signature:
     """The parameters of a function, as a model sees them and as Python wants them."""
 
