@@ -223,7 +223,8 @@ def _step(database: Database, request: _Request, scope: int) -> bool:
 
 def _noted(connection: Connection, request: _Request) -> dict[str, Any]:
     """Return how many rows were removed, per table, and the numbers of the scopes."""
-    return {"removed": {}, "scopes": []} | json.loads(connection.scalar(_COUNTS, {"erasure": request.id}) or "{}")
+    stored: dict[str, Any] = json.loads(connection.scalar(_COUNTS, {"erasure": request.id}) or "{}")
+    return {"removed": {}, "scopes": [], **stored}
 
 
 def _note(connection: Connection, request: _Request, **noted: object) -> None:

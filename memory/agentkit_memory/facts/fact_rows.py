@@ -151,6 +151,7 @@ class Facts:
         fact = str(uuid.uuid5(NAMESPACE, "\0".join((FACT, self._scope.key, text, *taken_from))))
         self._check_known(connection, own, replaced, taken_from)
         known = _read(connection, [fact], [own])
+        as_it_is = [(each.superseded_by, each.valid_from, each.valid_to) for each in known]
         if not known:
             row = {
                 "id": fact,
@@ -170,7 +171,7 @@ class Facts:
                 ]
                 connection.execute(insert(item_sources), rows)
             enqueue(connection, [fact])
-        elif not taken_from and _is_changed(known[0], valid_from, valid_to):
+        elif not taken_from and as_it_is != [(None, valid_from, valid_to)]:
             connection.execute(_RENEW, {"item": fact, "since": valid_from, "until": valid_to})
             enqueue(connection, [fact])
         old = [each for each in _with_successors(connection, replaced) if each != fact]
@@ -267,10 +268,6 @@ def ends_of(connection: Connection, facts: Sequence[tuple[float | None, Sequence
         min(inf if valid_to is None else valid_to, *(ends.get(source, inf) for source in sources), inf)
         for valid_to, sources in facts
     ]
-
-
-def _is_changed(known: StoredFact, valid_from: float | None, valid_to: float | None) -> bool:
-    return known.superseded_by is not None or (known.valid_from, known.valid_to) != (valid_from, valid_to)
 
 
 def _read(connection: Connection, ids: Sequence[str], scope_ids: Sequence[int]) -> list[StoredFact]:
