@@ -35,7 +35,7 @@ from agentkit_memory.recall.recall_policy import POLICIES
 from agentkit_prompts.context.messages import Message
 
 if TYPE_CHECKING:
-    from agentkit_memory.embedders.sentence_embedder import SentenceTransformersEmbedder
+    from agentkit_memory.embedders.local_embedders import SentenceTransformersEmbedder
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -98,7 +98,7 @@ def opened(folder: Path, model: str | None) -> Memory:
 
 @cache
 def embedder(model: str) -> SentenceTransformersEmbedder:
-    from agentkit_memory.embedders.sentence_embedder import SentenceTransformersEmbedder
+    from agentkit_memory.embedders.local_embedders import SentenceTransformersEmbedder
 
     return SentenceTransformersEmbedder(model, label="all-MiniLM-L6-v2" if model == installed() else None, offline=True)
 

@@ -1,7 +1,7 @@
 from agentkit_memory.conversations.stored_session import StoredSession as StoredSession
-from agentkit_memory.embedders.fastembed_embedder import FastembedEmbedder as FastembedEmbedder
+from agentkit_memory.embedders.local_embedders import FastembedEmbedder as FastembedEmbedder
+from agentkit_memory.embedders.local_embedders import SentenceTransformersEmbedder as SentenceTransformersEmbedder
 from agentkit_memory.embedders.openai_embedder import OpenAIEmbedder as OpenAIEmbedder
-from agentkit_memory.embedders.sentence_embedder import SentenceTransformersEmbedder as SentenceTransformersEmbedder
 from agentkit_memory.errors import EmbedderError as EmbedderError
 from agentkit_memory.errors import EmbedderMismatch as EmbedderMismatch
 from agentkit_memory.errors import EmbedderUnavailable as EmbedderUnavailable

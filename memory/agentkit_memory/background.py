@@ -43,7 +43,7 @@ class BackgroundWorker:
         self._stop = Event()
         self._threads: list[Thread] = []
         track(self)
-        self._facts: Callable[[], int] | None = None
+        self._parts: dict[str, Callable[[], int]] = {"turns": self._turns, "index": self._point}
         self.problems: dict[str, str] = {}
         """The last error of each part of the work (`turns`, `index`, `facts`), unless it succeeded since."""
         if extract is not None:
@@ -54,7 +54,7 @@ class BackgroundWorker:
                 )
             from agentkit_memory.facts.fact_worker import FactWorker
 
-            self._facts = FactWorker(database, extract).run_once
+            self._parts["facts"] = FactWorker(database, extract).run_once
 
     def drain(self) -> int:
         """Do all pending work in this thread; return how many messages and items were processed.
@@ -66,24 +66,21 @@ class BackgroundWorker:
             StoreError: The database cannot be read or written.
         """
         total = 0
-        for part in (self._turns, self._facts, self._point):
-            while part is not None and (done := part()):
+        for name in ("turns", "facts", "index"):
+            while done := self._parts[name]() if name in self._parts else 0:
                 total += done
         return total
 
     def run(self, stop: Event, idle: float = 0.2) -> None:
         """Work in this thread until `stop` is set, looking every `idle` seconds when there is nothing to do."""
-        self._run(stop, idle, ("turns", "index", "facts"))
+        self._run(stop, idle, tuple(self._parts))
 
     def start(self, idle: float = 0.2) -> None:
         """Start the threads, if they do not run."""
         if self._threads:
             return
         self._stop = Event()
-        together: list[tuple[str, ...]] = [("turns", "index")]
-        if self._facts is not None:
-            together.append(("facts",))
-        for parts in together:
+        for parts in (("turns", "index"), *([("facts",)] if "facts" in self._parts else [])):
             name = f"agentkit-memory-{'-'.join(parts)}"
             thread = Thread(target=self._run, args=(self._stop, idle, parts), name=name, daemon=True)
             self._threads.append(thread)
@@ -108,15 +105,11 @@ class BackgroundWorker:
         self.stop()
 
     def _run(self, stop: Event, idle: float, names: Sequence[str]) -> None:
-        parts = {"turns": self._turns, "index": self._point, "facts": self._facts}
         while not stop.is_set():
             done, failed = 0, False
             for name in names:
-                part = parts[name]
-                if part is None:
-                    continue
                 try:
-                    done += part()
+                    done += self._parts[name]()
                     self.problems.pop(name, None)
                 except StoreClosed:
                     return

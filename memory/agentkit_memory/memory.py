@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from agentkit_memory.conversations.stored_session import StoredSession, shown
@@ -80,7 +81,7 @@ class Memory:
         from agentkit_memory.opened import OpenStore
 
         scope = Scope.of(scope)
-        return cls(OpenStore.open(target, index, embedder, timeout, clock, keep_recalls), scope)
+        return cls(OpenStore(target, index, embedder, timeout, clock, keep_recalls), scope)
 
     def within(self, scope: Scope | str) -> Memory:
         """Return the same store, seen from another scope. Closing either closes both."""
@@ -155,21 +156,8 @@ class Memory:
         conversation, hidden = shown(session, self._store.database, visible)
         how, at = named_policy(policy), self._store.database.clock() if now is None else seconds(now)
         store = self._store
-        return store.indexes.ask(
-            lambda space: search(
-                store.indexes,
-                store.embedders,
-                store.logs,
-                space,
-                self.scope,
-                query,
-                limit=limit,
-                policy=how,
-                now=at,
-                hidden=hidden,
-                conversation=conversation,
-            )
-        )
+        find = partial(search, store.indexes, store.embedders, store.logs, self.scope, query, limit, how, at)
+        return store.indexes.ask(lambda space: find(space, hidden, conversation))
 
     def session(
         self, session_id: str, *, branch: str = "main", expires_at: float | None = None, load: bool = True

@@ -24,26 +24,20 @@ __all__ = ["OpenStore"]
 
 
 class OpenStore:
-    """An open database with the indexes that are needed from it, each opened at its first use."""
+    """An open database with the indexes that are needed from it, each opened at its first use; see `Memory.open`.
 
-    def __init__(self, database: Database, opener: IndexOpener, keep_recalls: int | None) -> None:
-        self.database = database
-        self.embedders = Embedders(database)
-        self.indexes = Indexes(database, opener, self.embedders.get)
-        self.threads = Threads()
-        self.logs = RecallLogs(database, keep_recalls)
+    Interrupted erasures go on.
+    """
 
-    @classmethod
-    def open(
-        cls,
+    def __init__(
+        self,
         target: str | os.PathLike[str],
         index: str | os.PathLike[str] | IndexOpener | None,
         embedder: Embedder | str | None,
         timeout: float,
         clock: Callable[[], float],
         keep_recalls: int | None,
-    ) -> OpenStore:
-        """Open a store and go on with interrupted erasures; see `Memory.open`."""
+    ) -> None:
         place: Path | str
         if isinstance(target, str) and "://" in target:
             if index is None:
@@ -55,17 +49,19 @@ class OpenStore:
             raise StoreUnavailable(f"expected a folder or a postgresql:// URL to open a memory in, got {target!r}")
         opener = None if index is None else index_opener(index)
         RecallLogs.check_keep(keep_recalls)
-        database = Database.open(place, timeout=timeout, clock=clock)
-        store = cls(database, opener or index_opener(beside), keep_recalls)
+        self.database = Database.open(place, timeout=timeout, clock=clock)
+        self.embedders = Embedders(self.database)
+        self.indexes = Indexes(self.database, opener or index_opener(beside), self.embedders.get)
+        self.threads = Threads()
+        self.logs = RecallLogs(self.database, keep_recalls)
         with suppress(StoreError):  # an erasure that cannot go on now either is resumed at the next opening
-            resume(store.database, store.indexes)
+            resume(self.database, self.indexes)
         try:
             if embedder is not None:
-                establish(store.database, store.embedders.add(embedder))
+                establish(self.database, self.embedders.add(embedder))
         except BaseException:
-            store.close()
+            self.close()
             raise
-        return store
 
     def index_if_free(self) -> None:
         """Catch up, unless another process has the index or it cannot be written now: then its next user does it."""

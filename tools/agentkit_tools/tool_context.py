@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from hashlib import blake2b
 from typing import Any, Generic
 
@@ -36,7 +36,3 @@ class ToolContext(Generic[Deps]):
         """32 hex digits from run and call id: the same for every attempt, also after a crash."""
         seed = f"{len(self.run_id)}:{self.run_id}{self.call_id}"
         return blake2b(seed.encode("utf-8", "replace"), digest_size=16).hexdigest()
-
-    def again(self) -> ToolContext[Deps]:
-        """Return the context of the next attempt."""
-        return replace(self, attempt=self.attempt + 1)

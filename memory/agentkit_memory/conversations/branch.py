@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from agentkit_memory.conversations.tool_calls import has_calls, read_calls, record_calls
+from agentkit_memory.conversations.tool_calls import read_calls, record_calls
 from agentkit_memory.errors import MessageUnreadable, NameTaken, NotFound, StoreVersion, WouldWait
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
@@ -16,7 +16,7 @@ from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
 from agentkit_memory.store.tables import branches, conversations, messages
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, MESSAGES, Message
 
-__all__ = ["MAIN", "Branch", "dump", "load", "shared"]
+__all__ = ["EDIT", "MAIN", "Branch", "dump", "load", "shared"]
 
 MAIN = "main"
 """Name of the branch that every conversation begins with."""
@@ -63,6 +63,10 @@ _FIND = (
         branches.c.name == bindparam("branch"),
     )
 )
+EDIT = (
+    update(branches).where(branches.c.conversation_id == bindparam("conversation")).values(edits=branches.c.edits + 1)
+)
+"""Makes views of a conversation outdated; no message of it becomes an item until the transaction ends."""
 _ALL = (
     select(*branches.c["id", "name", "parent_id", "fork_seq", "head_seq"])
     .where(branches.c.conversation_id == bindparam("conversation"))
@@ -247,7 +251,6 @@ class Branch:
             for number, message in enumerate(added, 1)
         ]
         swap = {"branch": self.id, "expected": expected, "seen": edits, "head": expected + len(rows)}
-        calls = has_calls(added)
         try:
             with self.database.write(wait=wait, may_clash=True) as connection:
                 if self.shared and key is not None and self._seq_of(connection, key, self.shared) is not None:
@@ -255,8 +258,7 @@ class Branch:
                 if connection.execute(_SWAP, swap).rowcount != 1:
                     return False
                 connection.execute(_ADD, rows if len(rows) > 1 else rows[0])
-                if calls:
-                    record_calls(connection, self.id, self.shared, expected, added)
+                record_calls(connection, self.id, self.shared, expected, added)
                 failpoint("messages.written")
         except IntegrityError:
             return False

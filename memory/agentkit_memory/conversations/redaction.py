@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlalchemy import ColumnElement, Connection, bindparam, case, func, select, update
 
-from agentkit_memory.conversations.branch import Branch, dump, load, shared
+from agentkit_memory.conversations.branch import EDIT, Branch, dump, load, shared
 from agentkit_memory.conversations.turns import turn_fields
 from agentkit_memory.errors import NotFound
 from agentkit_memory.store.item_rows import TURN, forget_embeddings, forget_items, storable
@@ -22,9 +22,6 @@ _MIN_QUOTE = 8
 
 _SCRUBBED = '["the errors of this recall were removed: the question was redacted"]'
 
-_EDIT = (
-    update(branches).where(branches.c.conversation_id == bindparam("conversation")).values(edits=branches.c.edits + 1)
-)
 _LINEAGE = select(branches.c.id, branches.c.parent_id, branches.c.fork_seq).where(
     branches.c.conversation_id == bindparam("conversation")
 )
@@ -64,7 +61,7 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
     place = {"branch": owner, "number": seq}
     with database.write() as connection:
         # First: views become outdated, and no message of the conversation becomes an item meanwhile.
-        connection.execute(_EDIT, {"conversation": branch.conversation_id})
+        connection.execute(EDIT, {"conversation": branch.conversation_id})
         row = connection.execute(_FIND, place).one_or_none()
         if row is None:
             raise NotFound(f"conversation {branch.name!r} has no message {seq}")
@@ -74,7 +71,10 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
         connection.execute(_REPLACE, {**place, **replaced})
         if old.tool_calls:
             lineage = connection.execute(_LINEAGE, {"conversation": branch.conversation_id}).all()
-            family = [each.id for each in lineage if _owns(connection, branch.conversation_id, each.id, owner, seq)]
+            family = [owner]
+            for fork in lineage:  # those that share the message
+                parts = shared(connection, branch.conversation_id, fork.parent_id, fork.fork_seq)
+                family += [fork.id for part, begin, end in parts if part == owner and begin < seq <= end]
             connection.execute(_CALLS, {"branches": family, "number": seq})
         item = connection.scalar(_TURN, place)
         if item is not None:
@@ -91,15 +91,6 @@ def _redacted(message: Message, replacement: str) -> Message:
         thinking=(),
         opaque={},
     )
-
-
-def _owns(connection: Connection, conversation: int, branch: int, owner: int, seq: int) -> bool:
-    """Return whether message `seq` of a branch is the one of `owner`: its own, or one that the fork shares."""
-    if branch == owner:
-        return True
-    row = connection.execute(select(branches.c.parent_id, branches.c.fork_seq).where(branches.c.id == branch)).one()
-    parts = shared(connection, conversation, row.parent_id, row.fork_seq)
-    return any(part == owner and begin < seq <= end for part, begin, end in parts)
 
 
 def _redact_item(connection: Connection, item: str, new: Message) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from agentkit_memory.checks import is_time
-from agentkit_memory.conversations.branch import MAIN, Branch
+from agentkit_memory.conversations.branch import EDIT, MAIN, Branch
 from agentkit_memory.errors import NotFound, ScopeError
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
@@ -26,9 +26,6 @@ _COUNTS = {
     "tool_calls": select(func.count()).select_from(tool_calls).where(tool_calls.c.branch_id.in_(_BRANCHES)),
     "branches": select(func.count()).select_from(_BRANCHES.subquery()),
 }
-_HOLD = (
-    update(branches).where(branches.c.conversation_id == bindparam("conversation")).values(edits=branches.c.edits + 1)
-)
 _OWNER = select(conversations.c.scope_id, conversations.c.name).where(conversations.c.id == bindparam("conversation"))
 _LOGS = delete(recall_logs).where(
     recall_logs.c.scope_id == bindparam("scope"), recall_logs.c.conversation == bindparam("named")
@@ -56,7 +53,7 @@ def delete_conversation(connection: Connection, conversation: int) -> dict[str, 
         How many rows were deleted, per table.
     """
     this = {"conversation": conversation}
-    connection.execute(_HOLD, this)  # first: no message becomes an item meanwhile
+    connection.execute(EDIT, this)  # first: no message becomes an item meanwhile
     counts = {table: int(connection.scalar(count, this) or 0) for table, count in _COUNTS.items()} | {"items": 0}
     for batch in in_batches(connection.scalars(_ITEMS, this).all()):
         counts["items"] += forget_items(connection, batch)

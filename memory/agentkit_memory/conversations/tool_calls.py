@@ -9,12 +9,13 @@ from dataclasses import replace
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
 from agentkit_memory.checks import MAX_BYTES
+from agentkit_memory.store.engine import upserts
 from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.records import StoredCall
 from agentkit_memory.store.tables import tool_calls
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["has_calls", "read_calls", "record_calls"]
+__all__ = ["read_calls", "record_calls"]
 
 _MAX_SEQ = 2**31 - 1
 
@@ -51,11 +52,7 @@ _OPEN = (
     .order_by(tool_calls.c.seq.desc())
     .limit(1)
 )
-_KNOWN = select(tool_calls.c.seq).where(
-    tool_calls.c.branch_id == bindparam("branch"),
-    tool_calls.c.seq == bindparam("at"),
-    tool_calls.c.position == bindparam("place"),
-)
+_ADD_ONCE = upserts(tool_calls)
 _READ = (
     select(*tool_calls.c["seq", "position", "call_id", "name", "arguments", "result_seq"])
     .where(
@@ -76,11 +73,6 @@ def _id(given: str) -> str:
     if len(text.encode()) <= MAX_BYTES:
         return text
     return f"{text[:64]}\N{HORIZONTAL ELLIPSIS}{hashlib.blake2b(text.encode(), digest_size=24).hexdigest()}"
-
-
-def has_calls(added: Sequence[Message]) -> bool:
-    """Return whether messages hold tool calls or results."""
-    return any(message.tool_calls or message.role == "tool" for message in added)
 
 
 def record_calls(
@@ -118,12 +110,10 @@ def _answer_shared(
     for other, after, until in reversed(shared):
         bound = {"branch": other, "answered": answered, "after": after, "until": until, "forked": forked}
         row = connection.execute(_OPEN, bound).mappings().one_or_none()
-        if row is None:
-            continue
-        place = {"branch": branch, "at": row["seq"], "place": row["position"]}
-        if connection.scalar(_KNOWN, place) is None:
-            connection.execute(_ADD, {**row, "branch_id": branch, "result_seq": seq})
-        return
+        if row is not None:
+            answered_here = {**row, "branch_id": branch, "result_seq": seq}
+            connection.execute(_ADD_ONCE[connection.dialect.name], answered_here)
+            return
 
 
 def read_calls(

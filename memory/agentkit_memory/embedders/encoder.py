@@ -67,10 +67,12 @@ class Encoder:
         found: dict[str, Vector | str] = {**self._known(names)}
         missing = {name: text for name, text in zip(names, texts, strict=True) if name not in found}
         for batch in _batches(missing.items()):
-            for (name, _), vector in zip(batch, self._ask_apart(batch), strict=True):
-                found[name] = vector
-                if not isinstance(vector, str):
-                    self._remember(name, vector)
+            new = dict(zip([name for name, _ in batch], self._ask_apart(batch), strict=True))
+            found |= new
+            with self._lock:
+                self._unkept |= {name: vector for name, vector in new.items() if not isinstance(vector, str)}
+                while len(self._unkept) > _MAX_UNKEPT:
+                    del self._unkept[next(iter(self._unkept))]
         return [found[name] for name in names]
 
     def keep(self, connection: Connection, texts: Iterable[str]) -> None:
@@ -169,12 +171,6 @@ class Encoder:
                     if len(vector) == expected:
                         found[name] = vector
         return found
-
-    def _remember(self, name: str, vector: Vector) -> None:
-        with self._lock:
-            self._unkept[name] = vector
-            while len(self._unkept) > _MAX_UNKEPT:
-                del self._unkept[next(iter(self._unkept))]
 
 
 def _batches(texts: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 
 from agentkit_memory.embedders.contract import ModelEmbedder
 from agentkit_memory.embedders.encoder import Encoder
-from agentkit_memory.embedders.fastembed_embedder import FastembedEmbedder
+from agentkit_memory.embedders.local_embedders import FastembedEmbedder, SentenceTransformersEmbedder
 from agentkit_memory.embedders.openai_embedder import OpenAIEmbedder
-from agentkit_memory.embedders.sentence_embedder import SentenceTransformersEmbedder
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
 from agentkit_memory.process.threads import LoopThread
 from agentkit_memory.store.engine import Database

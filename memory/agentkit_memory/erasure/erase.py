@@ -1,49 +1,101 @@
-"""`erase`: removes a subject from SQL and from every index, and returns the proof that nothing is left."""
+"""`erase`: removes a subject from SQL and from every index, and returns the proof that nothing is left.
+
+Rows are removed in small steps that a crash may interrupt, and counted again for the proof.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+import json
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from agentkit_memory.erasure.subject_rows import (
-    Request,
-    begin,
-    clear,
-    finish,
-    open_requests,
-    rescan,
-    seal,
-    tombstones,
-)
-from agentkit_memory.errors import StoreError, StoreLocked
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+
+from agentkit_memory.conversations.removal import delete_conversation
+from agentkit_memory.errors import NotFound, StoreCorrupt, StoreError, StoreLocked
+from agentkit_memory.index.indexes import Indexes
+from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.scope import MAX_NAME, NAMES, Scope
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.item_rows import forget_items
 from agentkit_memory.store.records import Erasure
-
-if TYPE_CHECKING:
-    from agentkit_memory.index.indexes import Indexes
-    from agentkit_memory.scope import Scope
-    from agentkit_memory.store.engine import Database
+from agentkit_memory.store.scopes import covered_ids
+from agentkit_memory.store.tables import (
+    branches,
+    conversations,
+    documents,
+    embeddings,
+    erasures,
+    item_sources,
+    items,
+    messages,
+    recall_logs,
+    scopes,
+    tool_calls,
+    vector_state,
+)
 
 __all__ = ["erase", "resume"]
 
+_BATCH = 500
+_MAX_PASSES = 10
+"""How often to begin again while another writer adds to the subject's scopes."""
+
+_row = erasures.c.id == bindparam("erasure")
+_OPEN = (
+    select(erasures.c.id, erasures.c.counts, *erasures.c[NAMES])
+    .where(erasures.c.finished_at.is_(None))
+    .order_by(erasures.c.requested_at, erasures.c.id)
+)
+_COUNTS = select(erasures.c.counts).where(_row)
+_COUNTED = update(erasures).where(_row).values(counts=bindparam("removed"))
+_ITEMS = select(items.c.id).where(items.c.scope_id == bindparam("scope")).limit(_BATCH)
+_CONVERSATION = (
+    select(conversations.c.id)
+    .where(conversations.c.scope_id == bindparam("scope"))
+    .order_by(conversations.c.id)
+    .limit(1)
+)
+_BY_SCOPE = {"documents": documents, "recall_logs": recall_logs}
+_SCOPE = delete(scopes).where(scopes.c.id == bindparam("scope"))
+_EMBEDDED = select(func.count()).select_from(embeddings)
 _SERVER = "the server keeps old versions of rows until it cleans its tables up (VACUUM), and backups for longer"
 _INDEX = "the server of the index keeps removed points, without their texts, until it cleans its segments up"
+_READER = "a reader kept the log of the database from being emptied: call compact() later"
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """An erasure that was requested and is not finished."""
+
+    id: str
+    subject: Scope
+    cleared: bool = False
+    """Whether its rows were removed before: rows that its scopes hold now were stored since, and stay."""
+    sealed: bool = False
+    """Whether the names of the subject are digests already, as nothing of it was left."""
 
 
 def erase(database: Database, indexes: Indexes, subject: Scope) -> Erasure:
     """Remove a subject everywhere and return the proof. What cannot be done now is done when the store is opened."""
-    return _carry_out(database, indexes, begin(database, subject))
+    return _carry_out(database, indexes, _begin(database, subject))
 
 
 def resume(database: Database, indexes: Indexes) -> list[Erasure]:
     """Go on with interrupted erasures."""
-    return [_carry_out(database, indexes, request) for request in open_requests(database)]
+    return [_carry_out(database, indexes, request) for request in _open_requests(database)]
 
 
-def _carry_out(database: Database, indexes: Indexes, request: Request) -> Erasure:
-    removed = clear(database, request)
+def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasure:
+    removed = _clear(database, request)
     notes: list[str] = []
     spaces = indexes.spaces("active", "building")
     with database.read() as connection:
-        found, numbers = rescan(connection, request)
+        found, numbers = _rescan(connection, request)
     points: int | None
     try:
         points = sum(indexes.catch_up(space).count(numbers) for space in spaces)
@@ -55,36 +107,179 @@ def _carry_out(database: Database, indexes: Indexes, request: Request) -> Erasur
         points = None
         notes.append(str(error))
     with database.read() as connection:
-        waiting = tombstones(connection, [space.name for space in spaces])
+        waiting = _tombstones(connection, [space.name for space in spaces])
     compacted = False
     if any(found.values()):
         notes.append("another writer still adds to the subject's scopes: erase it again once that has ended")
     elif points == 0 and not waiting:
-        seal(database, request)
+        _seal(database, request)
         compacted = _compact(database, indexes, notes)
-        finish(database, request)
+        with database.write() as connection:
+            connection.execute(update(erasures).where(erasures.c.id == request.id).values(finished_at=database.clock()))
     return Erasure(request.id, removed, found, points, waiting, compacted, "; ".join(dict.fromkeys(notes)))
 
 
 def _compact(database: Database, indexes: Indexes, notes: list[str]) -> bool:
+    rewritten = emptied = False
     try:
         rewritten = indexes.compact()
         if not rewritten:
             notes.append(_INDEX)
     except StoreError as error:
-        rewritten = False
         notes.append(f"{error}; removed points, without their texts, are still in its files: call compact() later")
-    return _compact_database(database, notes) and rewritten
-
-
-def _compact_database(database: Database, notes: list[str]) -> bool:
-    if not database.is_sqlite:
-        notes.append(_SERVER)
-        return False
     try:
-        if database.compact():
-            return True
-        notes.append("a reader kept the log of the database from being emptied: call compact() later")
+        emptied = database.compact()
+        if not emptied:
+            notes.append(_READER if database.is_sqlite else _SERVER)
     except StoreLocked as error:
         notes.append(f"{error}; deleted bytes may still be in the file: call compact() later")
-    return False
+    return rewritten and emptied
+
+
+def _begin(database: Database, subject: Scope) -> _Request:
+    """Store the request to erase a subject, unless there is one."""
+    known = next((each for each in _open_requests(database) if each.subject == subject), None)
+    request = _Request(str(uuid.uuid4()) if known is None else known.id, subject)
+    with database.write() as connection:
+        if known is not None:  # rows that were stored since are included
+            _note(connection, request, cleared=False)
+            return request
+        names = dict(zip(NAMES, subject.names, strict=True))
+        row = {"id": request.id, "requested_at": database.clock(), "counts": "{}", **names}
+        connection.execute(insert(erasures), row)
+    failpoint("erasure.begun")
+    return request
+
+
+def _open_requests(database: Database) -> list[_Request]:
+    """Return the erasures that are not finished, oldest first."""
+    with database.read() as connection:
+        rows = connection.execute(_OPEN).all()
+    noted = [json.loads(row.counts) for row in rows]
+    return [
+        _Request(
+            row.id,
+            Scope(row.tenant, row.user, row.session, row.agent),
+            cleared=counts.get("cleared", False),
+            sealed=counts.get("sealed", False),
+        )
+        for row, counts in zip(rows, noted, strict=True)
+    ]
+
+
+def _clear(database: Database, request: _Request) -> dict[str, int]:
+    """Remove the subject's rows in small transactions; return how many were removed so far, per table.
+
+    The same transactions withdraw them from the index. If they were removed before, nothing is done.
+
+    Raises:
+        StoreCorrupt: Rows that are found cannot be deleted.
+    """
+    for _ in range(0 if request.cleared else _MAX_PASSES):
+        with database.write() as connection:
+            numbers = covered_ids(connection, request.subject)
+            if not numbers:
+                _note(connection, request, cleared=True)
+                break
+        for number in numbers:
+            while _step(database, request, number):
+                failpoint("erasure.step")
+    with database.read() as connection:
+        removed: dict[str, int] = _noted(connection, request)["removed"]
+        return removed
+
+
+def _step(database: Database, request: _Request, scope: int) -> bool:
+    """Remove some rows of a scope, and the scope once it has none; return whether there may be more."""
+    try:
+        with database.write() as connection:
+            removed: dict[str, int] = {}
+            this = {"scope": scope}
+            found = connection.scalars(_ITEMS, this).all()
+            conversation = None if found else connection.scalar(_CONVERSATION, this)
+            if found:
+                vectors = int(connection.scalar(_EMBEDDED) or 0)
+                removed["items"] = forget_items(connection, found)
+                removed["embeddings"] = vectors - int(connection.scalar(_EMBEDDED) or 0)
+            elif conversation is not None:
+                removed = delete_conversation(connection, conversation)
+            else:
+                for name, table in _BY_SCOPE.items():
+                    removed[name] = connection.execute(delete(table).where(table.c.scope_id == scope)).rowcount
+                removed["scopes"] = connection.execute(_SCOPE, this).rowcount
+            seen = bool(found) or conversation is not None
+            if seen and not any(removed.values()) and database.is_sqlite:  # no other process can have removed them
+                raise StoreCorrupt(
+                    f"{database.where}: rows that are found cannot be deleted, so an index of the file is damaged: "
+                    "restore a backup, or `sqlite3 FILE .recover`; what was erased before stays erased"
+                )
+            before = _noted(connection, request)
+            total = Counter(before["removed"]) + Counter(removed)
+            _note(connection, request, removed=total, scopes=sorted({*before["scopes"], scope}))
+            return seen
+    except NotFound:  # another writer added to the scope meanwhile: look again
+        return False
+
+
+def _noted(connection: Connection, request: _Request) -> dict[str, Any]:
+    """Return how many rows were removed, per table, and the numbers of the scopes."""
+    stored: dict[str, Any] = json.loads(connection.scalar(_COUNTS, {"erasure": request.id}) or "{}")
+    return {"removed": {}, "scopes": [], **stored}
+
+
+def _note(connection: Connection, request: _Request, **noted: object) -> None:
+    counts = json.dumps(_noted(connection, request) | noted)
+    connection.execute(_COUNTED, {"erasure": request.id, "removed": counts})
+
+
+def _rescan(connection: Connection, request: _Request) -> tuple[dict[str, int], list[int]]:
+    """Count what every table holds of the subject now, and rows without an owner; return the scopes' numbers, too.
+
+    A scope that was written to after its rows were removed is left out.
+    """
+    erased, now = set(_noted(connection, request)["scopes"]), covered_ids(connection, request.subject)
+    numbers = sorted(erased.difference(now) if request.cleared else erased.union(now))
+    found = {"scopes": _number(connection, scopes, scopes.c.id.in_(numbers))}
+    for table in (conversations, documents, items, recall_logs):
+        found[table.name] = _number(connection, table, table.c.scope_id.in_(numbers))
+    orphans = (
+        (branches, branches.c.conversation_id, conversations.c.id),
+        (messages, messages.c.branch_id, branches.c.id),
+        (tool_calls, tool_calls.c.branch_id, branches.c.id),
+        (item_sources, item_sources.c.item_id, items.c.id),
+    )
+    for table, reference, owner in orphans:
+        found[table.name] = _number(connection, table, reference.not_in(select(owner)))
+    without_branch = items.c.branch_id.is_not(None) & items.c.branch_id.not_in(select(branches.c.id))
+    found["items"] += _number(connection, items, without_branch)
+    return found, numbers
+
+
+def _number(connection: Connection, table: object, where: object) -> int:
+    return int(connection.scalar(select(func.count()).select_from(table).where(where)) or 0)  # type: ignore[arg-type]
+
+
+def _tombstones(connection: Connection, spaces: Sequence[str]) -> int:
+    """Return how many points, of any scope, wait to be removed from the indexes of these spaces."""
+    waiting = (vector_state.c.space.in_(spaces), vector_state.c.want < 0, vector_state.c.want != vector_state.c.have)
+    return int(connection.scalar(select(func.count()).select_from(vector_state).where(*waiting)) or 0)
+
+
+def _seal(database: Database, request: _Request) -> None:
+    """Replace the subject's names by digests, which can be checked by those who know the names."""
+    if request.sealed:
+        return
+    narrow = any(request.subject.names[1:])
+    kept = {
+        name: value if not value or (name == "tenant" and narrow) else _digest(request.subject, name)
+        for name, value in zip(NAMES, request.subject.names, strict=True)
+    }
+    with database.write() as connection:
+        counts = json.dumps({"removed": _noted(connection, request)["removed"], "sealed": True})
+        connection.execute(update(erasures).where(erasures.c.id == request.id).values(counts=counts, **kept))
+    failpoint("erasure.sealed")
+
+
+def _digest(subject: Scope, name: str) -> str:
+    named = f"{name}\0{subject.tenant}\0{getattr(subject, name)}"
+    return f"blake2b:{hashlib.blake2b(named.encode(), digest_size=24).hexdigest()}"[:MAX_NAME]

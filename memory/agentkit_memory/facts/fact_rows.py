@@ -30,7 +30,7 @@ from agentkit_memory.store.records import StoredFact
 from agentkit_memory.store.scopes import hold_scope, readable_ids, required, scope_id
 from agentkit_memory.store.tables import item_sources, items
 
-__all__ = ["Facts", "end_of", "ends_of", "newest_facts"]
+__all__ = ["Facts", "ends_of", "newest_facts"]
 
 
 _ROW = select(*items.c["id", "text", "position", "valid_from", "valid_to", "superseded_by", "meta"]).where(
@@ -49,13 +49,9 @@ _SOURCES = (
     .where(item_sources.c.item_id.in_(bindparam("ids", expanding=True)))
     .order_by(item_sources.c.item_id, item_sources.c.source_id)
 )
-_ENDS = (
-    select(item_sources.c.item_id, func.min(items.c.valid_to))
-    .join(items, items.c.id == item_sources.c.source_id)
-    .where(item_sources.c.item_id.in_(bindparam("ids", expanding=True)), items.c.valid_to.is_not(None))
-    .group_by(item_sources.c.item_id)
+_ENDS = select(items.c.id, items.c.valid_to).where(
+    items.c.id.in_(bindparam("ids", expanding=True)), items.c.valid_to.is_not(None)
 )
-_END = select(func.min(items.c.valid_to)).where(items.c.id.in_(bindparam("ids", expanding=True)))
 # Locked until the fact is stored: a removal or redaction of a source waits, and then finds the fact.
 _KNOWN = (
     select(items.c.id)
@@ -155,6 +151,7 @@ class Facts:
         fact = str(uuid.uuid5(NAMESPACE, "\0".join((FACT, self._scope.key, text, *taken_from))))
         self._check_known(connection, own, replaced, taken_from)
         known = _read(connection, [fact], [own])
+        as_it_is = [(each.superseded_by, each.valid_from, each.valid_to) for each in known]
         if not known:
             row = {
                 "id": fact,
@@ -174,7 +171,7 @@ class Facts:
                 ]
                 connection.execute(insert(item_sources), rows)
             enqueue(connection, [fact])
-        elif not taken_from and _is_changed(known[0], valid_from, valid_to):
+        elif not taken_from and as_it_is != [(None, valid_from, valid_to)]:
             connection.execute(_RENEW, {"item": fact, "since": valid_from, "until": valid_to})
             enqueue(connection, [fact])
         old = [each for each in _with_successors(connection, replaced) if each != fact]
@@ -262,22 +259,15 @@ def _ids(name: str, given: object) -> list[str]:
     return sorted({storable(each) for each in ids})
 
 
-def ends_of(connection: Connection, facts: Sequence[StoredFact]) -> list[float]:
-    """Return until when each fact is recalled, by its own time and that of its sources; infinity for ever."""
-    ends = dict.fromkeys([fact.id for fact in facts], inf)
-    for batch in in_batches(ends):
-        ends |= {fact: float(end) for fact, end in connection.execute(_ENDS, {"ids": batch})}
-    return [ends[fact.id] if fact.valid_to is None else min(ends[fact.id], fact.valid_to) for fact in facts]
-
-
-def end_of(connection: Connection, valid_to: float | None, sources: Sequence[str]) -> float:
-    """Return until when a fact with these sources would be recalled."""
-    ends = [valid_to, connection.scalar(_END, {"ids": list(sources)})]
-    return min((end for end in ends if end is not None), default=inf)
-
-
-def _is_changed(known: StoredFact, valid_from: float | None, valid_to: float | None) -> bool:
-    return known.superseded_by is not None or (known.valid_from, known.valid_to) != (valid_from, valid_to)
+def ends_of(connection: Connection, facts: Sequence[tuple[float | None, Sequence[str]]]) -> list[float]:
+    """Return until when facts are recalled, by their own ends and those of their sources; infinity for ever."""
+    ends: dict[str, float] = {}
+    for batch in in_batches(sorted({source for _, sources in facts for source in sources})):
+        ends |= {source: float(end) for source, end in connection.execute(_ENDS, {"ids": batch})}
+    return [
+        min(inf if valid_to is None else valid_to, *(ends.get(source, inf) for source in sources), inf)
+        for valid_to, sources in facts
+    ]
 
 
 def _read(connection: Connection, ids: Sequence[str], scope_ids: Sequence[int]) -> list[StoredFact]:

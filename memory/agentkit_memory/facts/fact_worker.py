@@ -1,26 +1,34 @@
 """`FactWorker`: reads turns with an extractor and stores the facts it finds; any number of them may run at once.
 
-Facts are stored in the transaction that acknowledges their turns: a crash before it repeats a call of the model, and
-never stores a fact twice or loses a turn.
+The queue of turns is rows of the outbox, in a space without points. One worker at a time reads the turns of a scope, in
+the order of each conversation, so that a newer statement can replace facts of older ones. Facts are stored in the
+transaction that acknowledges their turns: a crash before it repeats a call of the model, and never stores a fact twice
+or loses a turn.
 """
 
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import BindParameter, Connection, bindparam, delete, insert, literal, or_, select, update
 
 from agentkit_memory.errors import ExtractionError, FactError
-from agentkit_memory.facts.drafts import Extract, FactDraft, checked, misshapen, wrong_types
-from agentkit_memory.facts.fact_queue import Queue, Task, Window, ask_for_facts
-from agentkit_memory.facts.fact_rows import Facts, end_of, ends_of, newest_facts
+from agentkit_memory.facts.drafts import Extract, FactDraft, Turn, checked, misshapen, wrong_types
+from agentkit_memory.facts.fact_rows import Facts, ends_of, newest_facts
 from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.scope import NAMES, Scope
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.outbox import retry_pause
+from agentkit_memory.store.item_rows import TURN, wanted
+from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, hold_spaces, retry_pause
 from agentkit_memory.store.records import StoredFact
+from agentkit_memory.store.scopes import hold_scope
+from agentkit_memory.store.spaces import FACTS
+from agentkit_memory.store.tables import branches, items, scopes, vector_spaces, vector_state
 from agentkit_prompts.ranking.bm25 import BM25
 
 __all__ = ["FactWorker"]
@@ -33,6 +41,92 @@ _MAX_READ = 500
 """Newest facts of a scope among which related ones are looked for."""
 _MAX_GIVEN = 40
 """Known facts that an extractor is given: half of them by BM25, the others the newest."""
+_MAX_CHARACTERS = 20_000
+"""Of the turns of one window; a longer turn is read alone."""
+
+_MAX_BEFORE = 4
+"""Turns that are given again as context."""
+
+_state = vector_state.c
+_pending = (_state.space == FACTS, _state.want != _state.have)
+_now: BindParameter[float] = bindparam("now")
+_waits = (_state.leased_until > _now) & (_state.leased_until <= _now + MAX_LEASE)
+_readable = (_state.want > 0, items.c.kind == TURN, wanted(), or_(items.c.valid_to.is_(None), items.c.valid_to > _now))
+_JOINED = vector_state.join(items, items.c.id == _state.item_id)
+_BUSY = (
+    select(items.c.scope_id, items.c.branch_id, _state.leased_by.is_not(None).label("held"))
+    .select_from(_JOINED)
+    .where(*_pending, _waits)
+    .distinct()
+)
+_NEXT = (
+    select(items.c.scope_id, items.c.branch_id)
+    .select_from(_JOINED)
+    .where(
+        *_pending,
+        *_readable,
+        items.c.scope_id.not_in(bindparam("scopes", expanding=True)),
+        items.c.branch_id.not_in(bindparam("branches", expanding=True)),
+    )
+    .order_by(_state.item_id)
+    .limit(1)
+)
+_HELD_IN = _BUSY.where(items.c.scope_id == bindparam("scope"), _state.leased_by.is_not(None))
+_TURN = items.c["id", "speaker", "text", "said_at", "version", "position"]
+_WINDOW = (
+    select(_state.want, _state.attempts, _waits.label("waits"), *_TURN)
+    .select_from(_JOINED)
+    .where(*_pending, *_readable, items.c.branch_id == bindparam("branch"))
+    .order_by(items.c.position)
+    .limit(bindparam("most"))
+)
+_BEFORE = (
+    select(*_TURN)
+    .where(items.c.branch_id == bindparam("branch"), items.c.position < bindparam("first"), items.c.kind == TURN)
+    .where(wanted())
+    .order_by(items.c.position.desc())
+    .limit(bindparam("most"))
+)
+_these = (_state.space == FACTS, _state.item_id.in_(bindparam("ids", expanding=True)))
+_LEASE = update(vector_state).where(*_these).values(leased_by=bindparam("me"), leased_until=bindparam("until"))
+_HOLD = select(branches.c.id).where(branches.c.id == bindparam("branch")).with_for_update()
+_VERSIONS = select(items.c.id, items.c.version).where(items.c.id.in_(bindparam("ids", expanding=True)))
+_SCOPE = select(*scopes.c[NAMES]).where(scopes.c.id == bindparam("scope"))
+_FORGET = delete(vector_state).where(_state.space == FACTS, _state.want < 0)
+_GONE = select(_state.item_id).where(_state.space == FACTS, _state.want < 0).limit(1)
+_TURNS = select(items.c.id, literal(FACTS), literal(1), literal(0)).where(
+    items.c.kind == TURN,
+    wanted(),
+    ~select(_state.item_id).where(_state.item_id == items.c.id, _state.space == FACTS).exists(),
+)
+_BACKFILL = insert(vector_state).from_select(["item_id", "space", "want", "have"], _TURNS)
+_KNOWN = select(vector_spaces.c.space).where(vector_spaces.c.space == FACTS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A turn to be read, at its current version."""
+
+    turn: Turn
+    want: int
+    version: int
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Turns of one conversation that are read together, and those before them."""
+
+    scope: Scope
+    scope_id: int
+    branch_id: int
+    before: tuple[_Task, ...]
+    tasks: tuple[_Task, ...]
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """All of them, in order."""
+        return tuple(task.turn for task in (*self.before, *self.tasks))
 
 
 class FactWorker:
@@ -44,7 +138,9 @@ class FactWorker:
     def __init__(self, database: Database, extract: Extract, *, most: int = 8, lease: float = 300.0) -> None:
         self._database = database
         self._extract = extract
-        self._queue = Queue(database, most=most, lease=lease)
+        self._most = most
+        self._lease = lease
+        self._who = {"this": FACTS, "me": str(uuid.uuid4())}
         self._asked = False
 
     def run_once(self) -> int:
@@ -55,9 +151,9 @@ class FactWorker:
         answer stored. That, and each invalid draft, is logged.
         """
         if not self._asked:
-            ask_for_facts(self._database)
+            _ask_for_facts(self._database)
             self._asked = True
-        window = self._queue.take()
+        window = self._take()
         if window is None:
             return 0
         try:
@@ -78,11 +174,82 @@ class FactWorker:
                 failpoint("facts.written")
             failpoint("facts.committed")
         except BaseException:
-            self._queue.release()
+            with self._database.write() as connection:
+                connection.execute(RELEASE, self._who)
             raise
         return len(window.tasks)
 
-    def _known(self, window: Window) -> list[StoredFact]:
+    def _take(self) -> _Window | None:
+        """Lease the next turns of some conversation; None when all are read or leased."""
+        now = self._database.clock()
+        with self._database.read() as connection:
+            gone = connection.scalar(_GONE)
+            busy = connection.execute(_BUSY, {"now": now}).all()
+            held = sorted({row.scope_id for row in busy if row.held})
+            paused = sorted({row.branch_id for row in busy})
+            found = connection.execute(_NEXT, {"now": now, "scopes": held, "branches": paused}).one_or_none()
+        if gone is None and found is None:
+            return None
+        with self._database.write() as connection:
+            if gone is not None:  # their facts were deleted with them
+                connection.execute(_FORGET)
+            return None if found is None else self._hold(connection, now, *found)
+
+    def _hold(self, connection: Connection, now: float, scope: int, branch: int) -> _Window | None:
+        hold_scope(connection, scope)
+        if connection.execute(_HELD_IN, {"now": now, "scope": scope}).first() is not None:
+            return None  # another worker was faster
+        rows = connection.execute(_WINDOW, {"now": now, "branch": branch, "most": self._most}).all()
+        size = 0
+        taken: list[Any] = []
+        for row in rows:
+            size += len(row.text)
+            # A turn that failed is read alone, and those after it wait.
+            if row.waits or (taken and (row.attempts or taken[0].attempts or size > _MAX_CHARACTERS)):
+                break
+            taken.append(row)
+        if not taken:
+            return None
+        ids = [row.id for row in taken]
+        connection.execute(_LEASE, {"ids": ids, "me": self._who["me"], "until": now + self._lease})
+        bound = {"branch": branch, "first": taken[0].position, "most": _MAX_BEFORE}
+        before = [_task(row, new=False) for row in reversed(connection.execute(_BEFORE, bound).all())]
+        tasks = [_task(row, row.want, row.attempts) for row in taken]
+        names = connection.execute(_SCOPE, {"scope": scope}).one()
+        return _Window(Scope(*names), scope, branch, tuple(before), tuple(tasks))
+
+    def _settle(self, connection: Connection, window: _Window) -> tuple[list[_Task], set[str]]:
+        """Lock the scope and the conversation until the transaction ends, and look what has changed since `_take`.
+
+        Returns:
+            The tasks that this worker still holds, and ids of the turns that are unchanged.
+        """
+        hold_scope(connection, window.scope_id)
+        connection.execute(_HOLD, {"branch": window.branch_id})  # a redaction or a deletion comes before or after
+        mine = {row.item_id: row.want for row in connection.execute(HELD, self._who)}
+        read = (*window.before, *window.tasks)
+        now = dict(connection.execute(_VERSIONS, {"ids": [task.turn.id for task in read]}).all())
+        still = [task for task in window.tasks if mine.get(task.turn.id) == task.want]
+        same = {task.turn.id for task in read if now.get(task.turn.id) == task.version}
+        taken_over = {task.turn.id for task in window.tasks} - {task.turn.id for task in still}
+        return still, same - taken_over
+
+    def _done(self, connection: Connection, tasks: Sequence[_Task], problem: str | None = None) -> None:
+        """Mark the turns as read or, with a problem, as given up; and release what else this worker holds."""
+        if tasks:
+            rows = [{"item": task.turn.id, "this": FACTS, "done": task.want, "error": problem} for task in tasks]
+            connection.execute(DONE, rows)
+        connection.execute(RELEASE, self._who)
+
+    def _again(self, connection: Connection, tasks: Sequence[_Task], problem: str, seconds: float) -> None:
+        """Queue the turns again, with a pause in seconds."""
+        until = self._database.clock() + seconds if seconds else None
+        again = {"this": FACTS, "again": until, "error": problem[:1000]}
+        if tasks:
+            connection.execute(FAILED, [again | {"item": task.turn.id, "times": task.attempts + 1} for task in tasks])
+        connection.execute(RELEASE, self._who)
+
+    def _known(self, window: _Window) -> list[StoredFact]:
         """Return the facts of the scope to give as context: those that share terms with the turns, and the newest."""
         with self._database.read() as connection:
             newest = newest_facts(connection, window.scope_id, self._database.clock(), _MAX_READ)
@@ -96,18 +263,19 @@ class FactWorker:
     def _store(
         self,
         connection: Connection,
-        window: Window,
+        window: _Window,
         known: Sequence[StoredFact],
         drafts: Sequence[FactDraft],
         wrong: ExtractionError | None,
     ) -> None:
-        still, same = self._queue.settle(connection, window)
+        still, same = self._settle(connection, window)
         facts = Facts(self._database, window.scope)
         turns = {turn.id: turn for turn in window.turns}
         now = self._database.clock()
         newest = newest_facts(connection, window.scope_id, now, _MAX_READ)
         known_until: dict[str, float] = {}  # by text
-        for fact, end in zip(newest, ends_of(connection, newest), strict=True):
+        ends = ends_of(connection, [(fact.valid_to, fact.sources) for fact in newest])
+        for fact, end in zip(newest, ends, strict=True):
             text = fact.text.strip().casefold()
             known_until[text] = max(end, known_until.get(text, end))
         for given in drafts:
@@ -116,7 +284,7 @@ class FactWorker:
                 checked(given, turns, [fact.id for fact in known])
                 if not same.issuperset(draft.sources):
                     continue  # redacted or erased while the model read it
-                text, end = draft.text.casefold(), end_of(connection, draft.valid_to, draft.sources)
+                text, (end,) = draft.text.casefold(), ends_of(connection, [(draft.valid_to, draft.sources)])
                 if known_until.get(text, -inf) >= end and not draft.supersedes:
                     continue  # known for as long
                 facts.write(connection, window.scope_id, draft)
@@ -124,29 +292,46 @@ class FactWorker:
             except FactError as error:
                 _LOG.warning("%s: %s", self._database.where, error)
         if wrong is None:
-            self._queue.done(connection, still)
+            self._done(connection, still)
         else:
             self._give_up(connection, window, still, wrong)
 
-    def _give_up(self, connection: Connection, window: Window, tasks: Sequence[Task], error: ExtractionError) -> None:
-        self._queue.done(connection, tasks, _kept(window, error))
+    def _give_up(self, connection: Connection, window: _Window, tasks: Sequence[_Task], error: ExtractionError) -> None:
+        self._done(connection, tasks, _kept(window, error))
         for task in tasks:
             _LOG.warning("%s: turn %s gives no facts: %s", self._database.where, task.turn.id, _described(error))
 
-    def _failed(self, window: Window, error: Exception) -> None:
+    def _failed(self, window: _Window, error: Exception) -> None:
         with self._database.write() as connection:
-            still, _ = self._queue.settle(connection, window)
+            still, _ = self._settle(connection, window)
             if isinstance(error, ExtractionError) and len(window.tasks) > 1:
-                self._queue.again(connection, still, _kept(window, error), 0)  # one by one
+                self._again(connection, still, _kept(window, error), 0)  # one by one
             elif isinstance(error, ExtractionError) and _is_last(window):
                 self._give_up(connection, window, still, error)
             else:
                 tries = max(task.attempts for task in window.tasks)
-                self._queue.again(connection, still, _kept(window, error), retry_pause(tries))
+                self._again(connection, still, _kept(window, error), retry_pause(tries))
                 _LOG.info("%s: facts are tried again later: %s", self._database.where, _described(error))
 
 
-def _is_last(window: Window) -> bool:
+def _ask_for_facts(database: Database) -> None:
+    """Queue every turn for extraction, those that were stored before too."""
+    with database.read() as connection:
+        known = connection.scalar(_KNOWN)
+    if known is None:
+        with database.write() as connection:
+            hold_spaces(connection, change=True)
+            if connection.scalar(_KNOWN) is None:
+                row = {"space": FACTS, "index_id": "", "state": FACTS, "created_at": database.clock()}
+                connection.execute(insert(vector_spaces).values(**row))
+                connection.execute(_BACKFILL)
+
+
+def _task(row: Any, want: int = 0, attempts: int = 0, *, new: bool = True) -> _Task:
+    return _Task(Turn(row.id, row.speaker, row.text, row.said_at, new), want, row.version, attempts)
+
+
+def _is_last(window: _Window) -> bool:
     """Return whether an invalid answer about these turns is the last."""
     return len(window.tasks) == 1 and window.tasks[0].attempts + 1 >= _MAX_TRIES
 
@@ -155,7 +340,7 @@ def _described(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _kept(window: Window, error: Exception) -> str:
+def _kept(window: _Window, error: Exception) -> str:
     """Return the text to store of an error: it may quote the turn it is stored with, but no other."""
     read = len(window.turns)
     return _described(error) if read == 1 else f"{type(error).__name__}, as {read} turns were read; see the log"

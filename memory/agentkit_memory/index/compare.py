@@ -41,9 +41,7 @@ _LOOK_AGAIN = (
     .where(_this_space, _state.item_id.in_(bindparam("ids", expanding=True)))
 )
 _COUNTS = select(
-    func.count(),
-    func.count().filter(_state.want != _state.have),
-    func.count().filter(_state.problem.is_not(None)),
+    func.count(), func.count().filter(_state.want != _state.have), func.count().filter(_state.problem.is_not(None))
 ).where(_this_space)
 _PROBLEMS = (
     select(_state.item_id, _state.problem)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from agentkit_memory.errors import IndexBroken, StoreClosed, StoreFull, StoreUnavailable
 from agentkit_memory.index.lock import FolderLock
-from agentkit_memory.index.vector_index import Hit, Point, as_floats
+from agentkit_memory.index.vector_index import DENSE, SCOPE, SPARSE, VERSION, Hit, Point, as_floats
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.process.forks import keep, track
 from agentkit_memory.terms.sparse import SparseVector
@@ -28,10 +28,6 @@ else:
 
 __all__ = ["EdgeIndex"]
 
-_SPARSE = "bm25"
-_DENSE = "dense"
-_SCOPE = "scope"
-_VERSION = "version"
 _PAGE = 4096
 _BATCH = 256
 _MAX_SCANNED = 1000
@@ -98,7 +94,7 @@ class EdgeIndex:
             with self._reporting():
                 self.id = str(uuid.UUID(self._name.read_text("ascii").strip()))
                 shard = edge.EdgeShard.load(str(self._shard_folder), self._config())
-                few = edge.FacetRequest(key=_SCOPE, limit=_MAX_SCOPES + 1, exact=True)
+                few = edge.FacetRequest(key=SCOPE, limit=_MAX_SCOPES + 1, exact=True)
                 self._scopes = {int(each.value) for each in shard.facet(few).hits}
                 return shard
         except IndexBroken:  # no name, no shard, a damaged one, or one of another configuration
@@ -124,16 +120,16 @@ class EdgeIndex:
     def _versions_of(self, ids: list[edge.PointId]) -> dict[str, int]:
         """Return the versions of existing points. Edge's own condition takes three times as long."""
         with self._using() as shard:
-            records = shard.retrieve(ids, with_payload=[_VERSION], with_vector=False)
-        return {str(record.id): int((record.payload or {}).get(_VERSION, 0)) for record in records}
+            records = shard.retrieve(ids, with_payload=[VERSION], with_vector=False)
+        return {str(record.id): int((record.payload or {}).get(VERSION, 0)) for record in records}
 
     def _made(self, point: Point) -> edge.Point:
         vectors: dict[str, list[float] | edge.SparseVector | list[list[float]]] = {
-            _SPARSE: edge.SparseVector(indices=point.sparse.indices, values=point.sparse.values)
+            SPARSE: edge.SparseVector(indices=point.sparse.indices, values=point.sparse.values)
         }
         if point.dense is not None:
-            vectors[_DENSE] = as_floats(point.dense)
-        return edge.Point(point.id, vectors, {_SCOPE: point.scope_id, _VERSION: point.version})
+            vectors[DENSE] = as_floats(point.dense)
+        return edge.Point(point.id, vectors, {SCOPE: point.scope_id, VERSION: point.version})
 
     def delete(self, ids: Sequence[str]) -> None:
         if ids:
@@ -147,12 +143,12 @@ class EdgeIndex:
         # Term weights are computed over these scopes only, so that others have no influence.
         over_them = _within(tuple(scope_ids))[1]
         wanted = edge.SparseVector(indices=vector.indices, values=vector.values)
-        return self._query(edge.Query.Nearest(wanted, using=_SPARSE), scope_ids, over_them, limit)
+        return self._query(edge.Query.Nearest(wanted, using=SPARSE), scope_ids, over_them, limit)
 
     def query_dense(self, vector: Sequence[float], scope_ids: Sequence[int], limit: int) -> list[Hit]:
         if not self.dimensions or not scope_ids:
             return []
-        return self._query(edge.Query.Nearest(as_floats(vector), using=_DENSE), scope_ids, _RESCORED, limit)
+        return self._query(edge.Query.Nearest(as_floats(vector), using=DENSE), scope_ids, _RESCORED, limit)
 
     def _query(self, query: edge.Query, scope_ids: Sequence[int], params: edge.SearchParams, limit: int) -> list[Hit]:
         with self._mutex:  # as `_using` does, in half the time
@@ -172,11 +168,11 @@ class EdgeIndex:
     def versions(self) -> Iterator[tuple[str, int]]:
         offset: int | uuid.UUID | str | None = None
         while True:
-            request = edge.ScrollRequest(offset=offset, limit=_PAGE, with_payload=[_VERSION], with_vector=False)
+            request = edge.ScrollRequest(offset=offset, limit=_PAGE, with_payload=[VERSION], with_vector=False)
             with self._using() as shard:
                 records, offset = shard.scroll(request)
             for record in records:
-                yield str(record.id), int((record.payload or {}).get(_VERSION, 0))
+                yield str(record.id), int((record.payload or {}).get(VERSION, 0))
             if offset is None:
                 return
 
@@ -191,7 +187,9 @@ class EdgeIndex:
         with self._using() as shard:
             shard.flush()
             failpoint("edge.flushed")
-            if self._free() > _MIN_FREE + 4 * self._segment:  # closing a segment takes about two of them
+            if (
+                shutil.disk_usage(self.folder).free > _MIN_FREE + 4 * self._segment
+            ):  # closing a segment takes about two of them
                 shard.optimize()  # mostly finds nothing to do
 
     def compact(self) -> bool:
@@ -224,7 +222,7 @@ class EdgeIndex:
             self._shard_folder.mkdir()
             shard = edge.EdgeShard.create(str(self._shard_folder), self._config())
             shard.update(
-                edge.UpdateOperation.create_field_index(_SCOPE, edge.IntegerIndexParams(memory=edge.Memory.Cold))
+                edge.UpdateOperation.create_field_index(SCOPE, edge.IntegerIndexParams(memory=edge.Memory.Cold))
             )
             shard.flush()
             self.id = str(uuid.uuid4())
@@ -267,8 +265,8 @@ class EdgeIndex:
             full_scan_threshold=_MAX_SCANNED, modifier=edge.Modifier.Idf, memory=edge.Memory.Cold
         )
         return edge.EdgeConfig(
-            vectors=None if dense is None else {_DENSE: dense},
-            sparse_vectors={_SPARSE: sparse},
+            vectors=None if dense is None else {DENSE: dense},
+            sparse_vectors={SPARSE: sparse},
             optimizers=edge.EdgeOptimizersConfig(
                 deleted_threshold=_MIN_DELETED if vacuum else None,
                 vacuum_min_vector_number=1 if vacuum else None,
@@ -294,16 +292,13 @@ class EdgeIndex:
                 yield self._shard
 
     def _check_room(self, more: int = 0) -> None:
-        free, needed = self._free(), _MIN_FREE + more
+        free, needed = shutil.disk_usage(self.folder).free, _MIN_FREE + more
         if free < needed:
             raise StoreFull(
                 f"{self.folder}: {free >> 20} MB are free on its disk, an index is written while there are "
                 f"{needed >> 20}; what is stored is intact, what is to be indexed is queued in the database: free some "
                 "space, or give the index a folder on another disk"
             )
-
-    def _free(self) -> int:
-        return shutil.disk_usage(self.folder).free
 
     def _closed(self) -> StoreClosed:
         return StoreClosed(f"{self.folder}: this index {self._inherited or 'was closed; open the memory again'}")
@@ -332,6 +327,6 @@ def _within(scope_ids: tuple[int, ...]) -> tuple[edge.Filter, edge.SearchParams]
     """Return the filter of some scopes, and the parameters that weigh terms over them."""
     # Alternatives are faster than one condition that lists them.
     scopes = edge.Filter(
-        should=[edge.FieldCondition(key=_SCOPE, match=edge.MatchValue(value=scope)) for scope in scope_ids]
+        should=[edge.FieldCondition(key=SCOPE, match=edge.MatchValue(value=scope)) for scope in scope_ids]
     )
     return scopes, edge.SearchParams(idf=edge.IdfParams(corpus=scopes))

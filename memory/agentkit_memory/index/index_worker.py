@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, bindparam, case, delete, or_, select, tuple_, update
+from sqlalchemy import bindparam, case, delete, or_, select, tuple_, update
 
 from agentkit_memory.errors import EmbedderError, IndexBusy, StoreClosed
 from agentkit_memory.index.vector_index import Point, VectorIndex
@@ -209,11 +209,8 @@ class Worker:
                 elif task.problem and held[task.item] != task.want:  # what failed is no longer wanted
                     failed.append(row | {"again": None, "times": 0})
                 elif task.problem:
-                    again = now + retry_pause(task.attempts)
-                    failed.append(
-                        {"item": task.item, "this": self._space, "again": again}
-                        | {"times": task.attempts + 1, "error": task.problem[:1000]}
-                    )
+                    times = {"again": now + retry_pause(task.attempts), "times": task.attempts + 1}
+                    failed.append(row | times | {"error": task.problem[:1000]})
                 elif task.text is None:
                     gone.append(row)
                 else:
@@ -223,16 +220,12 @@ class Worker:
             for statement, rows in ((DONE, done + gone), (_FORGET, gone), (FAILED, failed)):
                 if rows:
                     connection.execute(statement, rows)
-            self._rewrite(connection, lost)
+            if lost:  # it may have overwritten something newer: queued again, or for a deleted item, its removal
+                connection.execute(_AGAIN[connection.dialect.name], [self._rewritten(task) for task in lost])
             if unchanged and self._encoder is not None:
                 self._encoder().keep(connection, unchanged)
             failpoint("worker.unacknowledged")
 
-    def _rewrite(self, connection: Connection, lost: Sequence[_Task]) -> None:
-        """Queue again what may have overwritten something newer; for a deleted item, its removal."""
-        if lost:
-            rows = [
-                {"item_id": task.item, "space": self._space, "want": -(abs(task.want) + 1), "have": abs(task.want)}
-                for task in lost
-            ]
-            connection.execute(_AGAIN[connection.dialect.name], rows)
+    def _rewritten(self, task: _Task) -> dict[str, object]:
+        version = abs(task.want)
+        return {"item_id": task.item, "space": self._space, "want": -(version + 1), "have": version}

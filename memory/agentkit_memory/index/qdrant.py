@@ -10,7 +10,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, cast
 
 from agentkit_memory.errors import IndexBroken, IndexBusy, IndexUnavailable, StoreClosed, StoreUnavailable
-from agentkit_memory.index.vector_index import Hit, Point, as_floats
+from agentkit_memory.index.vector_index import DENSE, SCOPE, SPARSE, VERSION, Hit, Point, as_floats
 from agentkit_memory.process.forks import keep, track
 from agentkit_memory.terms.sparse import SparseVector
 
@@ -26,10 +26,6 @@ else:
 
 __all__ = ["QdrantIndex", "connect"]
 
-_SPARSE = "bm25"
-_DENSE = "dense"
-_SCOPE = "scope"
-_VERSION = "version"
 _NAME = "agentkit_index"
 _PAGE = 1000
 _BATCH = 128  # points: a request must stay below the limit of a server
@@ -92,15 +88,15 @@ class QdrantIndex:
         by_version: dict[int, list[models.PointStruct]] = {}
         for point in points:
             vectors: dict[str, models.Vector] = {
-                _SPARSE: models.SparseVector(indices=point.sparse.indices, values=point.sparse.values)
+                SPARSE: models.SparseVector(indices=point.sparse.indices, values=point.sparse.values)
             }
             if point.dense is not None:
-                vectors[_DENSE] = as_floats(point.dense)
-            payload = {_SCOPE: point.scope_id, _VERSION: point.version}
+                vectors[DENSE] = as_floats(point.dense)
+            payload = {SCOPE: point.scope_id, VERSION: point.version}
             made = models.PointStruct(id=point.id, vector=cast("models.VectorStruct", vectors), payload=payload)
             by_version.setdefault(point.version, []).append(made)
         for version, some in by_version.items():
-            no_newer = models.Filter(must=[models.FieldCondition(key=_VERSION, range=models.Range(lte=version))])
+            no_newer = models.Filter(must=[models.FieldCondition(key=VERSION, range=models.Range(lte=version))])
             for start in range(0, len(some), _BATCH):
                 batch = some[start : start + _BATCH]
                 with self._using() as server:
@@ -118,22 +114,22 @@ class QdrantIndex:
         wanted = models.SparseVector(indices=vector.indices, values=vector.values)
         # Term weights are computed over these scopes only, so that others have no influence.
         params = models.SearchParams(idf=models.IdfCorpusParams(corpus=scopes))
-        return self._query(wanted, _SPARSE, scopes, params, limit)
+        return self._query(wanted, SPARSE, scopes, params, limit)
 
     def query_dense(self, vector: Sequence[float], scope_ids: Sequence[int], limit: int) -> list[Hit]:
         if not self.dimensions or not scope_ids:
             return []
-        return self._query(as_floats(vector), _DENSE, _within(scope_ids), None, limit)
+        return self._query(as_floats(vector), DENSE, _within(scope_ids), None, limit)
 
     def versions(self) -> Iterator[tuple[str, int]]:
         offset: str | int | uuid.UUID | None = None
         while True:
             with self._using() as server:
                 records, following = server.scroll(
-                    self.collection, limit=_PAGE, offset=offset, with_payload=[_VERSION], with_vectors=False
+                    self.collection, limit=_PAGE, offset=offset, with_payload=[VERSION], with_vectors=False
                 )
             for record in records:
-                yield str(record.id), int((record.payload or {}).get(_VERSION, 0))
+                yield str(record.id), int((record.payload or {}).get(VERSION, 0))
             if following is None:
                 return
             offset = str(following)
@@ -203,10 +199,10 @@ class QdrantIndex:
             try:
                 server.create_collection(
                     self.collection,
-                    vectors_config={_DENSE: models.VectorParams(size=self.dimensions, distance=models.Distance.COSINE)}
+                    vectors_config={DENSE: models.VectorParams(size=self.dimensions, distance=models.Distance.COSINE)}
                     if self.dimensions
                     else {},
-                    sparse_vectors_config={_SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+                    sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
                     shard_number=1,
                     metadata={_NAME: str(uuid.uuid4())},
                 )
@@ -216,7 +212,7 @@ class QdrantIndex:
         found = server.get_collection(self.collection)
         name = (found.config.metadata or {}).get(_NAME)
         dense = found.config.params.vectors
-        size = dense[_DENSE].size if isinstance(dense, dict) and _DENSE in dense else 0
+        size = dense[DENSE].size if isinstance(dense, dict) and DENSE in dense else 0
         if not isinstance(name, str) or size != self.dimensions:
             what = "is not an index of agentkit" if not isinstance(name, str) else f"has {size} dimensions"
             raise IndexBroken(
@@ -224,7 +220,7 @@ class QdrantIndex:
                 "dimensions: name another collection, or delete it"
             )
         if not self._is_local:
-            for field in (_SCOPE, _VERSION):
+            for field in (SCOPE, VERSION):
                 if field not in (found.payload_schema or {}):
                     server.create_payload_index(self.collection, field, models.PayloadSchemaType.INTEGER)
         return name
@@ -265,4 +261,4 @@ class QdrantIndex:
 
 
 def _within(scope_ids: Sequence[int]) -> models.Filter:
-    return models.Filter(must=[models.FieldCondition(key=_SCOPE, match=models.MatchAny(any=list(scope_ids)))])
+    return models.Filter(must=[models.FieldCondition(key=SCOPE, match=models.MatchAny(any=list(scope_ids)))])

@@ -57,7 +57,7 @@ _ANY = select(items.c.id).where(_this_document).limit(BATCH)
 _STAY = update(items).where(_this_document, items.c.last_generation.is_not(None)).values(last_generation=None)
 _LAST = update(items).where(items.c.id == bindparam("item")).values(last_generation=bindparam("generation"))
 _ADD = insert(items)
-_FIND = select(documents.c.generation).where(documents.c.id == bindparam("this"))
+_FIND = select(documents.c.generation, documents.c.content_hash).where(documents.c.id == bindparam("this"))
 _CLAIM = update(documents).where(documents.c.id == bindparam("this")).values(stage=bindparam("mine"))
 _HOLD = (
     select(documents.c.generation)
@@ -91,11 +91,10 @@ class Staging:
         self._document = document
         self._on_queued = on_queued
         self._mine = str(uuid.uuid4())
-        self._generation = 0  # that is shown
-        self._next = 1
         self._written = -1  # position of the last chunk
         self._chunks = 0
-        self._begin()
+        self._generation, self._new = self._begin()  # the generation that is shown
+        self._next = self._generation + 1
 
     def add(self, chunks: Sequence[Chunk]) -> None:
         """Write some chunks, in order, at most `BATCH`; they are not shown yet.
@@ -116,9 +115,8 @@ class Staging:
             for chunk in chunks:
                 digest = content_hash(chunk.text)
                 same = [row for row in stored.get(chunk.position, ()) if _is_same(row, chunk, digest)]
-                shown = [row for row in same if row.first_generation <= self._generation]
                 if same:
-                    row = (shown or same)[0]
+                    row = min(same, key=lambda row: row.first_generation > self._generation)  # rather one that is shown
                     kept.add(row.id)
                     if row.last_generation is not None:
                         back.append(row.id)
@@ -170,22 +168,20 @@ class Staging:
             if self._new:
                 connection.execute(delete(documents).where(documents.c.id == self._document.id))
 
-    def _begin(self) -> None:
+    def _begin(self) -> tuple[int, bool]:
         with self._database.write() as connection:
             new = self._database.insert(documents).on_conflict_do_nothing()
             connection.execute(new, self._document.values("", "", 0, self._database.clock()))
             connection.execute(_CLAIM, {"this": self._document.id, "mine": self._mine})
-            generation = connection.scalar(_FIND, {"this": self._document.id}) or 0
-            digest = connection.scalar(select(documents.c.content_hash).where(documents.c.id == self._document.id))
-        self._new = not digest
+            generation, digest = connection.execute(_FIND, {"this": self._document.id}).one()
         if generation < 0:  # its removal was interrupted
             forget_in_batches(self._database, _ANY, self._document.id, generation, self._hold)
             with self._database.write() as connection:
                 self._hold(connection)
                 connection.execute(update(documents).where(documents.c.id == self._document.id).values(generation=0))
             generation = 0
-        self._generation, self._next = generation, generation + 1
         forget_in_batches(self._database, _LEFT, self._document.id, generation)
+        return generation, not digest
 
     def _name(self, chunk: Chunk) -> str:
         """Return the id of a chunk, a hash of all that `_is_same` compares, so that it is unique."""
@@ -193,11 +189,12 @@ class Staging:
         content = f"{place}\0{chunk.title}\0{chunk.meta}\0{chunk.text}"
         return str(uuid.uuid5(uuid.UUID(self._document.id), content))
 
-    def _hold(self, connection: Connection) -> None:
+    def _hold(self, connection: Connection) -> bool:
         if connection.scalar(_HOLD, {"this": self._document.id, "mine": self._mine}) is None:
             raise IngestError(
                 self._document.source, "another ingestion of it began after this one; that one goes on, this one ended"
             )
+        return True
 
     def _take_out(self, connection: Connection, rows: Sequence[_Row]) -> None:
         """Mark shown rows as ending with their generation, and delete those that were never shown."""
@@ -235,41 +232,34 @@ def forget_in_batches(
     which: Select[str],
     document: str,
     shown: int,
-    hold: Callable[[Connection], object] = lambda connection: None,
-) -> None:
-    """Delete the items of a SELECT, a batch at a time, until there are none or `hold` raises."""
+    hold: Callable[[Connection], bool] = lambda connection: True,
+) -> bool:
+    """Delete the items of a SELECT, a batch at a time, until there are none; return False if `hold` does before."""
     while True:
         with database.write() as connection:
-            hold(connection)
+            if not hold(connection):
+                return False
             ids: Sequence[str] = connection.scalars(which, {"document": document, "shown": shown}).all()
             forget_items(connection, ids)
         if not ids:
-            return
+            return True
         failpoint("document.swept")
-
-
-class _Back(Exception):
-    """A document that was being removed is there again."""
 
 
 def forget_document(database: Database, document: str) -> None:
     """Hide a document at once, then delete its items in batches, then itself."""
     this = documents.c.id == document
 
-    def hold(connection: Connection) -> None:
-        if connection.scalar(select(documents.c.generation).where(this).with_for_update()) != -1:
-            raise _Back
+    def is_hidden(connection: Connection) -> bool:  # otherwise it is there again
+        return connection.scalar(select(documents.c.generation).where(this).with_for_update()) == -1
 
     with database.write() as connection:
         connection.execute(update(documents).where(this).values(generation=-1, content_hash="", stamp="", stage=""))
     failpoint("document.hidden")
-    try:
-        forget_in_batches(database, _ANY, document, -1, hold)
+    if forget_in_batches(database, _ANY, document, -1, is_hidden):
         with database.write() as connection:
-            hold(connection)
-            connection.execute(delete(documents).where(this))
-    except _Back:
-        pass
+            if is_hidden(connection):
+                connection.execute(delete(documents).where(this))
 
 
 def finish_removals(database: Database, scope_id: int) -> None:

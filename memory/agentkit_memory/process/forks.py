@@ -17,7 +17,6 @@ __all__ = ["keep", "track"]
 class _Opened(Protocol):
     def disown(self, why: str) -> None:
         """Refuse every use from now on. Called in a child, where locks may be held by threads that do not exist."""
-        ...
 
 
 _open: WeakSet[_Opened] = WeakSet()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -89,12 +89,7 @@ _PATTERNS = [
 
 def find_dates(text: str, now: float) -> tuple[When, ...]:
     """Return the dates that `text` names, each once, without those that do not exist."""
-    found: dict[When, None] = {}
-    for match in _matches(text):
-        when = _read(match, now)
-        if when is not None:
-            found[when] = None
-    return tuple(found)
+    return tuple(dict.fromkeys(when for found in _matches(text) if (when := _read(found, now)) is not None))
 
 
 def _matches(text: str) -> Iterator[re.Match[str]]:
@@ -106,43 +101,44 @@ def _matches(text: str) -> Iterator[re.Match[str]]:
                 yield match
 
 
-def _read(match: re.Match[str], now: float) -> When | None:
-    parts = match.groupdict()
+def _read(found: re.Match[str], now: float) -> When | None:
+    parts = {name: text.lower() for name, text in found.groupdict().items() if text}
+    today = _date(now)
     try:
-        for name, read in _READERS:
-            if parts.get(name):
-                return read(match, parts, now)
+        match parts:
+            case {"ago": number, "unit": unit}:
+                width = _LENGTHS[unit]
+                days = (_NUMBERS.get(number) or int(number)) * width + width // 2
+                return _days(today - timedelta(days=days), width)
+            case {"span": span, "which": which}:
+                return _span(span, {"this": 0, "next": 1}.get(which, -1), today)
+            case {"near": near}:
+                back = {"day before yesterday": 2, "yesterday": 1, "last night": 1}.get(near, 0)
+                return _days(today - timedelta(days=back))
+            case {"weekday": name}:
+                return _weekday(_WEEKDAYS.index(name), parts.get("which"), today)
+            case {"number": month, "year": year}:
+                return _period(int(year), int(month), int(parts["day"]) if "day" in parts else None)
+            case {"month": name}:
+                return _named_month(found, _MONTHS.index(name[:3]) + 1, parts)
         return _period(int(parts["year"]))
     except (ValueError, OverflowError):  # a number of years ago before there were any
         return None
 
 
-def _absolute(match: re.Match[str], parts: dict[str, str | None], _now: float) -> When | None:
-    number = parts.get("number")
-    name = parts.get("month") or ""
-    month = int(number) if number else _MONTHS.index(name[:3].lower()) + 1
-    year, day = parts.get("year"), parts.get("day")
-    if not day and not year:
-        # "may" and "march" are words too: a month has a capital letter inside a sentence, or a word before it.
-        alone = name[0].islower() or (not match.string[: match.start()].strip() and len(name) < 6)
-        if alone and not parts.get("lead"):
-            return None
-        return EveryYear(month)
+def _named_month(found: re.Match[str], month: int, parts: dict[str, str]) -> When | None:
+    year, day = parts.get("year"), int(parts["day"]) if "day" in parts else None
     if year:
-        return _period(int(year), month, int(day) if day else None)
-    return EveryYear(month, int(day or 0)) if 1 <= int(day or 0) <= 31 else None
+        return _period(int(year), month, day)
+    if day is not None:
+        return EveryYear(month, day) if 1 <= day <= 31 else None
+    # "may" and "march" are words too: a month has a capital letter inside a sentence, or a word before it.
+    name = found["month"]
+    alone = name[0].islower() or (not found.string[: found.start()].strip() and len(name) < 6)
+    return None if alone and "lead" not in parts else EveryYear(month)
 
 
-def _ago(_match: re.Match[str], parts: dict[str, str | None], now: float) -> When:
-    number, unit = str(parts["ago"]).lower(), str(parts["unit"]).lower()
-    count = _NUMBERS.get(number) or int(number)
-    width = _LENGTHS[unit]
-    return _days(_date(now) - timedelta(days=count * width + width // 2), width)
-
-
-def _span(_match: re.Match[str], parts: dict[str, str | None], now: float) -> When | None:
-    step = {"this": 0, "next": 1}.get(str(parts["which"]).lower(), -1)
-    today, span = _date(now), str(parts["span"]).lower()
+def _span(span: str, step: int, today: datetime) -> When | None:
     if span == "year":
         return _period(today.year + step)
     if span == "month":
@@ -152,32 +148,13 @@ def _span(_match: re.Match[str], parts: dict[str, str | None], now: float) -> Wh
     return _days(monday + timedelta(days=5), 2) if span == "weekend" else _days(monday, 7)
 
 
-def _near(_match: re.Match[str], parts: dict[str, str | None], now: float) -> When:
-    back = {"day before yesterday": 2, "yesterday": 1, "last night": 1}.get(str(parts["near"]).lower(), 0)
-    return _days(_date(now) - timedelta(days=back))
-
-
-def _weekday(_match: re.Match[str], parts: dict[str, str | None], now: float) -> When:
-    weekday = _WEEKDAYS.index(str(parts["weekday"]).lower())
-    which = (parts.get("which") or "").lower()
-    if not which:
+def _weekday(weekday: int, which: str | None, today: datetime) -> When:
+    if which is None:
         return SameWeekday(weekday)
-    today = _date(now)
     if which == "last":
-        day = today - timedelta(days=(today.weekday() - weekday - 1) % 7 + 1)
-    else:
-        day = today + timedelta(days=(weekday - today.weekday() - (which == "next")) % 7 + (which == "next"))
-    return _days(day)
-
-
-_READERS: tuple[tuple[str, Callable[[re.Match[str], dict[str, str | None], float], When | None]], ...] = (
-    ("ago", _ago),
-    ("span", _span),
-    ("near", _near),
-    ("weekday", _weekday),
-    ("month", _absolute),
-    ("number", _absolute),
-)
+        return _days(today - timedelta(days=(today.weekday() - weekday - 1) % 7 + 1))
+    next_one = which == "next"
+    return _days(today + timedelta(days=(weekday - today.weekday() - next_one) % 7 + next_one))
 
 
 def _date(at: float) -> datetime:

@@ -52,11 +52,9 @@ class Retriever(Protocol):
     @property
     def name(self) -> str:
         """`bm25` or `dense`: which query to the index it is."""
-        ...
 
     def scores(self, question: Question, pool: Pool) -> Scores:
         """Return the scores of the candidates."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,8 @@ class BM25Retriever(PolicyPart):
         best = best[:_MAX_SAMPLE]
         named = len(question.terms) < len(question.asked)
         apart = range(len(pool)) if named else sorted({n for n, near in enumerate(pool.near) if near}.union(best))
-        held = {n: _held(pool, n, question.asked) for n in apart}
+        items = ((n, pool.candidates[n].item) for n in apart)
+        held = {n: held_terms(indexed_text(item.title, item.text), question.asked) for n, item in items}
         weights = term_weights([own[n] for n in best], [held[n] for n in best])
         worth = {
             n: {term: weights.get(term, 0.0) * value for term, value in terms.items() if term in question.terms}
@@ -182,12 +181,6 @@ def term_weights(scores: Sequence[float], held: Sequence[Mapping[int, float]]) -
         if furthest <= _MIN_STEP * start:
             break
     return weights
-
-
-def _held(pool: Pool, number: int, asked: Mapping[int, float]) -> dict[int, float]:
-    """Return the terms of the question that a candidate holds, with the weights of its vector in the index."""
-    item = pool.candidates[number].item
-    return held_terms(indexed_text(item.title, item.text), asked)
 
 
 def _lenders(pool: Pool, share: float, answer: float) -> list[list[tuple[int, float]]]:

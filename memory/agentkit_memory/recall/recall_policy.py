@@ -42,13 +42,7 @@ class RecallPolicy:
     name: str = "default"
     retrievers: tuple[Retriever, ...] = (BM25Retriever(), DenseRetriever())
     """Those that the index cannot serve are left out: without a model there is no dense retrieval."""
-    scorers: tuple[Scorer, ...] = (
-        SpeakerScorer(),
-        DateScorer(),
-        SittingScorer(),
-        AnswerScorer(),
-        QuestionScorer(),
-    )
+    scorers: tuple[Scorer, ...] = (SpeakerScorer(), DateScorer(), SittingScorer(), AnswerScorer(), QuestionScorer())
     candidates: int = 45
     """How many each retriever finds."""
     around: int = 12

@@ -13,15 +13,7 @@ from agentkit_memory.recall.hybrid_retrieval import PolicyPart, z_scores
 from agentkit_memory.recall.question import Question, answers_number, answers_time
 from agentkit_memory.store.records import TURN
 
-__all__ = [
-    "AnswerScorer",
-    "DateScorer",
-    "QuestionScorer",
-    "RecencyScorer",
-    "Scorer",
-    "SittingScorer",
-    "SpeakerScorer",
-]
+__all__ = ["AnswerScorer", "DateScorer", "QuestionScorer", "RecencyScorer", "Scorer", "SittingScorer", "SpeakerScorer"]
 
 _DAY = 86_400.0
 
@@ -32,11 +24,9 @@ class Scorer(Protocol):
     @property
     def name(self) -> str:
         """Its name where a score is explained."""
-        ...
 
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
         """Return what to add to each score; 1.0 is one standard deviation of the retrievers' scores."""
-        ...
 
 
 @dataclass(frozen=True)

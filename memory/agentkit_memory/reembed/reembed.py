@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import bindparam, func, select
 
@@ -33,22 +33,11 @@ _state = vector_state.c
 _this_space = _state.space == bindparam("this")
 _waits = _state.want != _state.have
 _COUNTS = select(
-    func.count().filter(_state.want > 0),
-    func.count().filter(_waits),
-    func.count().filter(_waits, _state.attempts > 0),
-    func.count().filter(_waits, _state.attempts >= _MAX_TRIES),
-    func.min(_state.problem).filter(_waits),
+    func.count().filter(_state.want > 0).label("items"),
+    func.count().filter(_waits).label("waiting"),
+    func.count().filter(_waits, _state.attempts >= _MAX_TRIES).label("given_up"),
+    func.min(_state.problem).filter(_waits).label("problem"),
 ).where(_this_space)
-
-
-@dataclass(frozen=True, slots=True)
-class _Counts:
-    items: int
-    waiting: int
-    failing: int
-    """Waiting, and failed at their last try."""
-    given_up: int
-    problem: str | None
 
 
 def reembed(
@@ -94,7 +83,7 @@ def reembed(
     return _ended(indexes, space, flipped, "" if flipped else "it was abandoned meanwhile", checks)
 
 
-def _build(indexes: Indexes, space: Space, on_progress: Callable[[ReembedProgress], None] | None) -> _Counts:
+def _build(indexes: Indexes, space: Space, on_progress: Callable[[ReembedProgress], None] | None) -> Any:
     """Work until every item is in the index of the space or has failed too often."""
     database = indexes.database
     try_again(database, space)
@@ -115,9 +104,10 @@ def _build(indexes: Indexes, space: Space, on_progress: Callable[[ReembedProgres
         time.sleep(0.05)  # other workers hold some, or some wait for their next try
 
 
-def _count(database: Database, space: Space) -> _Counts:
+def _count(database: Database, space: Space) -> Any:
+    """Return how many `items`, `waiting` and `given_up` ones there are, and the first `problem`."""
     with database.read() as connection:
-        return _Counts(*connection.execute(_COUNTS, {"this": space.name}).one())
+        return connection.execute(_COUNTS, {"this": space.name}).one()
 
 
 def _ended(

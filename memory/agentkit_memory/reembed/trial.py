@@ -88,17 +88,15 @@ class _Queried:
             return [None] * len(questions)
         return [*self._embedders.get(self.space.model).questions(questions)]
 
-    def best(self, question: str, vector: Vector | None, scope_ids: Sequence[int], most: int) -> list[Hit]:
-        """Return the best hits of dense retrieval or, without a model, of BM25."""
-        if vector is None:
-            return self._index.query_sparse(query_vector(question), scope_ids, most)
-        return self._index.query_dense(vector, scope_ids, most)
-
-    def found(self, question: str, vector: Vector | None, scope_ids: Sequence[int], most: int) -> set[str]:
-        """Return the ids of the best hits of BM25 and of dense retrieval."""
-        hits = self._index.query_sparse(query_vector(question), scope_ids, most)
+    def found(
+        self, question: str, vector: Vector | None, scope_ids: Sequence[int], most: int, *, both: bool = True
+    ) -> set[str]:
+        """Return the ids of the best hits of BM25 and of dense retrieval; of one of them, BM25 if it has to be."""
+        hits: list[Hit] = []
+        if both or vector is None:
+            hits += self._index.query_sparse(query_vector(question), scope_ids, most)
         if vector is not None:
-            hits = [*hits, *self._index.query_dense(vector, scope_ids, most)]
+            hits += self._index.query_dense(vector, scope_ids, most)
         return {hit.id for hit in hits}
 
 
@@ -111,7 +109,7 @@ def _self_retrieval(database: Database, asked: _Queried, gate: Gate) -> GateChec
     missed = []
     with database.read() as connection:
         for row, question, vector in zip(rows, questions, vectors, strict=True):
-            found = {hit.id for hit in asked.best(question, vector, [row.scope_id], _BEST)}
+            found = asked.found(question, vector, [row.scope_id], _BEST, both=False)
             if row.id not in found and row.text not in set(connection.scalars(_TEXTS, {"ids": sorted(found)})):
                 missed.append(row.id)
     return _result("self-retrieval", len(rows), missed, gate.self_retrieval)

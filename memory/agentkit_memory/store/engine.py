@@ -308,11 +308,7 @@ _UNDECODABLE = "Could not decode to UTF-8"  # the driver's own error, without a 
 _SQLITE: tuple[tuple[str, type[StoreError], str], ...] = (
     ("SQLITE_BUSY", StoreLocked, "another process is writing; nothing was written: try again, or end that process"),
     ("SQLITE_LOCKED", StoreLocked, "another connection holds a lock; nothing was written: try again"),
-    (
-        "SQLITE_READONLY",
-        StoreReadOnly,
-        "nothing was written: make the file and its folder writable",
-    ),
+    ("SQLITE_READONLY", StoreReadOnly, "nothing was written: make the file and its folder writable"),
     ("SQLITE_FULL", StoreFull, "nothing was written, what was stored is intact: free some space and try again"),
     ("SQLITE_IOERR", StoreFull, "nothing was written: check the disk"),
     ("SQLITE_CORRUPT", StoreCorrupt, _RESTORE),

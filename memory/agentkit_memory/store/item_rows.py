@@ -8,31 +8,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Select,
-    and_,
-    bindparam,
-    delete,
-    exists,
-    func,
-    or_,
-    select,
-    union_all,
-)
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, exists, func, or_, select, union_all
 
 from agentkit_memory.store.outbox import withdraw
 from agentkit_memory.store.records import CHUNK, FACT, TURN
 from agentkit_memory.store.scopes import required
-from agentkit_memory.store.tables import (
-    branches,
-    conversations,
-    documents,
-    embeddings,
-    item_sources,
-    items,
-)
+from agentkit_memory.store.tables import branches, conversations, documents, embeddings, item_sources, items
 from agentkit_memory.terms.sparse import indexed_text
 
 __all__ = [

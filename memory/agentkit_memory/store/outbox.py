@@ -1,7 +1,7 @@
 """The outbox: what SQL wants of the index, written in the transaction that writes the items.
 
 Code that writes items calls `enqueue` or `withdraw`; only these add rows to `vector_state`. Workers then bring the
-index to the wanted state (`index/index_worker.py`); others read turns from it (`facts/fact_queue.py`).
+index to the wanted state (`index/index_worker.py`); others read turns from it (`facts/fact_worker.py`).
 
 A worker leases rows: `leased_by` names it, and holds them until `leased_until`. Without a name, a failed row may be
 tried again from then on.
@@ -11,19 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import (
-    Connection,
-    String,
-    bindparam,
-    delete,
-    func,
-    insert,
-    literal_column,
-    or_,
-    select,
-    text,
-    update,
-)
+from sqlalchemy import Connection, String, bindparam, delete, func, insert, literal_column, or_, select, text, update
 
 from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.spaces import FACTS, active_space

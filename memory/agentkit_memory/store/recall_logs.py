@@ -90,12 +90,7 @@ class RecallLogs:
         return replace(log, id=number, at=now)
 
     def page(
-        self,
-        scope_ids: Sequence[int] | None,
-        *,
-        after: int | None = None,
-        before: int | None = None,
-        limit: int = 50,
+        self, scope_ids: Sequence[int] | None, *, after: int | None = None, before: int | None = None, limit: int = 50
     ) -> tuple[RecallLog, ...]:
         """Return logs in order: the first after a number, the last before one, or with neither the newest.
 

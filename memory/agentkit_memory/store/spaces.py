@@ -12,16 +12,7 @@ from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import embeddings, vector_spaces, vector_state
 from agentkit_memory.terms.sparse import SPACE
 
-__all__ = [
-    "FACTS",
-    "Space",
-    "active_space",
-    "claim_space",
-    "find_space",
-    "forget_space",
-    "known_spaces",
-    "space_name",
-]
+__all__ = ["FACTS", "Space", "active_space", "claim_space", "find_space", "forget_space", "known_spaces", "space_name"]
 
 FACTS = "facts"
 """Name and state of the row for a queue instead of a space: of turns that facts are to be extracted from."""

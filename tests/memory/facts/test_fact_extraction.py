@@ -26,7 +26,6 @@ from agentkit_memory import (
     Turn,
     VectorIndex,
 )
-from agentkit_memory.facts.fact_queue import Queue
 from agentkit_memory.facts.fact_worker import FactWorker
 from agentkit_memory.process.failpoints import VARIABLE
 from agentkit_prompts import Message
@@ -461,15 +460,22 @@ def test_of_two_that_look_at_once_one_reads_the_scope(either: Memory) -> None:
     say(either, *"abcdefghij")
     FactWorker(either._store.database, Reader()).run_once()
     either.worker().drain()
-    one, other = (Queue(either._store.database, most=2) for _ in range(2))
-    held = one.take()
-    assert held is not None
-    assert [turn.text for turn in held.turns] == ["a", "b"]
-    assert other.take() is None
-    one.release()
-    again = other.take()
-    assert again is not None
-    assert again.turns == held.turns
+    read: list[list[str]] = []
+
+    def interrupted(turns: Sequence[Turn], known: Sequence[StoredFact]) -> list[FactDraft]:
+        read.append([turn.text for turn in turns])
+        assert other.run_once() == 0
+        raise KeyboardInterrupt
+
+    def finds_none(turns: Sequence[Turn], known: Sequence[StoredFact]) -> list[FactDraft]:
+        read.append([turn.text for turn in turns])
+        return []
+
+    other = FactWorker(either._store.database, finds_none, most=2)
+    with pytest.raises(KeyboardInterrupt):
+        FactWorker(either._store.database, interrupted, most=2).run_once()
+    assert other.run_once() == 2
+    assert read == [["a", "b"], ["a", "b"]]
 
 
 def test_the_worker_of_a_with_statement_does_it_in_the_background_and_ends(either: Memory) -> None:
@@ -512,7 +518,7 @@ def test_a_change_of_the_model_that_embeds_leaves_the_queue_alone(either: Memory
 
 def test_a_store_that_knows_only_the_queue_can_still_choose_its_model(tmp_path: Path) -> None:
     with Memory.open(tmp_path / "store") as memory:
-        memory.worker(homes)._facts()  # type: ignore[misc]  # before anything is indexed
+        memory.worker(homes)._parts["facts"]()  # before anything is indexed
     with Memory.open(tmp_path / "store", embedder=Letters()) as memory:
         say(memory, "I live in Oslo")
         memory.worker(homes).drain()

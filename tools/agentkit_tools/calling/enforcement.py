@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
 from inspect import isawaitable, iscoroutine
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -77,21 +78,18 @@ async def enforced(
             if made >= policy.max_calls:
                 return denied(f"it may be called at most {policy.max_calls} times in one run. Go on without it.")
             context.calls[call.name] = made + 1
-        async with _semaphore(policy, semaphores) or nullcontext():
+        async with _semaphore(policy, semaphores):
             while True:
                 result = await attempt(read(), context)
                 if context.attempt > policy.retries or not isinstance(result.error, policy.retry_on):
                     return result
                 await asyncio.sleep(min(policy.backoff * 2 ** (context.attempt - 1), _MAX_PAUSE))
-                context = context.again()
+                context = replace(context, attempt=context.attempt + 1)
     except ToolArgumentError as error:
         return ToolResult(call.id, call.name, str(error), "error", error=error)
 
 
-def _semaphore(policy: ToolPolicy, semaphores: Semaphores) -> asyncio.Semaphore | None:
+def _semaphore(policy: ToolPolicy, semaphores: Semaphores) -> AbstractAsyncContextManager[None]:
     if policy.concurrency is None:
-        return None
-    loop = asyncio.get_running_loop()
-    if (found := semaphores.get(loop)) is None:
-        found = semaphores[loop] = asyncio.Semaphore(policy.concurrency)
-    return found
+        return nullcontext()
+    return semaphores.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(policy.concurrency))

@@ -166,16 +166,17 @@ class Folder:
             raise ToolError(f"{path} has a second name (a hard link), maybe outside of this folder: it is not used")
 
     def _listed(self, folder: int, prefix: str, levels: int) -> Iterator[Entry]:
-        with os.scandir(folder) as found:
-            names = sorted(item.name for item in found if self.hidden or not item.name.startswith("."))
+        with os.scandir(folder) as items:
+            names = sorted(item.name for item in items if self.hidden or not item.name.startswith("."))
         for name in names:
             with suppress(OSError):  # gone meanwhile, or not ours to open
-                entry = _entry(prefix + name, os.stat(name, dir_fd=folder, follow_symlinks=False))
-                yield entry
-                if entry.kind == "folder" and levels:
+                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                kind = _kind(found)
+                yield Entry(prefix + name, kind, found.st_size if kind == "file" else 0)
+                if kind == "folder" and levels:
                     inside = os.open(name, _FOLDER, dir_fd=folder)
                     try:
-                        yield from self._listed(inside, f"{entry.path}/", levels - 1)
+                        yield from self._listed(inside, f"{prefix}{name}/", levels - 1)
                     finally:
                         os.close(inside)
 
@@ -196,11 +197,6 @@ def as_text(data: bytes) -> str | None:
         return None if b"\0" in data else data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return None
-
-
-def _entry(path: str, found: os.stat_result) -> Entry:
-    kind = _kind(found)
-    return Entry(path, kind, found.st_size if kind == "file" else 0)
 
 
 def _kind(found: os.stat_result) -> str:

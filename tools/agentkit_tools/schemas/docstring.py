@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 from inspect import cleandoc
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from griffe import DocstringSection
+from typing import NamedTuple
 
 __all__ = ["Description", "read_docstring"]
 
@@ -53,16 +50,12 @@ def _parse(text: str, style: str) -> Description:
             for parameter in section.value:
                 parameters.setdefault(parameter.name.lstrip("*"), _one_line(parameter.description))
         elif kind in (DocstringSectionKind.returns, DocstringSectionKind.yields):
-            prose.append(_outcome(section))
+            if texts := [_one_line(item.description) for item in section.value if item.description]:
+                prose.append(f"Returns: {' '.join(texts)}")
         elif kind is DocstringSectionKind.admonition:
             admonition = section.value
             prose.append(f"{section.title or admonition.kind.capitalize()}: {_one_line(admonition.description)}")
     return Description("\n\n".join(part for part in prose if part), {k: v for k, v in parameters.items() if v})
-
-
-def _outcome(section: DocstringSection) -> str:
-    texts = [_one_line(item.description) for item in section.value if item.description]
-    return f"Returns: {' '.join(texts)}" if texts else ""
 
 
 def _one_line(text: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from contextlib import suppress
+from functools import cache, partial
 from operator import ge, gt, le, lt
 from typing import Any
 
@@ -13,7 +14,6 @@ from pydantic_core import CoreSchema, PydanticCustomError, SchemaError, SchemaVa
 __all__ = ["late_validator", "validator_for"]
 
 _ANY = core_schema.any_schema()
-_STRING = core_schema.str_schema(strict=True)
 _FLOAT = core_schema.float_schema(strict=True, allow_inf_nan=False)
 _ABSENT = object()
 _COMBINING = ("anyOf", "oneOf", "allOf", "$ref")
@@ -45,15 +45,8 @@ def late_validator(schema: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]
     Of ten thousand tools a server offers, a run calls a few, and a validator takes more time and memory than all the
     rest of a tool.
     """
-    ready: Callable[[str], dict[str, Any]] | None = None
-
-    def validate(text: str) -> dict[str, Any]:
-        nonlocal ready
-        if ready is None:
-            ready = validator_for(schema).validate_json
-        return ready(text)
-
-    return validate
+    ready = cache(lambda: validator_for(schema).validate_json)
+    return lambda text: ready()(text)
 
 
 class _Builder:
@@ -147,26 +140,22 @@ class _Builder:
             name: core_schema.typed_dict_field(self.build(item), required=name in required)
             for name, item in properties.items()
         }
-        extra = schema.get("additionalProperties", True)
-        for name in required - set(fields):
-            others = _ANY if schema.get("patternProperties") else self.build(extra)
-            fields[name] = core_schema.typed_dict_field(others, required=True)
-        if extra is False and not schema.get("patternProperties"):
-            return self._sized(core_schema.typed_dict_schema(fields, extra_behavior="forbid"), schema, "Properties")
-        extras = self.build(extra) if isinstance(extra, Mapping) and not schema.get("patternProperties") else _ANY
-        built = core_schema.typed_dict_schema(fields, extra_behavior="allow", extras_schema=extras)
+        extra = True if schema.get("patternProperties") else schema.get("additionalProperties", True)
+        others = self.build(extra)
+        fields |= {name: core_schema.typed_dict_field(others, required=True) for name in required - set(fields)}
+        if extra is False:
+            built = core_schema.typed_dict_schema(fields, extra_behavior="forbid")
+        else:
+            built = core_schema.typed_dict_schema(fields, extra_behavior="allow", extras_schema=others)
         return self._sized(built, schema, "Properties")
 
     def _array(self, schema: Mapping[str, Any]) -> CoreSchema:
         heads, items = schema.get("prefixItems"), schema.get("items", True)
+        built: CoreSchema
         if isinstance(heads, list) and heads:
-            parts: list[CoreSchema] = [
-                core_schema.with_default_schema(self.build(head), default=_ABSENT) for head in heads
-            ]
-            if items is False:
-                built: CoreSchema = core_schema.tuple_schema(parts)
-            else:
-                built = core_schema.tuple_schema([*parts, self.build(items)], variadic_item_index=len(parts))
+            parts = [core_schema.with_default_schema(self.build(head), default=_ABSENT) for head in heads]
+            more = [] if items is False else [self.build(items)]
+            built = core_schema.tuple_schema([*parts, *more], variadic_item_index=len(parts) if more else None)
             built = core_schema.no_info_after_validator_function(_present, built)
         else:
             built = core_schema.list_schema(self.build(items), strict=True)
@@ -190,15 +179,11 @@ class _Builder:
     def _string(self, schema: Mapping[str, Any]) -> CoreSchema:
         least, most = _count(schema.get("minLength")), _count(schema.get("maxLength"))
         pattern = schema.get("pattern")
-        if least is None and most is None and not isinstance(pattern, str):
-            return _STRING
         if isinstance(pattern, str):
-            try:
+            with suppress(SchemaError):  # not a regular expression in the sense of one that always ends
                 built = core_schema.str_schema(min_length=least, max_length=most, pattern=pattern, strict=True)
                 SchemaValidator(built)
                 return built
-            except SchemaError:
-                pass  # not a regular expression in the sense of one that always ends
         return core_schema.str_schema(min_length=least, max_length=most, strict=True)
 
 

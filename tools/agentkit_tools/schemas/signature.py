@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import copy
+from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from types import UnionType
 from typing import (
@@ -85,34 +86,28 @@ def _without_alias(extra: Any) -> Any:
     return bare
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Signature:
     """The parameters of a function, as a model sees them and as Python wants them."""
 
-    __slots__ = ("contexts", "extras", "fields", "injected", "keywords", "parameters", "positional", "validator")
-
-    validator: SchemaValidator
-    """Validates JSON text into `Arguments`."""
-    parameters: dict[str, Any]
-    """The JSON Schema of the arguments, an object."""
-    contexts: tuple[str, ...]
+    fields: dict[str, _Field] = field(default_factory=dict)
+    extras: Any = None
+    contexts: tuple[str, ...] = ()
     """Parameters that receive the `ToolContext`."""
-    injected: dict[str, FieldInfo]
+    injected: dict[str, FieldInfo] = field(default_factory=dict)
     """Parameters whose default is a pydantic `Field`."""
-    positional: tuple[tuple[str, Any], ...] | None
+    positional: tuple[tuple[str, Any], ...] | None = None
     """Parameters to pass by position, with their defaults; the last may be `*name`. None: all go by keyword."""
-
-    def __init__(self) -> None:
-        self.fields: dict[str, _Field] = {}
-        self.extras: Any = None
-        self.contexts = ()
-        self.injected = {}
-        self.positional = None
+    validator: SchemaValidator = field(init=False)
+    """Validates JSON text into `Arguments`."""
+    parameters: dict[str, Any] = field(init=False)
+    """The JSON Schema of the arguments, an object."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         fields = {}
-        for name, field in self.fields.items():
-            schema = handler.generate_schema(field.annotation)
-            fields[name] = core_schema.typed_dict_field(schema, required=field.required, validation_alias=field.alias)
+        for name, one in self.fields.items():
+            schema = handler.generate_schema(one.annotation)
+            fields[name] = core_schema.typed_dict_field(schema, required=one.required, validation_alias=one.alias)
         if self.extras is None:
             return core_schema.typed_dict_schema(fields, extra_behavior="forbid", config=_NO_NAN)
         extras = handler.generate_schema(self.extras)
@@ -127,10 +122,10 @@ class Signature:
         """Return positional and keyword arguments for one call."""
         for name in self.contexts:
             arguments[name] = context
-        for name, field in self.injected.items():
+        for name, given in self.injected.items():
             if name not in arguments:
                 try:
-                    arguments[name] = field.get_default(call_default_factory=True, validated_data={})
+                    arguments[name] = given.get_default(call_default_factory=True, validated_data={})
                 except StopIteration as error:  # it would end the coroutine of the call, as if that had returned
                     raise RuntimeError(f"the default of {name} raised StopIteration") from error
         if self.positional is None:
@@ -145,11 +140,7 @@ class Signature:
 
 
 def read_signature(
-    function: Callable[..., Any],
-    texts: Mapping[str, str],
-    *,
-    tool: str,
-    skip_first: bool = False,
+    function: Callable[..., Any], texts: Mapping[str, str], *, tool: str, skip_first: bool = False
 ) -> Signature:
     """Read what `function` takes.
 
@@ -187,8 +178,7 @@ def read_signature(
             if default is not Parameter.empty:
                 defaults[name] = default
             result.fields[name] = _Field(name, hint, required=default is Parameter.empty)
-        if kind is Parameter.POSITIONAL_ONLY or kind is Parameter.VAR_POSITIONAL:
-            must_bind = True
+        must_bind = must_bind or kind in (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)
         if kind is Parameter.VAR_POSITIONAL:
             by_position.append(("*" + name, None))
         elif kind is not Parameter.KEYWORD_ONLY:
@@ -210,8 +200,7 @@ def context_parameters(function: Callable[..., Any], *, tool: str, taken: Iterab
         hints = _hints(function, tool)
     except ToolDefinitionError:  # its other annotations are nobody's business here
         hints = {name: hint for name, hint in getattr(function, "__annotations__", {}).items() if _is_context(hint)}
-    found = Signature()
-    found.contexts = tuple([name for name, hint in hints.items() if name != "return" and _is_context(hint)])
+    found = Signature(contexts=tuple([name for name, hint in hints.items() if name != "return" and _is_context(hint)]))
     if clashes := sorted(set(found.contexts) & set(taken)):
         raise ToolDefinitionError(f"tool {tool}: {', '.join(clashes)} is both an argument and the context: rename it")
     return found
@@ -278,7 +267,7 @@ def _names_of_callers(function: Any) -> dict[str, Any]:
 
 
 def _build(result: Signature, tool: str) -> None:
-    shown = Counter(field.alias or name for name, field in result.fields.items())
+    shown = Counter(one.alias or name for name, one in result.fields.items())
     if twice := [name for name, times in shown.items() if times > 1]:
         raise ToolDefinitionError(f"tool {tool}: more than one parameter is called {', '.join(twice)}: change an alias")
     try:
@@ -292,9 +281,9 @@ def _build(result: Signature, tool: str) -> None:
 def _explain(result: Signature, tool: str, cause: Exception) -> NoReturn:
     """Raise an error that names every parameter at fault."""
     reasons = []
-    for name, field in result.fields.items():
+    for name, one in result.fields.items():
         try:
-            TypeAdapter(field.annotation).json_schema(schema_generator=_Schema)
+            TypeAdapter(one.annotation).json_schema(schema_generator=_Schema)
         except Exception as error:
             reasons.append(f"parameter {name}: {str(error).splitlines()[0]}")
     raise ToolDefinitionError(
@@ -306,11 +295,11 @@ def _describe(result: Signature, texts: Mapping[str, str], defaults: Mapping[str
     """Put the schema into its final form: documented properties, JSON defaults, no titles made of class names."""
     raw = result.parameters
     properties = raw.get("properties", {})
-    for name, field in result.fields.items():
-        entry = properties.get(field.alias or name)
+    for name, one in result.fields.items():
+        entry = properties.get(one.alias or name)
         if entry is None:
             continue
-        text = field.description or texts.get(name)
+        text = one.description or texts.get(name)
         if text and "description" not in entry:
             entry["description"] = text
         if name in defaults and "default" not in entry and defaults[name] is not PydanticUndefined:

@@ -73,12 +73,11 @@ def _close(schema: Mapping[str, Any], result: dict[str, Any], path: str, problem
     if schema.get("additionalProperties") or ("properties" not in schema and "additionalProperties" not in schema):
         problems.append(f"{path or 'parameters'} takes properties of any name")
     required = set(schema.get("required", ()))
-    result["properties"] = {
+    made = {
         name: _strict(item, f"{path}.{name}" if path else name, problems)
-        if name in required
-        else _or_null(_strict(item, f"{path}.{name}" if path else name, problems))
         for name, item in schema.get("properties", {}).items()
     }
+    result["properties"] = {name: item if name in required else _or_null(item) for name, item in made.items()}
     result["required"] = list(result["properties"])
     result["additionalProperties"] = False
 

@@ -14,6 +14,9 @@ from agentkit_tools.tool import Tool
 
 __all__ = ["functions_of", "methods_of"]
 
+_METHODS = (FunctionType, classmethod, staticmethod, Tool)
+"""What in a class body is code of its own: no property, no nested class, no callable value."""
+
 
 def methods_of(thing: object, only: Iterable[str] | None, without: Iterable[str]) -> list[Tool]:
     """Return a tool for each public method of an object, base classes first; see `Toolset.from_object`."""
@@ -26,7 +29,7 @@ def methods_of(thing: object, only: Iterable[str] | None, without: Iterable[str]
     offered: dict[str, bool] = {}
     for body in reversed(kind.__mro__):
         for name in vars(body):
-            if not name.startswith("_") and _is_method(inspect.getattr_static(kind, name, None)):
+            if not name.startswith("_") and isinstance(inspect.getattr_static(kind, name, None), _METHODS):
                 offered[name] = offered.get(name, False) or _package(body.__module__) == home
     names = _chosen(where, offered, [name for name, own in offered.items() if own], only, without)
     return _made(where, {name: getattr(thing, name) for name in names})
@@ -48,11 +51,6 @@ def functions_of(module: ModuleType, only: Iterable[str] | None, without: Iterab
     usual = [name for name, value in offered.items() if listed is not None or _home(value) == module.__name__]
     names = _chosen(where, offered, usual, only, without)
     return _made(where, {name: offered[name] for name in names})
-
-
-def _is_method(value: object) -> bool:
-    """Whether something in a class body is code of its own: no property, no nested class, no callable value."""
-    return isinstance(value, FunctionType | classmethod | staticmethod | Tool)
 
 
 def _home(value: Any) -> str | None:

@@ -6,6 +6,7 @@ The parser is fed in pieces and builds no tree. It is lxml, of the extra `ingest
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from agentkit_memory.errors import IngestError
@@ -27,7 +28,7 @@ _BREAKS = frozenset(
     | {"caption", "center", "hgroup", "search", "menu"}
 )
 _HEADINGS = {"title": 1, **{f"h{level}": level for level in range(1, 7)}}
-_LISTS = frozenset({"ul", "ol"})
+_NESTED: Mapping[str, Kind] = {"ul": "list", "ol": "list", "table": "table", "pre": "code"}
 _SPACE = re.compile(r"[ \t\r\n\f\x0b]+")
 _DECLARED = re.compile(rb"<meta[^>]{1,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE)
 _ENCODING = re.compile(
@@ -92,7 +93,7 @@ class _Page:
         self._level = 0
         self._continues = False
         self._skipped = 0  # depth within an element whose content is skipped
-        self._lists = self._tables = self._code = 0  # how deep
+        self._depth: Counter[Kind] = Counter()  # of lists, tables and code
 
     def take(self) -> list[Block]:
         done, self._done = self._done, []
@@ -109,51 +110,38 @@ class _Page:
             self._add("\n")
         elif tag == "img":
             self._add(attributes.get("alt", ""))
-        elif tag in _LISTS:
-            self._enter()
-            self._lists += 1
-            self._kind = self._context()
-        elif tag == "table":
-            self._enter()
-            self._tables += 1
+        elif tag in _NESTED:
+            self._edge(tag)
+            self._depth[_NESTED[tag]] += 1
             self._kind = self._context()
         elif tag == "li":
-            self._add("\n" + "\t" * min(self._lists - 1, 8) + "- ")
+            self._add("\n" + "\t" * min(self._depth["list"] - 1, 8) + "- ")
         elif tag == "tr":
             self._add("\n")
         elif tag in ("td", "th"):
             if self._texts and not self._texts[-1].endswith("\n"):
                 self._add(" | ")
-        elif tag == "pre":
-            self.end_block()
-            self._code += 1
-            self._kind = "code"
-        elif tag in _BREAKS and not self._code:
+        elif tag in _BREAKS and not self._depth["code"]:
             self._break()
 
     def end(self, tag: str) -> None:
         self.events += 1
         if self._skipped:
             self._skipped -= 1
-        elif tag in _LISTS:
-            self._lists = max(0, self._lists - 1)
-            self._enter()
-        elif tag == "table":
-            self._tables = max(0, self._tables - 1)
-            self._enter()
-        elif tag == "pre":
-            self._code = max(0, self._code - 1)
-            self.end_block()
+        elif tag in _NESTED:
+            kind = _NESTED[tag]
+            self._depth[kind] = max(0, self._depth[kind] - 1)
+            self._edge(tag)
         elif tag in _HEADINGS:
             self.end_block()
-        elif tag in _BREAKS and not self._code:
+        elif tag in _BREAKS and not self._depth["code"]:
             self._break()
 
     def data(self, text: str) -> None:
         self.events += 1
         if self._skipped:
             return
-        if not self._code:
+        if not self._depth["code"]:
             text = _SPACE.sub(" ", text)
         for start in range(0, len(text), PART):
             self._add(text[start : start + PART])
@@ -167,15 +155,16 @@ class _Page:
         self._kind, self._level, self._continues = self._context(), 0, False
 
     def _context(self) -> Kind:
-        return "code" if self._code else "table" if self._tables else "list" if self._lists else "text"
+        inner: tuple[Kind, ...] = ("code", "table", "list")
+        return next((kind for kind in inner if self._depth[kind]), "text")
 
-    def _enter(self) -> None:
-        """Begin or end a list or table, if it is not within another."""
-        if self._lists + self._tables == 0:
+    def _edge(self, tag: str) -> None:
+        """End the block where code, or a list or table that is not within another, begins or ends."""
+        if tag == "pre" or not self._depth["list"] + self._depth["table"]:
             self.end_block()
 
     def _break(self) -> None:
-        if self._lists + self._tables or self._kind == "heading":
+        if self._depth["list"] + self._depth["table"] or self._kind == "heading":
             self._add(" ")
         else:
             self.end_block()

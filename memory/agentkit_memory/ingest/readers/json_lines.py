@@ -67,7 +67,8 @@ def _record(line: str | None, fields: RecordFields, lenient: bool) -> tuple[str,
     try:
         record = json.loads(line, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise _BadRecord(f"is not JSON ({_reason(error)})") from None
+        why = str(error)[:100] if isinstance(error, ValueError) else "it is nested too deeply"
+        raise _BadRecord(f"is not JSON ({why})") from None
     if not isinstance(record, Mapping):
         raise _BadRecord(f"is not an object but {type(record).__name__}")
     texts = [found for name in fields.text if (found := _find(record, name)) is not _ABSENT and found is not None]
@@ -120,7 +121,3 @@ def _storable(text: str, lenient: bool) -> str:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number")
-
-
-def _reason(error: Exception) -> str:
-    return str(error)[:100] if isinstance(error, ValueError) else "it is nested too deeply"

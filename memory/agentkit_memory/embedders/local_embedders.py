@@ -1,0 +1,152 @@
+"""Embedding models in this process: fastembed runs them with ONNX, sentence-transformers with torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any
+
+from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
+from agentkit_prompts.errors import nearest
+
+__all__ = ["FastembedEmbedder", "SentenceTransformersEmbedder"]
+
+
+class _Lazy:
+    """A model that is loaded at its first use, by one thread."""
+
+    def __init__(self, model: str, load: Callable[[], Any], needs: str, advice: str) -> None:
+        self._model = model
+        self._load = load
+        self._needs = needs
+        self._advice = advice
+        self._lock = Lock()
+        self._loaded: Any = None
+
+    def __call__(self) -> Any:
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = self._try()
+            return self._loaded
+
+    def _try(self) -> Any:
+        try:
+            return self._load()
+        except EmbedderError:
+            raise
+        except ImportError as error:
+            raise EmbedderUnavailable(f"model {self._model!r}: needs {self._needs}") from error
+        except Exception as error:  # of its downloader, of ONNX or torch, of the disk
+            message = " ".join(str(error).split())[:200]
+            raise EmbedderUnavailable(
+                f"model {self._model!r}: it is not on this machine and could not be fetched, or its files are damaged "
+                f"({type(error).__name__}: {message}); {self._advice}"
+            ) from error
+
+
+class FastembedEmbedder:
+    """Loads a model at its first use, downloading it once if it is not on this machine.
+
+    Args:
+        name: The model, as `TextEmbedding.list_supported_models()` has it.
+        cache_dir: Where models are kept. fastembed's own default is a temporary folder.
+        threads: How many threads a call may use.
+        batch_size: Texts that are embedded at once.
+        offline: Never download.
+    """
+
+    def __init__(
+        self,
+        name: str = "BAAI/bge-small-en-v1.5",
+        *,
+        cache_dir: str | os.PathLike[str] | None = None,
+        threads: int | None = None,
+        batch_size: int = 32,
+        offline: bool = False,
+    ) -> None:
+        self._name = name
+        self._settings: dict[str, Any] = {"threads": threads, "local_files_only": offline}
+        if cache_dir is not None:
+            self._settings["cache_dir"] = os.fspath(cache_dir)
+        self._batch_size = batch_size
+        advice = "fetch it once with a connection, and name the folder with cache_dir="
+        self._encoder = _Lazy(self.model, self._load, "fastembed: install the extra `dense`", advice)
+
+    @property
+    def model(self) -> str:
+        """Name of the vectors: `fastembed:MODEL`."""
+        return f"fastembed:{self._name}"
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return one vector per chunk, in order.
+
+        Raises:
+            EmbedderUnavailable: fastembed is not installed, or the model cannot be loaded or fetched.
+            EmbedderError: The model is unknown.
+        """
+        return [vector.tolist() for vector in self._encoder().passage_embed(list(texts), batch_size=self._batch_size)]
+
+    def embed_query(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return one vector per question, in order. Raises like `embed`."""
+        return [vector.tolist() for vector in self._encoder().query_embed(list(texts))]
+
+    def _load(self) -> Any:
+        from fastembed import TextEmbedding  # pyright: ignore[reportMissingImports]
+
+        known = {each["model"].lower(): each["model"] for each in TextEmbedding.list_supported_models()}
+        if self._name.lower() not in known:
+            hint = nearest(self._name, known.values())
+            raise EmbedderError(f"model {self.model!r}: fastembed has no model of this name{hint}")
+        return TextEmbedding(self._name, **self._settings)
+
+
+class SentenceTransformersEmbedder:
+    """Loads a model at its first use, downloading it once if it is not on this machine.
+
+    Args:
+        name: The model, as the hub has it, or its folder.
+        label: Names the vectors, where the name of the folder does not.
+        device: Where it runs: `cpu`, `cuda`, ... ; chosen by the library by default.
+        batch_size: Texts that are embedded at once.
+        offline: Never download.
+    """
+
+    def __init__(
+        self,
+        name: str | os.PathLike[str] = "sentence-transformers/all-MiniLM-L6-v2",
+        *,
+        label: str | None = None,
+        device: str | None = None,
+        batch_size: int = 32,
+        offline: bool = False,
+    ) -> None:
+        self._name = os.fspath(name)
+        self._label = label
+        self._options = {"batch_size": batch_size, "show_progress_bar": False}
+
+        def load() -> Any:
+            from sentence_transformers import SentenceTransformer  # pyright: ignore[reportMissingImports]
+
+            return SentenceTransformer(self._name, device=device, local_files_only=offline)
+
+        advice = "check the name, fetch it once with a connection, or give the folder that holds it"
+        needs = "sentence-transformers: install the extra `sentence-transformers`"
+        self._encoder = _Lazy(self.model, load, needs, advice)
+
+    @property
+    def model(self) -> str:
+        """Name of the vectors: `sentence-transformers:MODEL`."""
+        return f"sentence-transformers:{self._label or self._name}"
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return one vector per chunk, in order.
+
+        Raises:
+            EmbedderUnavailable: The library is not installed, or the model cannot be loaded or fetched.
+        """
+        return [vector.tolist() for vector in self._encoder().encode_document(list(texts), **self._options)]
+
+    def embed_query(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return one vector per question, in order. Raises like `embed`."""
+        return [vector.tolist() for vector in self._encoder().encode_query(list(texts), **self._options)]
