@@ -18,8 +18,8 @@ from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.errors import PrompterError
 from agentkit_prompts.schemas.params import JsonSchema
+from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
-from agentkit_prompts.tokens.size import Budget
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import TextPrompt
 from agentkit_prompts.tree.prompt import BasePrompt
@@ -175,7 +175,7 @@ class Chain(Generic[Output]):
         """Let the example selectors that need to wait for something choose now, before the prompt is rendered."""
         if not self.layers.plan.selecting:
             return ctx
-        from agentkit_prompts.composition.prepare import prepare
+        from agentkit_prompts.composition.select_examples import prepare
 
         return await prepare(self.layers, ctx)
 

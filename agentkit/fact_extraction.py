@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field
 from agentkit.agent import Agent
 from agentkit.chain import Chain
 from agentkit.errors import AgentDefinitionError, OutputError
-from agentkit.models.errors import ModelReplyError, ModelRequestError
 from agentkit.models.model import Model
+from agentkit.models.model_errors import ModelReplyError, ModelRequestError
 from agentkit.run.limits import Limits
 from agentkit_memory.errors import ExtractionError
 from agentkit_memory.facts.drafts import Extract, FactDraft, Turn

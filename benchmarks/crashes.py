@@ -39,8 +39,8 @@ REBUILDS = ("edge.unnamed", "index.cleared", "index.attached")
 
 def opened(order: dict[str, Any]) -> Any:
     from agentkit_memory import Memory
-    from agentkit_memory.index.edge import EdgeIndex
     from agentkit_memory.index.opening import qdrant_indexes
+    from agentkit_memory.index.qdrant_edge import EdgeIndex
 
     index = order["index"]
 

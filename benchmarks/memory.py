@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from harness import Figure, figures, interleave, main
 
 from agentkit_memory import Memory
-from agentkit_memory.index.edge import EdgeIndex
+from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.vector_index import Point
 from agentkit_memory.store.tables import branches, messages
 from agentkit_memory.terms.sparse import document_vector, query_vector

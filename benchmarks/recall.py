@@ -30,8 +30,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from agentkit_memory import Memory
-from agentkit_memory.recall.hybrid_retrieval import DENSE
 from agentkit_memory.recall.recall_policy import POLICIES
+from agentkit_memory.recall.retrievers import DENSE
 from agentkit_prompts.context.messages import Message
 
 if TYPE_CHECKING:

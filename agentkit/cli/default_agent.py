@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from agentkit.agent import Agent
-from agentkit.models.errors import ModelAuthError
 from agentkit.models.model import Model
+from agentkit.models.model_errors import ModelAuthError
 from agentkit.models.offline import OfflineModel
 from agentkit.models.openai_chat import OpenAIModel
 from agentkit_memory import Memory

@@ -21,7 +21,7 @@ from agentkit_memory.store.records import Erasure, Verification
 from agentkit_prompts.context.prompt_context import Document
 
 if TYPE_CHECKING:
-    from agentkit_memory.recall.recall import Recall
+    from agentkit_memory.recall.recall_result import Recall
 
 __all__ = ["memory_app", "recall"]
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentkit.errors import AgentError
-from agentkit.models.errors import ModelError
+from agentkit.models.model_errors import ModelError
 from agentkit_memory.errors import StoreError
 from agentkit_prompts import Composition
 from agentkit_prompts.composition.explain import LayerRow

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agentkit.models.chat_completions import ReplyReader
 from agentkit.models.endpoint import EndpointModel
+from agentkit.models.reply_reader import ReplyReader
 from agentkit.models.text_tool_calls import TextToolCalls
 from agentkit_prompts.composition.targets.chat_text import chat_template_of
 from agentkit_prompts.context.wire.clean import clean

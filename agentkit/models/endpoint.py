@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
-from agentkit.models.chat_completions import ReplyReader
-from agentkit.models.errors import ModelAuthError, ModelError, ModelInterrupted, ModelRequestError
 from agentkit.models.model import Reply
+from agentkit.models.model_errors import ModelAuthError, ModelError, ModelInterrupted, ModelRequestError
+from agentkit.models.reply_reader import ReplyReader
 
 if TYPE_CHECKING:
     from ssl import SSLContext

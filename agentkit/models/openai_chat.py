@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agentkit.models.chat_completions import ReplyReader
 from agentkit.models.endpoint import OFFICIAL, EndpointModel, host_of
+from agentkit.models.reply_reader import ReplyReader
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

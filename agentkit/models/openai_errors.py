@@ -9,8 +9,7 @@ from email.utils import parsedate_to_datetime
 
 import openai
 
-from agentkit.models.chat_completions import ProtocolError
-from agentkit.models.errors import (
+from agentkit.models.model_errors import (
     ModelAuthError,
     ModelError,
     ModelInterrupted,
@@ -20,6 +19,7 @@ from agentkit.models.errors import (
     ModelUnavailable,
     Where,
 )
+from agentkit.models.reply_reader import ProtocolError
 
 __all__ = ["translate"]
 

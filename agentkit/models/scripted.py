@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from agentkit.models.errors import ScriptExhausted
 from agentkit.models.model import Reply
+from agentkit.models.model_errors import ScriptExhausted
 from agentkit_prompts.context.messages import Message
 
 if TYPE_CHECKING:

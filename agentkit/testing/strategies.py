@@ -11,7 +11,7 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Audio, File, Image, Part, Text, Video
 from agentkit_prompts.context.prompt_context import Document, Example, Fact, PromptContext, ToolSpec, Trust, UserInput
 from agentkit_prompts.templates.template import Template
-from agentkit_prompts.tokens.size import Cut, Size
+from agentkit_prompts.tokens.budget import Cut, Size
 from agentkit_prompts.tree.additional_info import AdditionalInfoPrompt
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
 from agentkit_prompts.tree.layers import Layers

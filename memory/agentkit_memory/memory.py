@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from agentkit_memory.facts.drafts import Extract
     from agentkit_memory.facts.fact_rows import Facts
     from agentkit_memory.index.vector_index import IndexOpener
-    from agentkit_memory.opened import OpenStore
-    from agentkit_memory.recall.recall import Recall
+    from agentkit_memory.open_store import OpenStore
     from agentkit_memory.recall.recall_policy import RecallPolicy
+    from agentkit_memory.recall.recall_result import Recall
 
 __all__ = ["Memory"]
 
@@ -78,7 +78,7 @@ class Memory:
             EmbedderMismatch: The store is read by another model, or by BM25 alone.
             EmbedderError: The embedder has no `model` name or, asked for the first vector, fails.
         """
-        from agentkit_memory.opened import OpenStore
+        from agentkit_memory.open_store import OpenStore
 
         scope = Scope.of(scope)
         return cls(OpenStore(target, index, embedder, timeout, clock, keep_recalls), scope)
@@ -233,7 +233,7 @@ class Memory:
             before: Return the last logs before this one.
             limit: Most logs to return.
         """
-        from agentkit_memory.store.scopes import known_ids
+        from agentkit_memory.store.scope_rows import known_ids
 
         scopes = known_ids(self._store.database, self.scope)
         return self._store.logs.page(scopes, after=after, before=before, limit=limit)
@@ -353,7 +353,7 @@ class Memory:
         self._store.close()
 
     def _own_scope(self) -> int:
-        from agentkit_memory.store.scopes import scope_id
+        from agentkit_memory.store.scope_rows import scope_id
 
         return scope_id(self._store.database, self.scope)  # looked up each time: it may have been erased
 

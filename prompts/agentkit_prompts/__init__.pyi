@@ -2,7 +2,7 @@ from agentkit_prompts.composition.compose import Memo as Memo
 from agentkit_prompts.composition.compose import compose as compose
 from agentkit_prompts.composition.composition import Composition as Composition
 from agentkit_prompts.composition.explain import LayerTable as LayerTable
-from agentkit_prompts.composition.prepare import prepare as prepare
+from agentkit_prompts.composition.select_examples import prepare as prepare
 from agentkit_prompts.context.conversation import Conversation as Conversation
 from agentkit_prompts.context.messages import Message as Message
 from agentkit_prompts.context.messages import Thinking as Thinking
@@ -42,12 +42,12 @@ from agentkit_prompts.templates.engine import Trusted as Trusted
 from agentkit_prompts.templates.rendered import Rendered as Rendered
 from agentkit_prompts.templates.spans import Span as Span
 from agentkit_prompts.templates.template import Template as Template
+from agentkit_prompts.tokens.budget import Budget as Budget
+from agentkit_prompts.tokens.budget import Size as Size
 from agentkit_prompts.tokens.counter import EstimateCounter as EstimateCounter
 from agentkit_prompts.tokens.counter import TokenCounter as TokenCounter
 from agentkit_prompts.tokens.exact import TiktokenCounter as TiktokenCounter
 from agentkit_prompts.tokens.exact import TokenizersCounter as TokenizersCounter
-from agentkit_prompts.tokens.size import Budget as Budget
-from agentkit_prompts.tokens.size import Size as Size
 from agentkit_prompts.tree.additional_info import AdditionalInfoPrompt as AdditionalInfoPrompt
 from agentkit_prompts.tree.examples import ExampleSelector as ExampleSelector
 from agentkit_prompts.tree.examples import ExamplesPrompt as ExamplesPrompt

@@ -9,9 +9,6 @@ import pytest
 
 from tests.house.packages import PACKAGES
 
-OPEN = {"agentkit": {"errors"}}
-"""Names that are still shared, by package. Take a name out once its modules are renamed; add none."""
-
 
 def shared_names(package: Path) -> dict[str, list[str]]:
     """Return the bare names of several modules with their paths; a folder may have a module of its own name inside."""
@@ -31,11 +28,8 @@ def shared_names(package: Path) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
 def test_no_two_folders_of_a_package_have_a_module_of_the_same_name(package: Path) -> None:
-    shared = shared_names(package)
-    still_open = OPEN.get(package.name, set())
-    named = [f"{name} ({', '.join(paths)})" for name, paths in sorted(shared.items()) if name not in still_open]
+    named = [f"{name} ({', '.join(paths)})" for name, paths in sorted(shared_names(package).items())]
     assert not named, f"name each module after what it holds, so that its bare name is clear: {'; '.join(named)}"
-    assert still_open <= set(shared), f"no longer shared, take it out of OPEN: {sorted(still_open - set(shared))}"
 
 
 def test_a_shared_name_is_found(tmp_path: Path) -> None:

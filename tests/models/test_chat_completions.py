@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit import Usage
-from agentkit.models.chat_completions import ProtocolError, ReplyReader
+from agentkit.models.reply_reader import ProtocolError, ReplyReader
 from agentkit.prompts import Message, Thinking, ToolCall
-from agentkit_prompts.context.wire.chat_form import openai_writer
 from agentkit_prompts.context.wire.clean import clean
+from agentkit_prompts.context.wire.write_openai_chat import openai_writer
 
 
 def read(*chunks: Any) -> ReplyReader:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit import ModelUnavailable, Reply, ScriptedModel, Usage
-from agentkit.models.errors import ScriptExhausted
+from agentkit.models.model_errors import ScriptExhausted
 from agentkit_prompts import Composition, Layers, Message, PromptContext, ToolCall, compose
 
 

@@ -1,10 +1,10 @@
 from agentkit_tools.calling.result_content import Content as Content
-from agentkit_tools.calling.threads import abandoned_threads as abandoned_threads
 from agentkit_tools.calling.tool_policy import Approval as Approval
 from agentkit_tools.calling.tool_policy import PolicyOptions as PolicyOptions
 from agentkit_tools.calling.tool_policy import ToolPolicy as ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult as ToolResult
 from agentkit_tools.calling.tool_result import ToolStatus as ToolStatus
+from agentkit_tools.calling.tool_threads import abandoned_threads as abandoned_threads
 from agentkit_tools.errors import ArgumentProblem as ArgumentProblem
 from agentkit_tools.errors import MCPServerError as MCPServerError
 from agentkit_tools.errors import MCPServerLost as MCPServerLost
@@ -25,7 +25,7 @@ from agentkit_tools.ready.file_tools import file_tools as file_tools
 from agentkit_tools.ready.http_tool import http_tool as http_tool
 from agentkit_tools.ready.time_tool import time_tool as time_tool
 from agentkit_tools.schemas.callables import wire_name as wire_name
-from agentkit_tools.schemas.signature import Arguments as Arguments
+from agentkit_tools.schemas.function_schema import Arguments as Arguments
 from agentkit_tools.tool import Tool as Tool
 from agentkit_tools.tool import tool as tool
 from agentkit_tools.tool import unknown_tool as unknown_tool

@@ -20,13 +20,13 @@ from agentkit_tools.calling.arguments import read_arguments
 from agentkit_tools.calling.deadline import as_coroutine, finish
 from agentkit_tools.calling.enforcement import Semaphores, enforced, needs_approval
 from agentkit_tools.calling.result_content import collect, gather
-from agentkit_tools.calling.threads import run_in_thread
 from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, failed, finished
+from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import ToolArgumentError, ToolDefinitionError, ToolDescriptionWarning, describe_error
 from agentkit_tools.schemas.callables import Mode, inner_function, is_unbound_method, mode_of, name_of, raw, wire_name
 from agentkit_tools.schemas.docstring import read_docstring
-from agentkit_tools.schemas.signature import Arguments, context_parameters, read_signature
+from agentkit_tools.schemas.function_schema import Arguments, context_parameters, read_signature
 from agentkit_tools.tool_context import ToolContext
 
 __all__ = ["Tool", "tool", "unknown_tool"]
@@ -158,7 +158,7 @@ class Tool(Generic[P, R]):
             ToolDefinitionError: It is not a schema, describes something else than an object, or is nested too deeply.
         """
         # Half the cost of importing this package: only who needs it pays.
-        from agentkit_tools.schemas.json_schema import late_validator
+        from agentkit_tools.schemas.argument_validator import late_validator
         from agentkit_tools.schemas.lenient_schema import SchemaError, normalise
 
         try:

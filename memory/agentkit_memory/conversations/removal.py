@@ -13,7 +13,7 @@ from agentkit_memory.errors import NotFound, ScopeError
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import forget_items, in_batches
-from agentkit_memory.store.scopes import known_ids
+from agentkit_memory.store.scope_rows import known_ids
 from agentkit_memory.store.tables import branches, conversations, items, messages, recall_logs, tool_calls
 from agentkit_prompts.errors import nearest
 

@@ -14,7 +14,7 @@ from agentkit_memory.scope import NAMES
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import NAMESPACE, TURN, storable, text_columns
 from agentkit_memory.store.outbox import enqueue
-from agentkit_memory.store.scopes import required
+from agentkit_memory.store.scope_rows import required
 from agentkit_memory.store.tables import branches, conversations, items, messages, scopes
 from agentkit_prompts.context.messages import Message
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, func, select
 
 from agentkit_memory.embedders.contract import QueryEmbedder, Vector, model_of, unit_vectors
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable, StoreClosed
-from agentkit_memory.process.threads import LoopThread
+from agentkit_memory.process.store_threads import LoopThread
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import content_hash, in_batches
 from agentkit_memory.store.tables import embeddings, vector_spaces

@@ -23,7 +23,7 @@ from agentkit_memory.scope import MAX_NAME, NAMES, Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import forget_items
 from agentkit_memory.store.records import Erasure
-from agentkit_memory.store.scopes import covered_ids
+from agentkit_memory.store.scope_rows import covered_ids
 from agentkit_memory.store.tables import (
     branches,
     conversations,

@@ -27,7 +27,7 @@ from agentkit_memory.store.item_rows import (
 )
 from agentkit_memory.store.outbox import enqueue, withdraw
 from agentkit_memory.store.records import StoredFact
-from agentkit_memory.store.scopes import hold_scope, readable_ids, required, scope_id
+from agentkit_memory.store.scope_rows import hold_scope, readable_ids, required, scope_id
 from agentkit_memory.store.tables import item_sources, items
 
 __all__ = ["Facts", "ends_of", "newest_facts"]

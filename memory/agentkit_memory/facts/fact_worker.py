@@ -26,7 +26,7 @@ from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import TURN, wanted
 from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, hold_spaces, retry_pause
 from agentkit_memory.store.records import StoredFact
-from agentkit_memory.store.scopes import hold_scope
+from agentkit_memory.store.scope_rows import hold_scope
 from agentkit_memory.store.spaces import FACTS
 from agentkit_memory.store.tables import branches, items, scopes, vector_spaces, vector_state
 from agentkit_prompts.ranking.bm25 import BM25

@@ -49,7 +49,7 @@ def edge_indexes(folder: str | os.PathLike[str]) -> IndexOpener:
         )
 
     def open_edge(space: str, dimensions: int) -> VectorIndex:
-        from agentkit_memory.index.edge import EdgeIndex
+        from agentkit_memory.index.qdrant_edge import EdgeIndex
 
         return EdgeIndex(place / quote(space, safe="+ "), dimensions)
 
@@ -71,7 +71,7 @@ def qdrant_indexes(
     """
 
     def open_qdrant(space: str, dimensions: int) -> VectorIndex:
-        from agentkit_memory.index.qdrant import QdrantIndex, connect
+        from agentkit_memory.index.qdrant_server import QdrantIndex, connect
 
         return QdrantIndex(connect(location, api_key, timeout), f"{collection}-{quote(space, safe='')}", dimensions)
 

@@ -16,7 +16,7 @@ from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import NAMESPACE, forget_items, in_batches
 from agentkit_memory.store.outbox import enqueue
-from agentkit_memory.store.scopes import hold_scope
+from agentkit_memory.store.scope_rows import hold_scope
 from agentkit_memory.store.tables import documents, items
 
 __all__ = ["MAX_WHOLE", "DocumentStore"]

@@ -11,8 +11,8 @@ from typing import Any
 from agentkit_memory.checks import is_whole
 from agentkit_memory.errors import RecallError, StoreError
 from agentkit_memory.recall.candidates import Pool
-from agentkit_memory.recall.hybrid_retrieval import BM25Retriever, DenseRetriever, Retriever, spread
 from agentkit_memory.recall.question import Question
+from agentkit_memory.recall.retrievers import BM25Retriever, DenseRetriever, Retriever, spread
 from agentkit_memory.recall.scorers import (
     AnswerScorer,
     DateScorer,

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Protocol
 
 from agentkit_memory.recall.candidates import Pool
-from agentkit_memory.recall.hybrid_retrieval import PolicyPart, z_scores
 from agentkit_memory.recall.question import Question, answers_number, answers_time
+from agentkit_memory.recall.retrievers import PolicyPart, z_scores
 from agentkit_memory.store.records import TURN
 
 __all__ = ["AnswerScorer", "DateScorer", "QuestionScorer", "RecencyScorer", "Scorer", "SittingScorer", "SpeakerScorer"]

@@ -27,15 +27,15 @@ from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.vector_index import Hit, VectorIndex
 from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.choice import choose, ranked
-from agentkit_memory.recall.hybrid_retrieval import DENSE, SPARSE
 from agentkit_memory.recall.question import MAX_CHARACTERS, Question
-from agentkit_memory.recall.recall import Recall
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
+from agentkit_memory.recall.recall_result import Recall
+from agentkit_memory.recall.retrievers import DENSE, SPARSE
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.item_rows import TURN, StoredItem, read_around, read_items, recallable
 from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_memory.store.records import RecallLog
-from agentkit_memory.store.scopes import own_and_readable, required, scope_id
+from agentkit_memory.store.scope_rows import own_and_readable, required, scope_id
 from agentkit_memory.store.spaces import Space
 from agentkit_memory.store.tables import items
 from agentkit_memory.terms.sparse import SparseVector, held_terms, indexed_text

@@ -15,7 +15,7 @@ from agentkit_memory.reembed.gate import Gate, GateCheck
 from agentkit_memory.scope import NAMES, Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import wanted
-from agentkit_memory.store.scopes import readable_ids
+from agentkit_memory.store.scope_rows import readable_ids
 from agentkit_memory.store.spaces import Space
 from agentkit_memory.store.tables import items, recall_logs, scopes, vector_state
 from agentkit_memory.terms.sparse import indexed_text, query_vector

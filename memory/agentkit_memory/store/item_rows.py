@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delet
 
 from agentkit_memory.store.outbox import withdraw
 from agentkit_memory.store.records import CHUNK, FACT, TURN
-from agentkit_memory.store.scopes import required
+from agentkit_memory.store.scope_rows import required
 from agentkit_memory.store.tables import branches, conversations, documents, embeddings, item_sources, items
 from agentkit_memory.terms.sparse import indexed_text
 

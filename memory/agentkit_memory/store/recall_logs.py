@@ -14,7 +14,7 @@ from agentkit_memory.errors import RecallError, StoreCorrupt
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.records import Candidate, RecallLog
-from agentkit_memory.store.scopes import required
+from agentkit_memory.store.scope_rows import required
 from agentkit_memory.store.tables import recall_logs
 
 __all__ = ["RecallLogs"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from agentkit_prompts.chat_templates.guard.runs import unused
+from agentkit_prompts.chat_templates.guard.tainted_text import unused
 from agentkit_prompts.errors import ChatTemplateError
 
 if TYPE_CHECKING:

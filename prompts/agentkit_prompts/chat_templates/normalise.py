@@ -15,7 +15,7 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part, Text
 from agentkit_prompts.context.wire.read_messages import REASONING
 from agentkit_prompts.context.wire.read_parts import Problems, plain_text_of
-from agentkit_prompts.context.wire.read_tools import openai_tool, read_tools
+from agentkit_prompts.context.wire.wire_tools import openai_tool, read_tools
 from agentkit_prompts.errors import ChatTemplateError
 
 __all__ = ["Form", "as_mappings", "as_tools", "flat", "normalised", "plain", "template_message"]

@@ -133,7 +133,7 @@ def _whose(maker: object) -> str:
 
 
 def _builtin() -> tuple[Mapping[str, TemplateMaker], Mapping[str, re.Pattern[str]]]:
-    from agentkit_prompts.chat_templates.models.builtin import builtin
+    from agentkit_prompts.chat_templates.builtin.builtin import builtin
 
     return builtin()
 

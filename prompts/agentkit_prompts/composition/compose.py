@@ -13,14 +13,14 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.declarations import Declarations
-from agentkit_prompts.composition.prepare import select
 from agentkit_prompts.composition.sections import Fragment, Section
+from agentkit_prompts.composition.select_examples import select
 from agentkit_prompts.context.frozen import ReadOnlyDict
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_prompts.errors import KwargsError, PromptError
 from agentkit_prompts.schemas.params import JsonSchema
+from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter
-from agentkit_prompts.tokens.size import Budget
 from agentkit_prompts.tree.layers import Block, Layers, Plan
 
 __all__ = ["Memo", "compose"]
@@ -117,7 +117,7 @@ def compose(
     if not plan.has_maximum and limit is not None and composition.tokens <= limit.tokens:
         composition.budget = limit
         return composition
-    from agentkit_prompts.composition.fit import Fitting
+    from agentkit_prompts.composition.fit_budget import Fitting
 
     return Fitting(composition, limit).result()
 

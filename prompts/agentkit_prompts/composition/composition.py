@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import Section
-from agentkit_prompts.composition.targets.openai import openai_payload
-from agentkit_prompts.composition.targets.text import plain_text
+from agentkit_prompts.composition.targets.openai_request import openai_payload
+from agentkit_prompts.composition.targets.plain_text import plain_text
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Text
@@ -121,7 +121,7 @@ class Composition(Contents):
 
     def to_anthropic(self) -> dict[str, Any]:
         """Return the payload of an Anthropic messages request: `messages`, and `system` and `tools` where there are."""
-        from agentkit_prompts.composition.targets.anthropic import anthropic_payload
+        from agentkit_prompts.composition.targets.anthropic_request import anthropic_payload
 
         return anthropic_payload(self)
 
@@ -129,7 +129,7 @@ class Composition(Contents):
         self, reply: Message | Mapping[str, Any] | str, chat_template: ChatTemplate | str | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         """Return a fine-tuning row: `messages`, `tools`, `text` as the template writes it, and its `loss_spans`."""
-        from agentkit_prompts.composition.targets.sample import sample
+        from agentkit_prompts.composition.targets.training_row import sample
 
         return sample(self, reply, chat_template, **kwargs)
 

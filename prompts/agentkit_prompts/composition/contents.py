@@ -16,8 +16,8 @@ from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.templates.rendered import Rendered, count_tokens
 from agentkit_prompts.templates.spans import Segment, Span, tile
 from agentkit_prompts.templates.template import MediaTable, media_table
+from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter
-from agentkit_prompts.tokens.size import Budget
 from agentkit_prompts.tree.layers import Layers
 
 __all__ = ["Contents", "Status", "Trim"]

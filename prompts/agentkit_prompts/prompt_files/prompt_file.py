@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from agentkit_prompts.errors import PromptError, TemplateError
 from agentkit_prompts.prompt_files.front_matter import FrontMatter, Source, read_source
 from agentkit_prompts.templates.template import Template
-from agentkit_prompts.tokens.size import Size
+from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.additional_info import AdditionalInfoPrompt
 from agentkit_prompts.tree.examples import ExamplesPrompt
 from agentkit_prompts.tree.layers import Place

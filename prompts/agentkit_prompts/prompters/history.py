@@ -10,7 +10,7 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.read_parts import Problems
-from agentkit_prompts.context.wire.read_tools import read_tools as wire_tools
+from agentkit_prompts.context.wire.wire_tools import read_tools as wire_tools
 from agentkit_prompts.errors import MessageError, PrompterError
 
 __all__ = ["GivenTool", "History", "Tools", "read_history", "read_tools", "tool_spec"]

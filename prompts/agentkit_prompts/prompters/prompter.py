@@ -16,7 +16,7 @@ from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.errors import PrompterError, nearest, warn
 from agentkit_prompts.prompters.history import History, Tools, read_history, read_tools, tool_spec
-from agentkit_prompts.prompters.layout import TOKENS, PrompterLayout, check_layout
+from agentkit_prompts.prompters.prompter_chat_template import TOKENS, PrompterLayout, check_layout
 from agentkit_prompts.prompters.slots import SlotPrompt, slots_of
 from agentkit_prompts.tree.layers import Layers, VolatilityWarning
 

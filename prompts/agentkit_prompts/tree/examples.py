@@ -14,7 +14,7 @@ from agentkit_prompts.errors import PromptError
 from agentkit_prompts.ranking.embedder import give_up
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.template import Template
-from agentkit_prompts.tokens.size import Size
+from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.leaves import default_template
 from agentkit_prompts.tree.prompt import BasePrompt
 

@@ -12,9 +12,9 @@ from pydantic import Field, model_validator
 from agentkit_prompts.errors import KwargsError, PromptError, warn
 from agentkit_prompts.schemas.merge import merge_schemas
 from agentkit_prompts.schemas.params import JsonSchema
-from agentkit_prompts.tokens.size import Size
-from agentkit_prompts.tree.declared import Declared
+from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
+from agentkit_prompts.tree.frozen_model import Declared
 from agentkit_prompts.tree.leaves import Prompts, UserInputPrompt
 from agentkit_prompts.tree.prompt import RANKS, BasePrompt
 

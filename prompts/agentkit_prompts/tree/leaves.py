@@ -13,7 +13,7 @@ from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import LiteralTextWarning, warn
 from agentkit_prompts.templates.rendered import Around, Plain, Rendered
 from agentkit_prompts.templates.template import Template
-from agentkit_prompts.tokens.size import Size
+from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.prompt import BasePrompt
 
 __all__ = [

@@ -22,8 +22,8 @@ from agentkit_prompts.schemas.params import JsonSchema, check_params_schema, par
 from agentkit_prompts.templates.rendered import Around, FromSegments, Plain, Rendered
 from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.templates.template import MediaTable, Template, media_table
-from agentkit_prompts.tokens.size import Size
-from agentkit_prompts.tree.declared import Declared
+from agentkit_prompts.tokens.budget import Size
+from agentkit_prompts.tree.frozen_model import Declared
 
 __all__ = ["BasePrompt", "Volatility"]
 

@@ -25,7 +25,7 @@ from agentkit_memory import (
 from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.store.item_rows import StoredItem, read_items
 from agentkit_memory.store.records import RecallLog
-from agentkit_memory.store.scopes import readable_ids
+from agentkit_memory.store.scope_rows import readable_ids
 from agentkit_memory.store.tables import items
 from agentkit_prompts.context.messages import Message, ToolCall
 from tests.memory.embedders.word_embedder import Words

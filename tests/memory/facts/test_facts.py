@@ -18,7 +18,7 @@ from agentkit_memory.conversations.redaction import scrub_logs
 from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.store.item_rows import read_items
 from agentkit_memory.store.outbox import enqueue
-from agentkit_memory.store.scopes import readable_ids
+from agentkit_memory.store.scope_rows import readable_ids
 from agentkit_prompts.context.messages import Message
 
 

@@ -23,7 +23,7 @@ from sqlalchemy import text
 
 from agentkit_memory import IndexBroken, IndexBusy, Memory, StoreClosed, StoreLocked
 from agentkit_memory.index import index_worker as worker
-from agentkit_memory.index.edge import EdgeIndex
+from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.vector_index import Hit, Point
 from agentkit_memory.terms.sparse import SPACE, document_vector, query_vector
 from tests.effort import tries
@@ -40,7 +40,7 @@ INGEST = """if True:
     import sys
     from agentkit_memory import Memory
     from agentkit_memory.index import index_worker as worker
-    from agentkit_memory.index import edge
+    from agentkit_memory.index import qdrant_edge
     from agentkit_memory.ingest import pipeline
     memory = Memory.open(sys.argv[1], timeout=30)
     memory.session("s")
@@ -353,7 +353,7 @@ WRITER = """if True:
     from pathlib import Path
     from uuid import UUID
     from agentkit_memory.index.vector_index import Point, SparseVector
-    from agentkit_memory.index.edge import EdgeIndex
+    from agentkit_memory.index.qdrant_edge import EdgeIndex
 
     draw, index = random.Random(int(sys.argv[2])), EdgeIndex(Path(sys.argv[1]), 4, segment=4096)
     held = json.loads(sys.argv[3])

@@ -16,8 +16,9 @@ import pytest
 from qdrant_client import QdrantClient, models
 
 from agentkit_memory import IndexBroken, IndexBusy, IndexUnavailable, Memory, StoreClosed, StoreUnavailable
+from agentkit_memory.index import qdrant_server
 from agentkit_memory.index.opening import edge_indexes, qdrant_indexes
-from agentkit_memory.index.qdrant import QdrantIndex, connect
+from agentkit_memory.index.qdrant_server import QdrantIndex, connect
 from agentkit_memory.index.vector_index import IndexOpener, Point
 from agentkit_memory.terms.sparse import document_vector, query_vector
 from tests.memory.index.work_until import work_until
@@ -210,9 +211,8 @@ def test_the_server_is_asked_to_weigh_terms_over_the_scopes_that_are_read(server
 def test_many_points_are_written_in_requests_a_server_takes_and_read_in_pages(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from agentkit_memory.index import qdrant
 
-    monkeypatch.setattr(qdrant, "_PAGE", 70)
+    monkeypatch.setattr(qdrant_server, "_PAGE", 70)
     index = QdrantIndex(connect(server.address), "c", 2)
     ids = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(300)]
     index.upsert([Point(each, 1, 1, document_vector("x"), [0.5, 0.5]) for each in ids])
@@ -378,6 +378,6 @@ def test_local_mode_belongs_to_one_process_and_to_a_folder_that_can_be_written(t
 
 def test_without_the_client_the_error_says_what_to_install(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "qdrant_client", None)
-    monkeypatch.delitem(sys.modules, "agentkit_memory.index.qdrant")
+    monkeypatch.delitem(sys.modules, "agentkit_memory.index.qdrant_server")
     with Memory.open(home, index="http://127.0.0.1:1") as memory, pytest.raises(StoreUnavailable, match="`vector`"):
         memory._store.indexes.catch_up()

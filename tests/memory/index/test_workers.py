@@ -18,7 +18,7 @@ from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.index.index_worker import Worker
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.opening import edge_indexes
-from agentkit_memory.index.qdrant import QdrantIndex
+from agentkit_memory.index.qdrant_server import QdrantIndex
 from agentkit_memory.index.vector_index import Point, VectorIndex
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.outbox import enqueue, pending, withdraw

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agentkit_memory import HeadMoved, Memory, StoreClosed
-from agentkit_memory.process.threads import LoopThread
+from agentkit_memory.process.store_threads import LoopThread
 from agentkit_prompts.context.messages import Message
 
 

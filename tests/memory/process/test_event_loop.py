@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 from agentkit_memory import StoreClosed
-from agentkit_memory.process.threads import LoopThread
+from agentkit_memory.process.store_threads import LoopThread
 
 
 class Vectors(list[float]):

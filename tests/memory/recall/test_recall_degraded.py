@@ -12,7 +12,7 @@ from sqlite3 import connect
 import pytest
 
 from agentkit_memory import IndexBroken, IndexUnavailable, Memory, Scope, StoreClosed, StoreFull
-from agentkit_memory.index.edge import EdgeIndex
+from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.vector_index import Hit, SparseVector, VectorIndex
 from agentkit_prompts.context.messages import Message
 
@@ -160,7 +160,7 @@ def test_an_index_on_a_full_disk_is_read_and_not_written(
         fill(memory, docs)
         memory.recall("heron")
         with monkeypatch.context() as full:
-            full.setattr("agentkit_memory.index.edge._MIN_FREE", 2**62)
+            full.setattr("agentkit_memory.index.qdrant_edge._MIN_FREE", 2**62)
             memory.session("s").append(Message("user", "The stork stands there.", name="Ada"))
             recall = memory.recall("heron")
             assert len(recall) == 2
@@ -179,7 +179,7 @@ def test_an_index_on_a_full_disk_is_read_and_not_written(
         assert [found.text for found in memory.recall("crane")] == ["The crane flies south."]
         assert memory.verify().ok
     with monkeypatch.context() as full:
-        full.setattr("agentkit_memory.index.edge._MIN_FREE", 2**62)
+        full.setattr("agentkit_memory.index.qdrant_edge._MIN_FREE", 2**62)
         with Memory.open(home) as memory:
             recall = memory.recall("heron")  # an index that is not open yet is not opened: loading it writes
         assert len(recall) == 2

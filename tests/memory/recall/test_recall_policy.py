@@ -14,9 +14,9 @@ import pytest
 
 from agentkit_memory import Memory, RecallError
 from agentkit_memory.recall.candidates import Pool
-from agentkit_memory.recall.hybrid_retrieval import BM25Retriever, DenseRetriever, term_weights
 from agentkit_memory.recall.question import MAX_CHARACTERS, Question
 from agentkit_memory.recall.recall_policy import POLICIES
+from agentkit_memory.recall.retrievers import BM25Retriever, DenseRetriever, term_weights
 from agentkit_memory.recall.scorers import RecencyScorer, SittingScorer
 from agentkit_prompts.context.messages import Message
 

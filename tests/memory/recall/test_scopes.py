@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentkit_memory import Memory, Scope, ScopeError
-from agentkit_memory.index import edge
-from agentkit_memory.index.edge import EdgeIndex
+from agentkit_memory.index import qdrant_edge
+from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.vector_index import Point
 from agentkit_memory.terms.sparse import document_vector, query_vector
 from agentkit_prompts import Message
@@ -120,7 +120,7 @@ def test_recall_is_the_same_whether_other_scopes_hold_anything_or_not(
 def test_an_index_answers_for_the_scopes_that_are_asked_for_however_its_points_came_and_went(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(edge, "_MAX_SCOPES", 3)  # how many it knows by heart
+    monkeypatch.setattr(qdrant_edge, "_MAX_SCOPES", 3)  # how many it knows by heart
     draw = random.Random(seed)
     index = EdgeIndex(tmp_path, 4)
     held: dict[str, tuple[int, int]] = {}

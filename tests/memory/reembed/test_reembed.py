@@ -28,7 +28,7 @@ from agentkit_memory import (
     Scope,
 )
 from agentkit_memory.embedders.encoder import Encoder
-from agentkit_memory.index.qdrant import QdrantIndex
+from agentkit_memory.index.qdrant_server import QdrantIndex
 from agentkit_memory.reembed.gate import ReembedProgress
 from agentkit_memory.reembed.switching import abandon, establish
 from agentkit_memory.store.spaces import forget_space, space_name

@@ -15,7 +15,7 @@ from agentkit_memory import Memory, Scope, ScopeError
 from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.store.item_rows import read_around, read_items
 from agentkit_memory.store.records import RecallLog
-from agentkit_memory.store.scopes import readable_ids
+from agentkit_memory.store.scope_rows import readable_ids
 from agentkit_prompts.context.messages import Message
 from tests.effort import tries
 

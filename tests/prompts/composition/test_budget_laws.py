@@ -30,7 +30,7 @@ from agentkit.prompts import (
     compose,
 )
 from agentkit.testing import strategies as some
-from agentkit_prompts.tokens.size import Budget, Size
+from agentkit_prompts.tokens.budget import Budget, Size
 from tests.prompts.laws import law
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")

@@ -35,7 +35,7 @@ from agentkit.prompts import (
     compose,
 )
 from agentkit.testing import strategies as some
-from agentkit_prompts.tokens.size import Budget, Cut, Size
+from agentkit_prompts.tokens.budget import Budget, Cut, Size
 from tests.prompts.composition.test_budget_laws import COUNTERS, fitted, recount
 from tests.prompts.composition.test_composition_laws import tiles, without_orphans
 from tests.prompts.laws import law

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit.prompts import BasePrompt, BudgetError, Document, Layers, MemoPrompt, PromptContext, WrapPrompt, compose
-from agentkit_prompts.tokens.size import Cut, Size
+from agentkit_prompts.tokens.budget import Cut, Size
 from tests.prompts.laws import law
 
 DOCUMENTS = [Document(f"{'secret ' * 30}{index}", id=str(index)) for index in range(4)]

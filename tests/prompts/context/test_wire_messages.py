@@ -29,9 +29,9 @@ from agentkit.prompts import (
     read_messages,
 )
 from agentkit.testing import strategies as some
-from agentkit_prompts.context.wire.anthropic_form import anthropic_message
-from agentkit_prompts.context.wire.chat_form import openai_message, openai_writer
-from agentkit_prompts.context.wire.responses_form import responses_items
+from agentkit_prompts.context.wire.write_anthropic import anthropic_message
+from agentkit_prompts.context.wire.write_openai_chat import openai_message, openai_writer
+from agentkit_prompts.context.wire.write_openai_responses import responses_items
 from tests.prompts.laws import law
 
 PIXEL = "iVBORw0KGgo="

@@ -26,7 +26,7 @@ from agentkit.prompts import (
 )
 from agentkit.testing import assert_no_forged_roles
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
-from agentkit_prompts.tokens.size import Size
+from agentkit_prompts.tokens.budget import Size
 
 ASK = PromptContext(user_input="x", documents=["d"])
 

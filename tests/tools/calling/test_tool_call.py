@@ -35,14 +35,14 @@ from agentkit_tools import (
     tool,
     unknown_tool,
 )
-from agentkit_tools.calling import threads
+from agentkit_tools.calling import tool_threads
 from tests.paths import ROOT
 
 
 @pytest.fixture
 def own_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool of its own: what other tests left behind is not counted."""
-    monkeypatch.setattr(threads, "_pool", threads._Pool())
+    monkeypatch.setattr(tool_threads, "_pool", tool_threads._Pool())
 
 
 def context(**changes: Any) -> ToolContext[Any]:
@@ -614,7 +614,7 @@ async def test_a_tool_may_call_back_into_an_event_loop_of_its_own() -> None:
 
 
 async def test_nested_sync_tools_do_not_starve_when_every_thread_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentkit_tools.calling.threads._MAX_THREADS", 2)
+    monkeypatch.setattr("agentkit_tools.calling.tool_threads._MAX_THREADS", 2)
 
     @tool
     def inner() -> str:
@@ -632,7 +632,7 @@ async def test_nested_sync_tools_do_not_starve_when_every_thread_is_taken(monkey
 async def test_a_full_pool_makes_calls_wait_and_abandoning_makes_room(
     own_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads, "_MAX_THREADS", 1)
+    monkeypatch.setattr(tool_threads, "_MAX_THREADS", 1)
     release = threading.Event()
 
     @tool(timeout=0.5)
@@ -658,14 +658,14 @@ async def test_a_full_pool_makes_calls_wait_and_abandoning_makes_room(
 
 
 async def test_an_idle_thread_goes_and_a_new_one_comes(own_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "_IDLE_SECONDS", 0.02)
+    monkeypatch.setattr(tool_threads, "_IDLE_SECONDS", 0.02)
 
     @tool
     def quick() -> str:
         return "ok"
 
     assert (await ask(quick)).ok
-    while threads._pool.threads:
+    while tool_threads._pool.threads:
         await asyncio.sleep(0.01)
     assert (await ask(quick)).ok
 

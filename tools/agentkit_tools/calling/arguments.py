@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
 from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, describe_error
-from agentkit_tools.schemas.signature import Arguments
+from agentkit_tools.schemas.function_schema import Arguments
 
 __all__ = ["read_arguments"]
 

@@ -15,7 +15,7 @@ from agentkit_tools.calling.deadline import outcome
 from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.errors import ToolArgumentError, describe_error
-from agentkit_tools.schemas.signature import Arguments
+from agentkit_tools.schemas.function_schema import Arguments
 from agentkit_tools.tool_context import ToolContext
 
 __all__ = ["Semaphores", "enforced", "needs_approval"]

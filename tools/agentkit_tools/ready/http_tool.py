@@ -8,7 +8,7 @@ from ssl import SSLContext
 from typing import TYPE_CHECKING, Annotated, Any, cast
 from urllib.parse import urljoin
 
-from agentkit_tools.calling.threads import run_in_thread
+from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import ToolDefinitionError, ToolError
 from agentkit_tools.ready.addresses import Guard, Resolver, WebAddress, read_address
 from agentkit_tools.ready.pages import html_text, is_text_type, page_text

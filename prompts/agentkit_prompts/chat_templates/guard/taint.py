@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, Found
-from agentkit_prompts.chat_templates.guard.runs import Render, Run, Runs, Tree, rewrite, untagged, unused
+from agentkit_prompts.chat_templates.guard.tainted_text import Render, Run, Runs, Tree, rewrite, untagged, unused
 from agentkit_prompts.errors import ControlTokenError
 from agentkit_prompts.templates.spans import BREAK, insert_breaks
 

@@ -17,8 +17,8 @@ from agentkit_prompts.chat_templates.chat_turns import plain_turns
 from agentkit_prompts.chat_templates.generation import Spans, has_generation, marked_spans, reply_spans
 from agentkit_prompts.chat_templates.jinja.bounds import CHAT_LIMITS, Bounds
 from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose
+from agentkit_prompts.chat_templates.jinja.dropped_content import holds_all, losses
 from agentkit_prompts.chat_templates.jinja.environment import Refusal, RunContext, compiled, covered
-from agentkit_prompts.chat_templates.jinja.losses import holds_all, losses
 from agentkit_prompts.chat_templates.jinja.markers import tokens_of_sources
 from agentkit_prompts.chat_templates.jinja.model_files import read_files
 from agentkit_prompts.chat_templates.jinja.open_reply import render_open

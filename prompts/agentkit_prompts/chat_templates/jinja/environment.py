@@ -24,7 +24,7 @@ from jinja2.utils import Namespace
 from agentkit_prompts.chat_templates.jinja.bounds import OPERATORS, Bounds
 from agentkit_prompts.chat_templates.jinja.calls import MARK, TESTS, bounded_filters, guard, nests
 from agentkit_prompts.chat_templates.jinja.compiler import DICT_NAMES, BoundedCodeGenerator, QuickCodeGenerator
-from agentkit_prompts.chat_templates.jinja.losses import covers
+from agentkit_prompts.chat_templates.jinja.dropped_content import covers
 from agentkit_prompts.templates.engine.parse import count_tokens, levels
 
 __all__ = ["Refusal", "RunContext", "compiled", "covered"]

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.chat_templates.chat_turns import Turn, read_turns
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, control_tokens_of, is_at_line_start
-from agentkit_prompts.chat_templates.guard.runs import Tree, untagged
 from agentkit_prompts.chat_templates.guard.taint import broken, broken_runs
+from agentkit_prompts.chat_templates.guard.tainted_text import Tree, untagged
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task, runs_of_results
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.composition.targets.chat_trees import TreeReader, runs_of, words_of_tools
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.wire.read_tools import openai_tool
+from agentkit_prompts.context.wire.wire_tools import openai_tool
 from agentkit_prompts.errors import ChatTemplateError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, get_args
 
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, control_tokens_of
-from agentkit_prompts.chat_templates.guard.runs import Run, Runs, Tree, untagged
 from agentkit_prompts.chat_templates.guard.taint import Policy, attempt, guarded, is_harmless, with_reasoning
+from agentkit_prompts.chat_templates.guard.tainted_text import Run, Runs, Tree, untagged
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.composition.targets.by_message import text_by_message
@@ -24,7 +24,7 @@ from agentkit_prompts.composition.targets.chat_trees import (
     words_of_tools,
 )
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.wire.read_tools import openai_tool
+from agentkit_prompts.context.wire.wire_tools import openai_tool
 from agentkit_prompts.errors import ChatTemplateError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from agentkit_prompts.context.messages import Message, Role, Thinking, ToolCall
 from agentkit_prompts.context.parts import Part, Text
-from agentkit_prompts.context.wire.anthropic_form import OPENING
 from agentkit_prompts.context.wire.read_parts import PartReader, Problems, fits_json
+from agentkit_prompts.context.wire.write_anthropic import OPENING
 from agentkit_prompts.errors import MessageError, nearest
 
 __all__ = ["REASONING", "read_messages", "thought_in"]

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from agentkit_prompts.errors import BudgetError
-from agentkit_prompts.tokens.size import Size
+from agentkit_prompts.tokens.budget import Size
 
 __all__ = ["Bounds", "Node", "Siblings", "largest"]
 

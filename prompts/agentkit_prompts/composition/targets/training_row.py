@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import SEPARATOR
-from agentkit_prompts.composition.targets.openai import openai_payload
-from agentkit_prompts.composition.targets.text import headed_lines, plain_line
+from agentkit_prompts.composition.targets.openai_request import openai_payload
+from agentkit_prompts.composition.targets.plain_text import headed_lines, plain_line
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.wire.chat_form import openai_message
 from agentkit_prompts.context.wire.read_messages import read_messages
+from agentkit_prompts.context.wire.write_openai_chat import openai_message
 from agentkit_prompts.errors import ChatTemplateError, PromptError
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import to_parts
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.wire.chat_form import media_of_result, openai_part, openai_writer
 from agentkit_prompts.context.wire.clean import clean
-from agentkit_prompts.context.wire.read_tools import openai_tool
+from agentkit_prompts.context.wire.wire_tools import openai_tool
+from agentkit_prompts.context.wire.write_openai_chat import media_of_result, openai_part, openai_writer
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.declarations import Declarations

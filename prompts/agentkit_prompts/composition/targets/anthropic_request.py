@@ -11,7 +11,7 @@ from agentkit_prompts.composition.prefix import breakpoints
 from agentkit_prompts.composition.sections import to_parts
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
 from agentkit_prompts.context.items import ToolSpec
-from agentkit_prompts.context.wire.anthropic_form import OPENING, Turn, anthropic_blocks, anthropic_message
+from agentkit_prompts.context.wire.write_anthropic import OPENING, Turn, anthropic_blocks, anthropic_message
 from agentkit_prompts.errors import MediaError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from agentkit_prompts.chat_templates.guard.control_tokens import tokens_and_mark
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.context.wire.read_messages import read_messages
-from agentkit_prompts.context.wire.read_tools import openai_tool
+from agentkit_prompts.context.wire.wire_tools import openai_tool
 from agentkit_prompts.errors import ChatTemplateError, MessageError, PrompterError, nearest
 from agentkit_prompts.prompters.history import GivenTool
 

@@ -14,7 +14,7 @@ from agentkit_memory.errors import IndexBusy, IndexUnavailable, StoreError, Stor
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.opening import index_opener
 from agentkit_memory.index.vector_index import IndexOpener
-from agentkit_memory.process.threads import Threads
+from agentkit_memory.process.store_threads import Threads
 from agentkit_memory.reembed.switching import establish
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.recall_logs import RecallLogs

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from agentkit_prompts.composition.units import Node, Siblings
+from agentkit_prompts.composition.cut_order import Node, Siblings
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import PromptError
 from agentkit_prompts.templates.rendered import FromSegments, Plain, Rendered
 from agentkit_prompts.templates.spans import Segment, Span, tile
+from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tokens.counter import TokenCounter, message_tokens
-from agentkit_prompts.tokens.size import Size
 from agentkit_prompts.tree.prompt import BasePrompt, fenced
 
 __all__ = ["History", "node_of"]

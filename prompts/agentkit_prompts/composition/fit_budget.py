@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.contents import Trim
-from agentkit_prompts.composition.nodes import History, node_of
+from agentkit_prompts.composition.cut_order import Bounds, Node, Siblings, largest
+from agentkit_prompts.composition.cuttable import History, node_of
 from agentkit_prompts.composition.sections import Section
-from agentkit_prompts.composition.units import Bounds, Node, Siblings, largest
 from agentkit_prompts.errors import BudgetError
+from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD
-from agentkit_prompts.tokens.size import Budget
 
 __all__ = ["Fitting"]
 

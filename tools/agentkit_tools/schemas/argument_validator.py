@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import lru_cache, partial
 from operator import ge, gt, le, lt
 from typing import Any
 
@@ -45,7 +45,7 @@ def late_validator(schema: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]
     Of ten thousand tools a server offers, a run calls a few, and a validator takes more time and memory than all the
     rest of a tool.
     """
-    ready = cache(lambda: validator_for(schema).validate_json)
+    ready = lru_cache(maxsize=1)(lambda: validator_for(schema).validate_json)
     return lambda text: ready()(text)
 
 

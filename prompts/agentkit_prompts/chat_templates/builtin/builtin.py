@@ -12,11 +12,11 @@ from functools import cache
 from importlib import resources
 from typing import Any, cast
 
-from agentkit_prompts.chat_templates.models.chatglm import ChatGLM2Template
-from agentkit_prompts.chat_templates.models.codellama import CodeLlamaTemplate
-from agentkit_prompts.chat_templates.models.internlm2 import InternLM2Template, InternS1Template
-from agentkit_prompts.chat_templates.models.llama3_1 import Llama31Template
-from agentkit_prompts.chat_templates.models.qwen2_5 import Qwen25Template
+from agentkit_prompts.chat_templates.builtin.chatglm import ChatGLM2Template
+from agentkit_prompts.chat_templates.builtin.codellama import CodeLlamaTemplate
+from agentkit_prompts.chat_templates.builtin.internlm2 import InternLM2Template, InternS1Template
+from agentkit_prompts.chat_templates.builtin.llama3_1 import Llama31Template
+from agentkit_prompts.chat_templates.builtin.qwen2_5 import Qwen25Template
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
 
 __all__ = ["builtin"]
@@ -38,7 +38,7 @@ def builtin() -> tuple[dict[str, type[RoleMarkerTemplate]], dict[str, re.Pattern
 
     The names are in lower case.
     """
-    text = resources.files("agentkit_prompts.chat_templates.models").joinpath("role_markers.json").read_text("utf-8")
+    text = resources.files("agentkit_prompts.chat_templates.builtin").joinpath("role_markers.json").read_text("utf-8")
     rows: dict[str, dict[str, Any]] = json.loads(text)
     made: dict[str, type[RoleMarkerTemplate]] = {}
     for name, row in rows.items():
