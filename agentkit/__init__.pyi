@@ -4,8 +4,13 @@ from agentkit.agent import Agent as Agent
 from agentkit.chain import Chain as Chain
 from agentkit.errors import AgentDefinitionError as AgentDefinitionError
 from agentkit.errors import AgentError as AgentError
+from agentkit.errors import ApprovalError as ApprovalError
+from agentkit.errors import JournalError as JournalError
 from agentkit.errors import LimitExceeded as LimitExceeded
+from agentkit.errors import NothingToContinue as NothingToContinue
 from agentkit.errors import OutputError as OutputError
+from agentkit.errors import Paused as Paused
+from agentkit.errors import RunIdReused as RunIdReused
 from agentkit.errors import SessionBusy as SessionBusy
 from agentkit.fact_extraction import FoundFact as FoundFact
 from agentkit.fact_extraction import FoundFacts as FoundFacts
@@ -26,6 +31,11 @@ from agentkit.models.offline import OfflineModel as OfflineModel
 from agentkit.models.openai_chat import OpenAIModel as OpenAIModel
 from agentkit.models.scripted import ScriptedModel as ScriptedModel
 from agentkit.recaller import Recaller as Recaller
+from agentkit.run.decisions import Approved as Approved
+from agentkit.run.decisions import Approver as Approver
+from agentkit.run.decisions import Denied as Denied
+from agentkit.run.events import ApprovalAsked as ApprovalAsked
+from agentkit.run.events import ApprovalGiven as ApprovalGiven
 from agentkit.run.events import Event as Event
 from agentkit.run.events import ModelReplied as ModelReplied
 from agentkit.run.events import Nested as Nested
@@ -35,9 +45,9 @@ from agentkit.run.events import RunFinished as RunFinished
 from agentkit.run.events import TextDelta as TextDelta
 from agentkit.run.events import ToolFinished as ToolFinished
 from agentkit.run.events import ToolStarted as ToolStarted
+from agentkit.run.journal import Journal as Journal
 from agentkit.run.limits import Limits as Limits
 from agentkit.run.loop import RunResult as RunResult
-from agentkit.run.nested_runs import Approver as Approver
 from agentkit.session import InMemorySession as InMemorySession
 from agentkit.session import Session as Session
 from agentkit_prompts.composition.composition import Composition as Composition

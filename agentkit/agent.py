@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, Unpack, cast, overload
 
 from typing_extensions import TypeVar
 
 from agentkit.chain import Chain, Output
-from agentkit.errors import AgentDefinitionError, LimitExceeded, SessionBusy
+from agentkit.errors import AgentDefinitionError, JournalError
 from agentkit.models.model import Model
 from agentkit.recaller import Recaller, recall
 from agentkit.run.asyncio_driver import AsyncDriver
-from agentkit.run.events import Event, Nested, RunFinished
+from agentkit.run.decisions import Approver, Denied
+from agentkit.run.events import Event, Nested
+from agentkit.run.journal import Journal
 from agentkit.run.limits import Limits
 from agentkit.run.loop import RunResult, remembering, run_loop, visible
-from agentkit.run.nested_runs import Approver, Nesting, current_run
+from agentkit.run.nested_runs import Approval, Nesting, current_run
+from agentkit.run.run import Run
 from agentkit.run.sync_driver import run_blocking
 from agentkit.session import Session
 from agentkit_prompts.composition.compose import Memo
@@ -58,6 +62,7 @@ class Agent(Generic[Deps, Output]):
         output: The type of the answer.
         deps: The type of what tools receive in their `ToolContext`; only for type checkers.
         limits: What one run may use.
+        name: What journals call it: a journal is resumed by the agent of that name only.
 
     Raises:
         ToolDefinitionError: Two tools have the same name, or one cannot be offered to a model.
@@ -65,7 +70,7 @@ class Agent(Generic[Deps, Output]):
         AgentDefinitionError: The output type cannot be asked for, or layers are given beside a `Chain`.
     """
 
-    __slots__ = ("_at", "chain", "limits", "memory", "specs", "tools")
+    __slots__ = ("_at", "chain", "limits", "memory", "name", "specs", "tools")
 
     tools: Mapping[str, Tool]
     """The tools by name; empty when each run has its own."""
@@ -81,6 +86,7 @@ class Agent(Generic[Deps, Output]):
         memory: Recaller | None = ...,
         deps: type[Deps] = ...,
         limits: Limits = ...,
+        name: str = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -93,6 +99,7 @@ class Agent(Generic[Deps, Output]):
         output: type[Output] = ...,
         deps: type[Deps] = ...,
         limits: Limits = ...,
+        name: str = ...,
     ) -> None: ...
     def __init__(
         self,
@@ -104,8 +111,10 @@ class Agent(Generic[Deps, Output]):
         output: type[Any] = str,
         deps: type[Any] = NoneType,
         limits: Limits = _DEFAULT_LIMITS,
+        name: str = "agent",
     ) -> None:
         del deps
+        self.name = name
         if not isinstance(model, Chain):
             model = Chain(model, layers, output=output)
         elif layers or output is not str:
@@ -130,29 +139,35 @@ class Agent(Generic[Deps, Output]):
 
     def context(self, user_input: Input, session: Session | None = None) -> PromptContext:
         """Return the context of a run, without what memory would recall and tools that each run makes for itself."""
+        ctx = self._asked(user_input, session, "")
+        return ctx if session is None else ctx.evolve(conversation=session.conversation)
+
+    def _asked(self, user_input: Input, session: Session | None, run_id: str) -> PromptContext:
+        """Return the context that a run is asked with; the conversation of a session is not in it."""
         prompter = self.chain.prompter
         if prompter is not None and not isinstance(user_input, PromptContext):
             given: Any = user_input
             user_input = prompter.context(UserInput(given) if isinstance(given, list | tuple) else given)
         if isinstance(user_input, PromptContext):
-            conversation = session.conversation if session is not None else user_input.conversation
+            conversation = user_input.conversation if session is None else _NO_CONVERSATION
             ctx = user_input.evolve(conversation=conversation, tools=self.specs)
         else:
-            ctx = PromptContext(
-                user_input=cast(UserInput, user_input),
-                conversation=session.conversation if session is not None else _NO_CONVERSATION,
-                tools=self.specs,
-            )
-        if self.chain.fenced and ctx.session_key is None:
-            ctx = ctx.evolve(session_key=_PROCESS_KEY + (session.id if session is not None else ""))
-        return ctx
+            ctx = PromptContext(user_input=cast(UserInput, user_input), tools=self.specs)
+        return self._with_key(ctx, session, run_id)
+
+    def _with_key(self, ctx: PromptContext, session: Session | None, run_id: str) -> PromptContext:
+        """Return the context with a key for its fences: the same in every process, and nobody can guess a run id."""
+        if not self.chain.fenced or ctx.session_key is not None:
+            return ctx
+        return ctx.evolve(session_key=f"{'' if session is None else session.id}\n{run_id}")
 
     def compose(self, user_input: Input, *, session: Session | None = None) -> Composition:
         """Return what a run would send first, recalling but not sending or keeping anything."""
         ctx = self.context(user_input, session)
         self.chain.preflight(ctx.user_input)
         if self._at is not None:
-            ctx = run_blocking(self._equip(ctx))[0]
+            tools = run_blocking(self._equip(ctx))
+            ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values()]))
         if self.memory is not None:
             found = recall(self.memory, ctx.user_input.text, session, visible(self.chain, ctx))
             ctx = remembering(ctx, found)
@@ -160,102 +175,151 @@ class Agent(Generic[Deps, Output]):
 
     async def run(
         self,
-        user_input: Input,
+        user_input: Input | None,
         *,
         deps: Deps = cast(Any, None),
         session: Session | None = None,
         on_event: Callable[[Event[Output]], None] | None = None,
         approve: Approver | None = None,
         run_id: str | None = None,
+        journal: Path | str | Callable[[str], object] | None = None,
     ) -> RunResult[Output]:
         """Answer one user input.
 
         Args:
             user_input: Text, parts, a `UserInput` with additional kwargs, the slots of the chain's prompter, or a whole
-                context, which the agent completes
-                with the conversation of the session, its tools, and what memory recalls.
+                context, which the agent completes with the conversation of the session, its tools, and what memory
+                recalls. None goes on with a session whose last message has no answer yet, as after a failed run.
             deps: Handed to tools in their `ToolContext`.
             session: Conversation to go on with; it receives the messages of the run. None starts from nothing.
             on_event: Called with every event, in order.
-            approve: Decides about tool calls that need approval; without it they are denied.
-            run_id: Id of the run; a new one when not given. Idempotency keys derive from it.
+            approve: Decides about tool calls that need approval. Without it the run pauses at the first of them.
+            run_id: Id of the run; a new one when not given. Idempotency keys derive from it. With the id of an earlier
+                run on the same session it goes on where that one was cut short.
+            journal: Where the journal is kept while the run goes on: a file, or a function that is given each line.
 
         Raises:
             PromptError: A prompt cannot be rendered, or kwargs are missing; nothing was sent or kept.
             ModelError: The model could not be reached or did not answer.
             OutputError: The answer is not the output type.
             LimitExceeded: The run used more than its limits allow.
+            Paused: A tool call needs approval, and nobody is there to ask.
+            ApprovalError: What `approve` answered is no decision.
             SessionBusy: Another run is using the session.
+            NothingToContinue: There is no input, and nothing without an answer.
         """
-        run_id = run_id or os.urandom(16).hex()
-        nesting = Nesting(self.limits, on_event, approve)
+        is_new, run_id = run_id is None, run_id or os.urandom(16).hex()
+        ctx = self._asked("" if user_input is None else user_input, session, run_id)
+        on = None if session is None else session.id
+        noted = Journal(self.name, run_id, ctx, session=on, goes_on=user_input is None)
+        return await self._run(ctx, noted, None, deps, session, on_event, approve, journal, is_new=is_new)
+
+    async def resume(
+        self,
+        journal: Journal | Path,
+        *,
+        deps: Deps = cast(Any, None),
+        session: Session | None = None,
+        on_event: Callable[[Event[Output]], None] | None = None,
+        approve: Approval | None = None,
+    ) -> RunResult[Output]:
+        """Go on with a run from its journal, in this process or another one: what was done is not done again.
+
+        Args:
+            journal: The journal, as `Paused`, any error of a run, or `Journal.loads` gives it; or its file, which is
+                gone on with.
+            deps: Handed to tools in their `ToolContext`.
+            session: The session of the run, opened anew; it must be given if the run had one.
+            on_event: Called with every event that is new.
+            approve: Decides about calls that need approval: a function, or decisions by the ids of the calls.
+
+        Raises:
+            JournalError: It cannot be read, or is that of another agent or conversation.
+            AgentError: As `run` does.
+        """
+        known = journal if isinstance(journal, Journal) else Journal.read(journal)
+        if known.agent != self.name:
+            raise JournalError(f"journal of run {known.run_id!r}: its agent is {known.agent!r}, not {self.name!r}")
+        given = None if session is None else session.id
+        if known.session != given:
+            wanted = "without a session" if known.session is None else f"on session {known.session!r}"
+            raise JournalError(f"journal of run {known.run_id!r}: it ran {wanted}: resume it with session= as it was")
+        ctx = self._with_key(known.context, session, known.run_id)
+        noted = Journal(self.name, known.run_id, known.context, session=given, goes_on=known.goes_on)
+        keep = None if isinstance(journal, Journal) else journal
+        return await self._run(ctx, noted, known, deps, session, on_event, approve, keep, is_new=False)
+
+    async def _run(
+        self,
+        ctx: PromptContext,
+        noted: Journal,
+        known: Journal | None,
+        deps: Any,
+        session: Session | None,
+        on_event: Callable[[Event[Output]], None] | None,
+        approve: Approval | None,
+        keep: Path | str | Callable[[str], object] | None,
+        *,
+        is_new: bool,
+    ) -> RunResult[Output]:
+        chain, nesting = self.chain, Nesting(self.limits, on_event, approve)
         driver = AsyncDriver(
-            model=self.chain.model,
+            model=chain.model,
             tools=self.tools,
+            equip=None if self._at is None else self._equip,
+            select=chain.selections,
+            conversation=ctx.conversation,
             session=session,
             memory=self.memory,
             deps=deps,
-            run_id=run_id,
+            run_id=noted.run_id,
+            is_new=is_new,
             nesting=nesting,
         )
-        if session is not None and _RUNNING.setdefault(id(session), driver) is not driver:
-            raise SessionBusy(session.id)
-        seconds = self.limits.seconds
-        try:
-            if seconds is None:
-                with nesting:
-                    result = await self._run(user_input, session, driver, run_id, nesting.limits)
-            else:
-                timer = asyncio.timeout(seconds)
-                try:
-                    async with timer:
-                        with nesting:
-                            result = await self._run(user_input, session, driver, run_id, nesting.limits)
-                except TimeoutError as error:
-                    if not timer.expired():
-                        raise
-                    advice = "allow more time, or use faster tools"
-                    raise LimitExceeded("seconds", seconds, advice, driver.kept) from error
-        finally:
-            if session is not None:
-                del _RUNNING[id(session)]
-        if on_event is not None:
-            on_event(RunFinished(result))
-        return result
+        loop = run_loop(
+            chain,
+            ctx,
+            self.tools if self._at is None else None,
+            nesting.limits,
+            run_id=noted.run_id,
+            recalls=self.memory is not None,
+            goes_on=noted.goes_on,
+            memo=session.memo if session is not None else Memo(),
+        )
+        kept = Path(keep) if isinstance(keep, str) else keep
+        return await Run(driver, noted, known=known, keep=kept, on_event=on_event).result(loop)
 
-    async def _run(
-        self, user_input: Input, session: Session | None, driver: AsyncDriver, run_id: str, limits: Limits
-    ) -> RunResult[Output]:
-        chain = self.chain
-        ctx = self.context(user_input, session)
-        chain.preflight(ctx.user_input)
-        if self._at is not None:
-            ctx, driver.tools = await self._equip(ctx)
-        ctx = await chain.select_examples(ctx)
-        memo = session.memo if session is not None else Memo()
-        recalls = self.memory is not None
-        return await driver.drive(run_loop(chain, ctx, driver.tools, limits, run_id=run_id, recalls=recalls, memo=memo))
-
-    async def _equip(self, ctx: PromptContext) -> tuple[PromptContext, Mapping[str, Tool]]:
-        """Return the context with the tools that its run has, and these."""
+    async def _equip(self, ctx: PromptContext) -> Mapping[str, Tool]:
+        """Return the tools that a run has."""
         assert self._at is not None
-        tools = by_name(await self._at(ctx))
-        return ctx.evolve(tools=tuple([tool.spec for tool in tools.values()])), tools
+        return by_name(await self._at(ctx))
 
     def run_sync(
         self,
-        user_input: Input,
+        user_input: Input | None,
         *,
         deps: Deps = cast(Any, None),
         session: Session | None = None,
         on_event: Callable[[Event[Output]], None] | None = None,
         approve: Approver | None = None,
         run_id: str | None = None,
+        journal: Path | str | Callable[[str], object] | None = None,
     ) -> RunResult[Output]:
         """Answer one user input from code that is not async, also inside a running event loop. See `run`."""
-        return run_blocking(
-            self.run(user_input, deps=deps, session=session, on_event=on_event, approve=approve, run_id=run_id)
-        )
+        options: dict[str, Any] = {"on_event": on_event, "approve": approve, "run_id": run_id, "journal": journal}
+        return run_blocking(self.run(user_input, deps=deps, session=session, **options))
+
+    def resume_sync(
+        self,
+        journal: Journal | Path,
+        *,
+        deps: Deps = cast(Any, None),
+        session: Session | None = None,
+        on_event: Callable[[Event[Output]], None] | None = None,
+        approve: Approval | None = None,
+    ) -> RunResult[Output]:
+        """Go on with a run from code that is not async. See `resume`."""
+        return run_blocking(self.resume(journal, deps=deps, session=session, on_event=on_event, approve=approve))
 
     def as_tool(
         self, *, name: str, description: str, argument: str = "input", **policy: Unpack[PolicyOptions]
@@ -300,7 +364,7 @@ class Agent(Generic[Deps, Output]):
                 UserInput(arguments.pop(argument), additional_kwargs=arguments),
                 deps=_context.deps,
                 on_event=None if emit is None else lambda event: emit(Nested(_context.call_id, name, event)),
-                approve=outer.approve if outer is not None else None,
+                approve=_outer_approver(outer),
                 run_id=_context.idempotency_key,
             )
             return result.output
@@ -335,17 +399,16 @@ class Agent(Generic[Deps, Output]):
                 await asyncio.gather(run, return_exceptions=True)
 
 
+def _outer_approver(outer: Nesting | None) -> Approver:
+    """Return what decides about the calls of an agent that is a tool: what decides for the run around it."""
+    if outer is not None and callable(outer.approve):
+        return outer.approve
+    return lambda call: Denied("it needs the approval of a person, and nobody is there to ask.")
+
+
 def _without_origin(schema: Any) -> Any:
     """Who requires a kwarg is the agent's own business."""
     return {key: value for key, value in schema.items() if key != "x-required-by"}
 
 
 _NO_CONVERSATION = Conversation()
-_PROCESS_KEY = os.urandom(16).hex()
-"""Keys the fences of contexts that bring no key of their own; nothing outside the process can know it."""
-
-_RUNNING: dict[int, AsyncDriver] = {}
-"""Which run uses the session of that id. `setdefault` is atomic, also between threads."""
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_RUNNING.clear)  # those runs go on in the parent only

@@ -15,7 +15,7 @@ from agentkit.models.model import Model, Reply
 from agentkit_prompts.composition.compose import Memo, compose
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.frozen import freeze
-from agentkit_prompts.context.prompt_context import PromptContext, UserInput
+from agentkit_prompts.context.prompt_context import PromptContext, Selection, UserInput
 from agentkit_prompts.errors import PrompterError
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.tokens.budget import Budget
@@ -168,16 +168,15 @@ class Chain(Generic[Output]):
         if not isinstance(ctx, PromptContext):
             ctx = PromptContext(user_input=cast(UserInput, ctx))
         self.preflight(ctx.user_input)
-        ctx = await self.select_examples(ctx)
+        if self.layers.plan.selecting:
+            ctx = ctx.evolve(selections=await self.selections(ctx))
         return self.parse(await self.model.request(self.compose(ctx), on_text=on_text))
 
-    async def select_examples(self, ctx: PromptContext) -> PromptContext:
-        """Let the example selectors that need to wait for something choose now, before the prompt is rendered."""
-        if not self.layers.plan.selecting:
-            return ctx
+    async def selections(self, ctx: PromptContext) -> tuple[Selection, ...]:
+        """Return what the example selectors choose, awaiting those that need it, before the prompt is rendered."""
         from agentkit_prompts.composition.select_examples import prepare
 
-        return await prepare(self.layers, ctx)
+        return (await prepare(self.layers, ctx)).selections
 
     def parse(self, reply: Reply) -> Output:
         """Return the answer of a reply as the output type.

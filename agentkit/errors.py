@@ -2,21 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentkit_prompts.context.messages import Message
+    from collections.abc import Sequence
 
-__all__ = ["AgentDefinitionError", "AgentError", "LimitExceeded", "OutputError", "SessionBusy"]
+    from agentkit_prompts.context.messages import Message, ToolCall
+
+__all__ = [
+    "AgentDefinitionError",
+    "AgentError",
+    "ApprovalError",
+    "JournalError",
+    "LimitExceeded",
+    "NothingToContinue",
+    "OutputError",
+    "Paused",
+    "RunIdReused",
+    "SessionBusy",
+]
 
 
 class AgentError(Exception):
-    """Base of the errors of the runtime."""
+    """Base of the errors of the runtime.
+
+    Every error that ends a run, of whatever class, has the attributes `messages` (what the run added to the
+    conversation), `usage` (tokens of its model calls) and `journal` (what `Agent.resume` takes).
+    """
+
+    messages: tuple[Message, ...] = ()
+    usage: Any = None
+    journal: Any = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remade, (type(self), self.args, self.__dict__)
+
+
+def _remade(kind: type[AgentError], args: tuple[Any, ...], state: dict[str, Any]) -> AgentError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class AgentDefinitionError(AgentError, ValueError):
     """An agent, chain or limit that can never work as it was written."""
+
+
+class ApprovalError(AgentError, TypeError):
+    """What was asked for approval gave an answer that is no decision. The call did not run."""
+
+
+class JournalError(AgentError, ValueError):
+    """A journal that cannot be read, or is that of another agent, conversation or prompt. Nothing was sent or kept."""
 
 
 class LimitExceeded(AgentError):
@@ -24,13 +62,15 @@ class LimitExceeded(AgentError):
 
     Attributes:
         limit: Name of the limit: `steps`, `tool_calls`, `tokens`, `seconds` or `nested_runs`.
-        messages: What the run added to the conversation until then.
     """
 
-    def __init__(self, limit: str, allowed: float, advice: str, messages: Sequence[Message] = ()) -> None:
+    def __init__(self, limit: str, allowed: float, advice: str) -> None:
         super().__init__(f"the run stopped at its limit of {allowed:g} {limit.replace('_', ' ')}: {advice}")
         self.limit = limit
-        self.messages = tuple(messages)
+
+
+class NothingToContinue(AgentError):
+    """A run without input, and a conversation whose last message is an answer, or that is empty."""
 
 
 class OutputError(AgentError):
@@ -45,6 +85,32 @@ class OutputError(AgentError):
         super().__init__(f"the answer is not a valid {type_name}: {problems}")
         self.text = text
         self.problems = problems
+
+
+class Paused(AgentError):
+    """The run waits for decisions about tool calls: `agent.resume(paused.journal, approve=...)` goes on with it.
+
+    Attributes:
+        calls: The calls that wait, none of which has run.
+        journal: The run until here; `journal.dumps()` is text to store.
+    """
+
+    def __init__(self, calls: Sequence[ToolCall]) -> None:
+        names = ", ".join(f"{call.name} ({call.id})" for call in calls)
+        super().__init__(
+            f"the run waits for a decision about {names}: resume it with approve=, a function or a mapping of call ids "
+            "to decisions"
+        )
+        self.calls = tuple(calls)
+
+
+class RunIdReused(AgentError):
+    """The conversation has a run of this id with another input. Nothing was sent or kept."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"run id {run_id!r} was used for another input in this conversation: give every run an id of its own"
+        )
 
 
 class SessionBusy(AgentError):

@@ -45,23 +45,28 @@ class Session(Protocol):
         """
         ...
 
+    def position(self, key: str) -> int | None:
+        """Return how many messages stand before those that were appended under a key; None when there are none."""
+        ...
+
 
 class InMemorySession:
     """A session that lives as long as the object."""
 
-    __slots__ = ("_last_key", "conversation", "id", "memo")
+    __slots__ = ("_positions", "conversation", "id", "memo")
 
     def __init__(self, conversation: Conversation | None = None, *, id: str = "memory") -> None:
         self.id = id
         self.conversation = conversation if conversation is not None else Conversation()
         self.memo = Memo()
-        self._last_key: str | None = None
+        self._positions: dict[str, int] = {}
 
     def append(self, *messages: Message | Mapping[str, Any], key: str | None = None) -> Conversation:
-        """Add messages; a second append in a row with the same key does nothing."""
-        if key is None or key != self._last_key:
+        """Add messages, once per key."""
+        if key is None or key not in self._positions:
             read = read_messages(messages, where="append", before=self.conversation)
-            self._last_key = key
+            if key is not None:
+                self._positions[key] = len(self.conversation)
             self.conversation = self.conversation.append(*read)
         return self.conversation
 
@@ -69,3 +74,7 @@ class InMemorySession:
         """Add messages as `append` does, which never waits."""
         self.append(*messages, key=key)
         return True
+
+    def position(self, key: str) -> int | None:
+        """Return how many messages stand before those that were appended under a key; None when there are none."""
+        return self._positions.get(key)

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Generator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
+import json
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from agentkit.models.model import Model, Reply, Usage
+from agentkit.errors import ApprovalError, Paused
+from agentkit.models.model import Model, Reply
 from agentkit.recaller import Found, Recaller, recall
 from agentkit.run import events
-from agentkit.run.effects import Append, AskApproval, CallModel, CallTools, Effect, Recall
-from agentkit.run.loop import Interrupted
+from agentkit.run.begin import beginning
+from agentkit.run.decisions import Approved, Decision, Denied, decision
+from agentkit.run.effects import (
+    Append,
+    AskApproval,
+    Begin,
+    Beginning,
+    CallModel,
+    CallTools,
+    Effect,
+    Equip,
+    Recall,
+    SelectExamples,
+)
 from agentkit.run.nested_runs import Nesting
 from agentkit.session import Session
+from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.prompt_context import PromptContext, Selection
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.dispatch import call_tools
 from agentkit_tools.tool import Tool
@@ -34,13 +48,19 @@ class AsyncDriver:
     model: Model
     tools: Mapping[str, Tool]
     """The tools of the run by name."""
+    equip: Callable[[PromptContext], Awaitable[Mapping[str, Tool]]] | None
+    select: Callable[[PromptContext], Awaitable[tuple[Selection, ...]]]
+    conversation: Conversation
+    """What the run goes on with where there is no session."""
     session: Session | None
     memory: Recaller | None
     deps: Any
     run_id: str
+    is_new: bool
+    """Whether no run had this id before."""
     nesting: Nesting
-    kept: list[Message] = field(default_factory=list)
-    """What the run added to the conversation so far."""
+    unkept: tuple[Message, ...] = ()
+    """Messages that could not be added to the conversation."""
     calls: dict[str, int] = field(default_factory=dict)
     """How many calls of each tool there were."""
 
@@ -48,23 +68,41 @@ class AsyncDriver:
         """Perform effects until the loop returns."""
         answer: Any = None
         try:
+            effect = loop.send(None)
             while True:
-                effect = loop.send(answer)
                 if isinstance(effect, CallModel):
                     answer = await self._call_model(effect)
                 elif isinstance(effect, CallTools):
-                    answer = await self._call_tools(effect, loop)
+                    effect = await self._call_tools(effect, loop)
+                    continue
                 elif isinstance(effect, Append):
                     await self._append(effect)
                     answer = None
+                elif isinstance(effect, Begin):
+                    answer = self._begin(effect)
                 elif isinstance(effect, AskApproval):
                     answer = await self._ask(effect)
-                else:
+                elif isinstance(effect, Recall):
                     answer = await self._recall(effect)
+                elif isinstance(effect, SelectExamples):
+                    answer = await self.select(effect.ctx)
+                else:
+                    answer = await self._equip(effect)
+                effect = loop.send(answer)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         finally:
             loop.close()
+
+    def _begin(self, effect: Begin) -> Beginning:
+        if self.session is None and not effect.goes_on and effect.at is None:
+            return Beginning(self.conversation)
+        return beginning(effect, self.session, self.conversation, is_new=self.is_new)
+
+    async def _equip(self, effect: Equip) -> Mapping[str, Tool]:
+        assert self.equip is not None
+        self.tools = await self.equip(effect.ctx)
+        return self.tools
 
     async def _call_model(self, effect: CallModel) -> Reply:
         emit = self.nesting.emit
@@ -79,39 +117,43 @@ class AsyncDriver:
         emit(events.ModelReplied(step, reply))
         return reply
 
-    async def _call_tools(
-        self, effect: CallTools, loop: Generator[Effect, Any, Any]
-    ) -> tuple[Sequence[ToolResult], Usage | None]:
-        calls, heard = effect.calls, _Round(self, effect)
+    async def _call_tools(self, effect: CallTools, loop: Generator[Effect, Any, Any]) -> Effect:
+        """Run calls, tell the loop each result as it comes, and return what it asks for then."""
+        round_ = _Round(self, effect, loop)
+        calls = round_.allowed()
         try:
-            results = await call_tools(calls, self.tools, heard.context, on_start=heard.on_start, on_end=heard.on_end)
+            await call_tools(calls, self.tools, round_.context, on_start=round_.on_start, on_end=round_.on_end)
         except (Exception, asyncio.CancelledError) as error:  # cancelled, or a listener failed
-            await self._keep([heard.result(call) for call in calls], loop, error)
+            await self._keep(round_, error)
             raise
-        return results, self.nesting.inner_usage()
+        return round_.effect
 
-    async def _keep(self, results: list[ToolResult], loop: Generator[Effect, Any, Any], error: BaseException) -> None:
+    async def _keep(self, round_: _Round, error: BaseException) -> None:
         """Keep a round of tool calls that was cut short: some of them may have changed the world."""
         try:
-            last = loop.throw(Interrupted(results))
-            assert isinstance(last, Append)
-            await self._append(last)
-            with suppress(Interrupted):
-                loop.send(None)
+            last = round_.cut_short()
+            if isinstance(last, Append):
+                await self._append(last)
+                round_.loop.send(None)
         except Exception as failure:
             error.add_note(f"The results of the tool calls could not be kept: {type(failure).__name__}: {failure}")
 
     async def _append(self, effect: Append) -> None:
         session = self.session
-        if session is not None and not session.append_now(*effect.messages, key=effect.key):
-            append = partial(session.append, *effect.messages, key=effect.key)
-            writing = asyncio.get_running_loop().run_in_executor(None, append)
+        if session is None:
+            return
+        try:
+            if session.append_now(*effect.messages, key=effect.key):
+                return
+            writing = asyncio.get_running_loop().run_in_executor(None, _appended, session, effect)
             try:
                 await asyncio.shield(writing)
             except asyncio.CancelledError:  # nobody may use the session before the write has ended
                 await asyncio.wait([writing])
                 raise
-        self.kept += effect.messages
+        except Exception:
+            self.unkept = effect.messages
+            raise
 
     async def _recall(self, effect: Recall) -> Found:
         assert self.memory is not None
@@ -120,50 +162,106 @@ class AsyncDriver:
             self.nesting.emit(events.Recalled(effect.query, *found))
         return found
 
-    async def _ask(self, effect: AskApproval) -> frozenset[str]:
-        approve = self.nesting.approve
-        approved: set[str] = set()
-        for call in effect.calls:
-            context = ToolContext(self.deps, self.run_id, call.id)
-            if approve is not None and await self.tools[call.name].needs_approval(call, context):
+    async def _ask(self, effect: AskApproval) -> Mapping[str, Decision]:
+        approve, emit = self.nesting.approve, self.nesting.emit
+        asked = [call for call in effect.calls if await self._needs_approval(call)]
+        if emit is not None and asked:
+            emit(events.ApprovalAsked(effect.step, tuple(asked)))
+        if approve is None or isinstance(approve, Mapping):
+            given: Mapping[str, Any] = approve or {}
+            if unknown := given.keys() - {call.id for call in asked}:
+                raise ApprovalError(f"approve: no call that waits has the id {', '.join(sorted(map(repr, unknown)))}")
+            if waiting := [call for call in asked if call.id not in given]:
+                raise Paused(waiting)
+            made = {call.id: decision(given[call.id], call) for call in asked}
+        else:
+            made = {}
+            for call in asked:
                 answer = approve(call)
-                if (await answer) if isinstance(answer, Awaitable) else answer:
-                    approved.add(call.id)
-        return frozenset(approved)
+                made[call.id] = decision((await answer) if isinstance(answer, Awaitable) else answer, call)
+        if emit is not None:
+            for call in asked:
+                emit(events.ApprovalGiven(effect.step, call, made[call.id]))
+        return made
+
+    async def _needs_approval(self, call: ToolCall) -> bool:
+        return await self.tools[call.name].needs_approval(call, ToolContext(self.deps, self.run_id, call.id))
 
 
 class _Round:
-    """The calls of one reply: the context of each, the events of each, and how each has ended so far."""
+    """The calls of one reply: the context of each, the events of each, and what the loop says to each result."""
 
-    __slots__ = ("_driver", "_effect", "_ended", "_nesting")
+    __slots__ = ("_driver", "_is_heard", "_nesting", "_started", "effect", "loop")
 
-    def __init__(self, driver: AsyncDriver, effect: CallTools) -> None:
+    effect: Effect
+    """What the loop asks for now: the calls that have not ended, or what comes after them."""
+
+    def __init__(self, driver: AsyncDriver, effect: CallTools, loop: Generator[Effect, Any, Any]) -> None:
         self._driver = driver
         self._nesting = driver.nesting
-        self._effect = effect
-        self._ended: dict[str, ToolResult | None] = {}
+        self._started: set[str] = set()
+        self._is_heard = True
+        self.effect = effect
+        self.loop = loop
+
+    def allowed(self) -> tuple[ToolCall, ...]:
+        """Return the calls that may run, as they were approved; the others end here."""
+        assert isinstance(self.effect, CallTools)
+        calls, decisions = self.effect.calls, self.effect.decisions
+        if not decisions:
+            return calls
+        found: list[ToolCall] = []
+        for call in calls:
+            made = decisions.get(call.id)
+            if isinstance(made, Denied):
+                reason = f"it was denied: {made.reason}" if made.reason else "it was denied."
+                self.on_end(ToolResult(call.id, call.name, f"{call.name} was not called: {reason}", "denied"))
+            elif made is not None and made.arguments is not None:
+                found.append(replace(call, arguments=json.dumps(dict(made.arguments))))
+            else:
+                found.append(call)
+        return tuple(found)
 
     def context(self, call: ToolCall) -> ToolContext[Any]:
         driver = self._driver
-        approved = call.id in self._effect.approved
+        assert isinstance(self.effect, CallTools)
+        approved = isinstance(self.effect.decisions.get(call.id), Approved)
         return ToolContext(driver.deps, driver.run_id, call.id, approved=approved, calls=driver.calls)
 
     def on_start(self, call: ToolCall) -> None:
-        self._ended[call.id] = None
+        self._started.add(call.id)
         if (emit := self._nesting.emit) is not None:
-            emit(events.ToolStarted(self._effect.step, call))
+            assert isinstance(self.effect, CallTools)
+            emit(events.ToolStarted(self.effect.step, call))
 
     def on_end(self, result: ToolResult) -> None:
-        self._ended[result.call_id] = result
+        if not self._is_heard:  # the loop has ended: what was answered could not be written down
+            return
+        step = self.effect.step if isinstance(self.effect, CallTools) else 0
+        self._is_heard = False
+        self.effect = self.loop.send((result, self._nesting.inner_usage()))
+        self._is_heard = True
         if (emit := self._nesting.emit) is not None:
-            emit(events.ToolFinished(self._effect.step, result))
+            emit(events.ToolFinished(step, result))
 
-    def result(self, call: ToolCall) -> ToolResult:
-        """Return how a call ended when the round was cut short."""
-        if call.id not in self._ended:
+    def cut_short(self) -> Effect:
+        """Tell the loop how the calls that did not end were cut short, and return what it asks for then."""
+        while self._is_heard and isinstance(self.effect, CallTools):
+            call = self.effect.calls[0]
             text = f"{call.name} was not called: the run was cancelled first."
-        elif (result := self._ended[call.id]) is not None:
-            return result
-        else:
-            text = f"{call.name} was cancelled with the run. It may still have had an effect."
-        return ToolResult(call.id, call.name, text, "cancelled")
+            if call.id in self._started:
+                text = f"{call.name} was cancelled with the run. It may still have had an effect."
+            self.effect = self.loop.send((ToolResult(call.id, call.name, text, "cancelled"), None))
+        return self.effect
+
+
+def _appended(session: Session, effect: Append) -> None:
+    """Append; once more where another writer was first: what is appended at once is valid behind its messages too."""
+    try:
+        session.append(*effect.messages, key=effect.key)
+    except Exception as error:
+        from agentkit_memory.errors import HeadMoved
+
+        if not isinstance(error, HeadMoved) or effect.messages[0].role == "user":
+            raise  # nothing was sent yet, and what would be sent is out of date
+        session.append(*effect.messages, key=effect.key)

@@ -1,13 +1,59 @@
-"""Effects: what the loop asks for and a driver does."""
+"""Effects: what the loop asks for and a driver does. Nothing a run decides or learns happens outside of them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
+from agentkit.run.decisions import Decision
 from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.prompt_context import PromptContext
 
-__all__ = ["Append", "AskApproval", "CallModel", "CallTools", "Effect", "Recall"]
+__all__ = [
+    "Append",
+    "AskApproval",
+    "Begin",
+    "Beginning",
+    "CallModel",
+    "CallTools",
+    "Effect",
+    "Equip",
+    "Recall",
+    "SelectExamples",
+]
+
+
+class Beginning(NamedTuple):
+    """Where a run begins."""
+
+    conversation: Conversation
+    """The messages before the run."""
+    done: tuple[Message, ...] = ()
+    """The messages of this run that are stored already, the user's message first: an earlier attempt was cut short."""
+
+
+class Begin(NamedTuple):
+    """Read the conversation that the run goes on with. Answered with a `Beginning`."""
+
+    run_id: str
+    goes_on: bool = False
+    """Whether there is no new input: what follows the last message of the user is done already."""
+    at: tuple[int, int] | None = None
+    """How many messages stand before the run, and how many of its own, where that is known already."""
+
+
+class Equip(NamedTuple):
+    """Make the tools of this run. Answered with the tools by name."""
+
+    ctx: PromptContext
+
+
+class SelectExamples(NamedTuple):
+    """Let the example selectors choose. Answered with the selections."""
+
+    ctx: PromptContext
 
 
 class Recall(NamedTuple):
@@ -34,19 +80,22 @@ class CallModel(NamedTuple):
 
 
 class AskApproval(NamedTuple):
-    """Ask whether calls may run. Answered with the ids that may."""
+    """Ask whether calls may run. Answered with the decisions, by the id of the call; no decision: none was needed."""
 
     calls: tuple[ToolCall, ...]
     step: int
 
 
 class CallTools(NamedTuple):
-    """Run calls. Answered with one `ToolResult` per call, in their order, and what agents that the tools ran spent."""
+    """Run calls. Answered with one `ToolResult`, that of whichever call ended first, and what inner runs spent on it.
+
+    The loop asks again for the calls that are left. A driver starts all calls when it is asked first.
+    """
 
     calls: tuple[ToolCall, ...]
     step: int
-    approved: frozenset[str]
-    """Ids of the calls a person agreed to."""
+    decisions: Mapping[str, Decision]
+    """What a person decided, by the id of the call."""
 
 
-Effect: TypeAlias = Recall | Append | CallModel | AskApproval | CallTools
+Effect: TypeAlias = Begin | Equip | SelectExamples | Recall | Append | CallModel | AskApproval | CallTools

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeAlias
 from typing_extensions import TypeVar
 
 from agentkit.models.model import Reply
+from agentkit.run.decisions import Decision
 from agentkit.run.loop import RunResult
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import ToolCall
@@ -15,6 +16,8 @@ from agentkit_prompts.context.prompt_context import Document, Fact
 from agentkit_tools.calling.tool_result import ToolResult
 
 __all__ = [
+    "ApprovalAsked",
+    "ApprovalGiven",
     "Event",
     "ModelReplied",
     "Nested",
@@ -65,6 +68,23 @@ class ModelReplied:
 
 
 @dataclass(frozen=True, slots=True)
+class ApprovalAsked:
+    """Calls wait for a decision."""
+
+    step: int
+    calls: tuple[ToolCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalGiven:
+    """A decision was made about a call."""
+
+    step: int
+    call: ToolCall
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
 class ToolStarted:
     """A tool call is about to run."""
 
@@ -99,5 +119,14 @@ class RunFinished(Generic[Answer]):
 
 
 Event: TypeAlias = (
-    Recalled | PromptComposed | TextDelta | ModelReplied | ToolStarted | ToolFinished | Nested | RunFinished[Answer]
+    Recalled
+    | PromptComposed
+    | TextDelta
+    | ModelReplied
+    | ApprovalAsked
+    | ApprovalGiven
+    | ToolStarted
+    | ToolFinished
+    | Nested
+    | RunFinished[Answer]
 )

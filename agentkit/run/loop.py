@@ -5,28 +5,44 @@ It yields effects and receives their results; drivers perform them. Everything a
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field, replace
 from operator import is_
-from typing import Any, Generic
+from types import MappingProxyType
+from typing import Any, Generic, cast
 
 from agentkit.chain import Chain, Output
-from agentkit.errors import LimitExceeded, OutputError
+from agentkit.errors import LimitExceeded, OutputError, RunIdReused
 from agentkit.models.model import Reply, Usage
 from agentkit.recaller import Found
-from agentkit.run.effects import Append, AskApproval, CallModel, CallTools, Effect, Recall
+from agentkit.run.decisions import Decision
+from agentkit.run.effects import (
+    Append,
+    AskApproval,
+    Begin,
+    Beginning,
+    CallModel,
+    CallTools,
+    Effect,
+    Equip,
+    Recall,
+    SelectExamples,
+)
+from agentkit.run.journal import Journal
 from agentkit.run.limits import Limits
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
-from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
 
-__all__ = ["Interrupted", "RunResult", "remembering", "run_loop", "visible"]
+__all__ = ["REPAIR", "RunResult", "remembering", "run_loop", "visible"]
 
-_NOBODY = frozenset[str]()
+REPAIR = "Answer again, with valid JSON only."
+"""How the message ends that asks the model to repair its answer."""
+_NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,54 +62,82 @@ class RunResult(Generic[Output]):
     finish_reason: str
     """Why the model stopped: `stop`, or `length` when the answer was cut; see `Reply`."""
     run_id: str
-
-
-class Interrupted(BaseException):
-    """Thrown into the loop by a driver when a round of tool calls is cut short: answers with one last `Append`."""
-
-    def __init__(self, results: Sequence[ToolResult]) -> None:
-        super().__init__()
-        self.results = tuple(results)
+    journal: Journal | None = field(default=None, repr=False, compare=False)
+    """What the run asked for and was answered: `Agent.resume` takes it."""
 
 
 def run_loop(
     chain: Chain[Output],
     ctx: PromptContext,
-    tools: Mapping[str, Tool],
+    tools: Mapping[str, Tool] | None,
     limits: Limits,
     *,
     run_id: str,
-    recalls: bool,
-    memo: Memo,
+    recalls: bool = False,
+    goes_on: bool = False,
+    memo: Memo | None = None,
 ) -> Generator[Effect, Any, RunResult[Output]]:
-    """Answer one user input."""
+    """Answer one user input.
+
+    Args:
+        chain: What the prompt is made with, and what reads the answer.
+        ctx: The context, without the conversation of a session and without what memory finds.
+        tools: The tools by name; None where each run has its own.
+        limits: What the run may use.
+        run_id: Its id; the keys of its appends begin with it.
+        recalls: Whether memory is asked.
+        goes_on: Whether there is no new input: the run goes on where the conversation stopped.
+        memo: Fragments rendered for earlier turns.
+    """
+    begun: Beginning = yield Begin(run_id, goes_on)
+    if begun.conversation is not ctx.conversation:
+        ctx = ctx.evolve(conversation=begun.conversation)
+    messages = begun.done
+    if messages:
+        if not goes_on and messages[0] != ctx.user_input.message:
+            raise RunIdReused(run_id)
+        ctx = ctx.evolve(
+            user_input=UserInput(messages[0].content, ctx.user_input.additional_kwargs),
+            intermediate=Conversation(messages[1:]),
+        )
+    chain.preflight(ctx.user_input)
+    if tools is None:
+        tools = cast("Mapping[str, Tool]", (yield Equip(ctx)))
+        ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values()]))
+    if chain.layers.plan.selecting:
+        ctx = ctx.evolve(selections=(yield SelectExamples(ctx)))
     if recalls:
         ctx = remembering(ctx, (yield Recall(ctx.user_input.text, visible(chain, ctx, memo))))
     composition = chain.compose(ctx, memo=memo)  # before anything is kept: a prompt that cannot render costs nothing
-    messages: tuple[Message, ...] = (ctx.user_input.message,)
-    yield Append(messages, f"{run_id}:0")
-    usage, repairs = Usage(), 0
-    seen: set[str] = set()  # ids of tool calls
-    for step in range(1, limits.steps + 1):
-        if step > 1:
-            composition = chain.compose(ctx, memo=memo)
+    usage, repairs, step = Usage(), 0, sum([message.role == "assistant" for message in messages])
+    if not messages:
+        messages = (ctx.user_input.message,)
+        yield Append(messages, f"{run_id}:0")
+    elif (last := messages[-1]).role == "assistant" and not last.tool_calls:  # the answer is there already
+        return RunResult(chain.parse(Reply(last)), messages, composition, usage, step, "stop", run_id)
+    seen = {call.id for message in messages for call in message.tool_calls}
+    while True:
+        if step == limits.steps:
+            raise LimitExceeded("steps", limits.steps, "the model did not come to an answer; allow more")
+        step += 1
         reply: Reply = yield CallModel(composition, step)
         usage = usage + reply.usage
         message = reply.message
         if message.tool_calls:
             message = _with_own_ids(message, seen, step)
             if limits.tool_calls is not None and len(seen) > limits.tool_calls:
-                raise LimitExceeded("tool_calls", limits.tool_calls, "allow more, or offer fewer tools", messages)
-            asking = _asking(message.tool_calls, tools)
-            approved: frozenset[str] = (yield AskApproval(asking, step)) if asking else _NOBODY
-            try:
-                results, inside = yield CallTools(message.tool_calls, step, approved)
-            except Interrupted as cut:
-                yield Append((message, *[result.message for result in cut.results]), f"{run_id}:{step}")
-                raise
-            if inside is not None:
-                usage = usage + inside
-            fresh = (message, *[result.message for result in results])
+                raise LimitExceeded("tool_calls", limits.tool_calls, "allow more, or offer fewer tools")
+            calls = message.tool_calls
+            asking = _asking(calls, tools)
+            decisions: Mapping[str, Decision] = (yield AskApproval(asking, step)) if asking else _NO_DECISIONS
+            results: dict[str, ToolResult] = {}
+            while calls:
+                result, inside = yield CallTools(calls, step, decisions)
+                results[result.call_id] = result
+                calls = tuple([call for call in calls if call.id != result.call_id])
+                if inside is not None:
+                    usage = usage + inside
+            fresh = (message, *[results[call.id].message for call in message.tool_calls])
         else:
             try:
                 output = chain.parse(reply)
@@ -102,17 +146,17 @@ def run_loop(
                     yield Append((message,), f"{run_id}:{step}")
                     raise
                 repairs += 1
-                fresh = (message, Message("user", f"{error}. Answer again, with valid JSON only."))
+                fresh = (message, Message("user", f"{error}. {REPAIR}"))
             else:
                 yield Append((message,), f"{run_id}:{step}")
                 return RunResult(output, (*messages, message), composition, usage, step, reply.finish_reason, run_id)
         yield Append(fresh, f"{run_id}:{step}")
         messages += fresh
         if limits.tokens is not None and usage.input_tokens + usage.output_tokens > limits.tokens:
-            raise LimitExceeded("tokens", limits.tokens, "allow more, or shorten the prompt", messages)
+            raise LimitExceeded("tokens", limits.tokens, "allow more, or shorten the prompt")
         traffic = ctx.intermediate
         ctx = ctx.evolve(intermediate=traffic.append(*fresh) if len(traffic) else Conversation(fresh))
-    raise LimitExceeded("steps", limits.steps, "the model did not come to an answer; allow more", messages)
+        composition = chain.compose(ctx, memo=memo)
 
 
 def visible(chain: Chain[Any], ctx: PromptContext, memo: Memo | None = None) -> int | None:

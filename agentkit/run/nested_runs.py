@@ -6,21 +6,21 @@ outer run, and it may use no more than what is left there.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import replace
 from typing import TypeAlias
 
 from agentkit.errors import LimitExceeded
 from agentkit.models.model import Usage
+from agentkit.run.decisions import Approver, Decision
 from agentkit.run.events import Event
 from agentkit.run.limits import Limits
-from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["Approver", "Nesting", "current_run"]
+__all__ = ["Approval", "Nesting", "current_run"]
 
-Approver: TypeAlias = Callable[[ToolCall], bool | Awaitable[bool]]
-"""Decides whether one call may run."""
+Approval: TypeAlias = Approver | Mapping[str, Decision | bool]
+"""What decides about calls: a function, or decisions by the ids of the calls."""
 
 _ADVICE = "agents call each other deeper than that; allow more, or give the inner ones fewer tools"
 
@@ -37,7 +37,7 @@ class Nesting:
     limits: Limits
     """What this run may use: its own limits, and no more than what is left of the limits of the runs around it."""
 
-    def __init__(self, limits: Limits, emit: Callable[[Event], None] | None, approve: Approver | None) -> None:
+    def __init__(self, limits: Limits, emit: Callable[[Event], None] | None, approve: Approval | None) -> None:
         self.emit = emit
         self.approve = approve
         self._own: list[Usage] = []

@@ -8,10 +8,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agentkit import Composition, Document, InMemorySession, Message, Reply, ToolCall
+from agentkit import Approved, Composition, Denied, Document, InMemorySession, Message, Reply, ToolCall
 from agentkit_prompts import Conversation
 
-__all__ = ["Forgetful", "Library", "Never", "Slow", "calling", "roles", "valid"]
+__all__ = ["Forgetful", "Library", "Never", "Slow", "calling", "decided", "roles", "valid"]
 
 
 def calling(*calls: tuple[Any, ...] | str, text: str = "") -> Message:
@@ -22,6 +22,11 @@ def calling(*calls: tuple[Any, ...] | str, text: str = "") -> Message:
         own = own if len(call) == 3 and not isinstance(call, str) else f"id{number}"
         made.append(ToolCall(own, name, arguments if isinstance(arguments, str) else json.dumps(arguments)))
     return Message("assistant", text, tool_calls=tuple(made))
+
+
+def decided(is_approved: bool, reason: str = "") -> Approved | Denied:
+    """Return a decision."""
+    return Approved() if is_approved else Denied(reason)
 
 
 def roles(messages: Sequence[Message]) -> str:

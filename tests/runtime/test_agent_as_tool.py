@@ -269,7 +269,12 @@ def test_the_approver_of_the_outer_run_is_asked_about_inner_calls() -> None:
         return offered(expert(calling("launch"), lambda sent: sent.messages[-1].text, tools=[launch]))
 
     asked: list[str] = []
-    approved = boss(calling(ASK), "x", tools=[inner()]).run_sync("go", approve=lambda call: not asked.append(call.name))
+
+    def approve(call: ToolCall) -> bool:
+        asked.append(call.name)
+        return True
+
+    approved = boss(calling(ASK), "x", tools=[inner()]).run_sync("go", approve=approve)
     assert asked == ["launch"]
     assert approved.messages[2].text == "launched"
     alone = boss(calling(ASK), "x", tools=[inner()]).run_sync("go")

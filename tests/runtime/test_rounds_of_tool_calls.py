@@ -10,11 +10,15 @@ import pytest
 
 from agentkit import (
     Agent,
+    ApprovalError,
+    Approved,
+    Denied,
     Event,
     InMemorySession,
     LimitExceeded,
     Limits,
     Message,
+    Paused,
     ScriptedModel,
     ToolCall,
     ToolContext,
@@ -23,7 +27,7 @@ from agentkit import (
     tool,
 )
 from agentkit.tools import ToolDefinitionError, ToolError
-from tests.runtime.scripts import calling, roles, valid
+from tests.runtime.scripts import calling, decided, roles, valid
 
 
 async def echo(text: str) -> str:
@@ -127,18 +131,52 @@ def write(path: str) -> str:
     return f"wrote {path}"
 
 
-def test_without_an_approver_what_needs_approval_is_denied() -> None:
-    (result,) = results(calling(("wipe", {"path": "/"})), always)
+def test_without_an_approver_a_run_pauses_and_nothing_was_called() -> None:
+    session = InMemorySession()
+    agent = Agent(
+        ScriptedModel([calling(("wipe", {"path": "/"}), ("echo", {"text": "hi"})), "x"]), tools=[always, echo]
+    )
+    with pytest.raises(Paused) as paused:
+        agent.run_sync("go", session=session)
+    assert [call.name for call in paused.value.calls] == ["wipe"]
+    assert roles(session.conversation) == "user"
+
+
+def test_a_denied_call_tells_the_model_why() -> None:
+    (result,) = results(calling(("wipe", {"path": "/"})), always, approve=lambda call: Denied("too much money"))
     assert result.status == "denied"
-    assert "approval" in str(result.content)
+    assert result.content == "wipe was not called: it was denied: too much money"
+
+
+def test_approval_may_change_the_arguments_which_are_validated_again() -> None:
+    calls = calling(("wipe", {"path": "/"}), ("wipe", {"path": "/"}))
+    answers = iter([Approved({"path": "/tmp"}), Approved({"path": 5})])
+    changed, wrong = results(calls, always, approve=lambda call: next(answers))
+    assert changed.content == "wiped /tmp"
+    assert wrong.status == "error" and "path" in str(wrong.content)
+
+
+@pytest.mark.parametrize("answer", ["n", "too much money", "", 0, 1, None, False, [], {"approved": True}])
+def test_anything_else_than_a_decision_ends_the_run_and_nothing_was_called(answer: Any) -> None:
+    wiped: list[str] = []
+
+    @tool(approval="always")
+    def wipe(path: str) -> None:
+        """Delete."""
+        wiped.append(path)
+
+    agent = Agent(ScriptedModel([calling(("wipe", {"path": "/"})), "x"]), tools=[wipe])
+    with pytest.raises(ApprovalError, match="expected True, Approved"):
+        agent.run_sync("go", approve=lambda call: answer)
+    assert wiped == []
 
 
 def test_an_approver_decides_call_by_call() -> None:
     asked: list[ToolCall] = []
 
-    def approve(call: ToolCall) -> bool:
+    def approve(call: ToolCall) -> Approved | Denied:
         asked.append(call)
-        return "tmp" in call.arguments
+        return decided("tmp" in call.arguments)
 
     calls = calling(("wipe", {"path": "/tmp"}), ("wipe", {"path": "/home"}), ("echo", {"text": "hi"}))
     yes, no, unasked = results(calls, always, echo, approve=approve)
@@ -147,9 +185,9 @@ def test_an_approver_decides_call_by_call() -> None:
 
 
 def test_an_approver_may_be_async() -> None:
-    async def approve(call: ToolCall) -> bool:
+    async def approve(call: ToolCall) -> Approved | Denied:
         await asyncio.sleep(0)
-        return call.id == "id1"
+        return decided(call.id == "id1")
 
     yes, no = results(calling(("wipe", {"path": "a"}), ("wipe", {"path": "b"})), always, approve=approve)
     assert (yes.status, no.status) == ("success", "denied")
@@ -158,9 +196,9 @@ def test_an_approver_may_be_async() -> None:
 def test_a_predicate_says_which_calls_need_approval() -> None:
     asked: list[str] = []
 
-    def approve(call: ToolCall) -> bool:
+    def approve(call: ToolCall) -> Denied:
         asked.append(call.arguments)
-        return False
+        return Denied()
 
     calls = calling(("write", {"path": "/etc/hosts"}), ("write", {"path": "/srv/a"}))
     denied, done = results(calls, write, approve=approve)
@@ -176,7 +214,7 @@ def test_nobody_is_asked_about_a_call_that_cannot_run() -> None:
     assert result.status == "error"
 
 
-def test_a_predicate_that_fails_asks_and_a_denied_call_says_why() -> None:
+def test_a_predicate_that_fails_asks() -> None:
     @tool(approval=lambda arguments, context: context.deps["missing"])
     def risky() -> str:
         """Risk it."""
@@ -184,7 +222,7 @@ def test_a_predicate_that_fails_asks_and_a_denied_call_says_why() -> None:
 
     (asked,) = results(calling("risky"), risky, approve=lambda call: True)
     assert asked.content == "done"
-    (denied,) = results(calling("risky"), risky)
+    (denied,) = results(calling("risky"), risky, approve=lambda call: Denied())
     assert denied.status == "denied"
 
 
@@ -195,7 +233,7 @@ def test_a_predicate_sees_the_dependencies() -> None:
     guarded = tool(approval=is_guest)(wipe)
     (result,) = results(calling(("wipe", {"path": "x"})), guarded, deps="owner")
     assert result.status == "success"
-    (result,) = results(calling(("wipe", {"path": "x"})), guarded, deps="guest")
+    (result,) = results(calling(("wipe", {"path": "x"})), guarded, deps="guest", approve=lambda call: Denied())
     assert result.status == "denied"
 
 
@@ -213,7 +251,7 @@ def test_an_approver_that_fails_ends_the_run_and_nothing_was_called() -> None:
 def test_a_call_with_a_stolen_id_is_not_approved_by_the_first_ones_approval() -> None:
     """Two calls under one id, the first harmless: the approval of one must not open the door to the other."""
     calls = calling(("wipe", {"path": "/var/cache"}, "x"), ("wipe", {"path": "/"}, "x"))
-    first, second = results(calls, always, approve=lambda call: "cache" in call.arguments)
+    first, second = results(calls, always, approve=lambda call: decided("cache" in call.arguments))
     assert (first.status, second.status) == ("success", "denied")
 
 

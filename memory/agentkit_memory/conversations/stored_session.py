@@ -54,6 +54,11 @@ class StoredSession:
         return self._branch.name
 
     @property
+    def address(self) -> tuple[str, int]:
+        """Where the conversation is: the same for every session on it."""
+        return self._branch.database.where, self._branch.id
+
+    @property
     def branch(self) -> str:
         """The name of the branch: `main`, or that of a fork."""
         return self._branch.branch
@@ -155,6 +160,19 @@ class StoredSession:
             return False
         finally:
             self._lock.release()
+
+    def position(self, key: str) -> int | None:
+        """Return how many messages stand before those that were appended under a key; None when there are none.
+
+        Raises:
+            ScopeError: The key is too long or holds NUL.
+            StoreError: The database cannot be read.
+        """
+        _check(key, None)
+        found = self._branch.seq_of(key)
+        if found is not None and found > len(self.conversation):
+            self.refresh()
+        return None if found is None else found - 1
 
     def page(
         self, *, after: int | None = None, before: int | None = None, limit: int = 50

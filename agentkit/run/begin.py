@@ -1,0 +1,68 @@
+"""Where a run begins: behind the conversation, or where an earlier attempt at it was cut short."""
+
+from __future__ import annotations
+
+from agentkit.errors import JournalError, NothingToContinue
+from agentkit.run.effects import Begin, Beginning
+from agentkit.run.loop import REPAIR
+from agentkit.session import Session
+from agentkit_prompts.context.conversation import Conversation
+
+__all__ = ["beginning"]
+
+
+def beginning(effect: Begin, session: Session | None, conversation: Conversation, *, is_new: bool) -> Beginning:
+    """Return where a run begins.
+
+    Args:
+        effect: What the loop asked.
+        session: The conversation; None where `conversation` is all there is.
+        conversation: What the run goes on with where there is no session.
+        is_new: Whether no run had this id before.
+
+    Raises:
+        NothingToContinue: There is no new input, and no message of a user without an answer.
+        JournalError: The conversation is shorter than it was when the run began.
+    """
+    if session is not None:
+        conversation = session.conversation
+    if effect.at is not None:
+        before, done = effect.at
+        if len(conversation) < before + done:
+            raise JournalError(
+                f"run {effect.run_id!r} began behind {before + done} messages, and the conversation has "
+                f"{len(conversation)}: it is another one"
+            )
+        return _cut(conversation, before, before + done)
+    if effect.goes_on:
+        return _unanswered(conversation)
+    if is_new or session is None or (first := session.position(f"{effect.run_id}:0")) is None:
+        return Beginning(conversation)
+    return _cut(conversation, first, _end(effect.run_id, session, first))
+
+
+def _cut(conversation: Conversation, first: int, last: int) -> Beginning:
+    return Beginning(conversation[:first], tuple(conversation[first:last]))
+
+
+def _unanswered(conversation: Conversation) -> Beginning:
+    """Return the conversation with its last run cut off, which has no answer yet."""
+    first = next((at for at in range(len(conversation) - 1, -1, -1) if conversation[at].role == "user"), None)
+    if first is None:
+        raise NothingToContinue("the conversation has no message of a user to answer: give the run an input")
+    last = conversation[-1]
+    if last.role == "assistant" and not last.tool_calls:
+        raise NothingToContinue("the last message of the conversation is an answer: give the run an input")
+    return _cut(conversation, first, len(conversation))
+
+
+def _end(run_id: str, session: Session, first: int) -> int:
+    """Return how many messages there are up to the last one of a run, whose messages were kept step by step."""
+    conversation = session.conversation
+    last, step = first, 1
+    while (found := session.position(f"{run_id}:{step}")) is not None:
+        last, step = found, step + 1
+    end = last + 1
+    while end < len(conversation) and (conversation[end].role == "tool" or conversation[end].text.endswith(REPAIR)):
+        end += 1
+    return end

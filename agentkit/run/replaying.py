@@ -1,0 +1,70 @@
+"""Answers what a loop asks for from a journal, as far as it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from copy import copy
+from typing import Any, TypeVar
+
+from agentkit.errors import JournalError
+from agentkit.run.effects import Append, Begin, CallTools, Effect, Equip
+from agentkit.run.journal import Journal
+from agentkit_prompts.context.prompt_context import ToolSpec
+from agentkit_tools.tool import Tool
+
+__all__ = ["replaying"]
+
+R = TypeVar("R")
+
+
+def replaying(loop: Generator[Effect, Any, R], journal: Journal) -> Generator[Effect, Any, R]:
+    """Run `loop`, answering its effects from the journal; those that the journal does not know are passed on.
+
+    What a journal cannot hold is asked for again: the conversation, as it was then, and the functions of tools.
+
+    Raises:
+        JournalError: The loop asks for something else than the journal has the answer of.
+    """
+    known = iter(list(journal.entries))
+    answer: Any = None
+    while True:
+        try:
+            effect = loop.send(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        entry = next(known, None)
+        if entry is None:
+            answer = yield effect
+            continue
+        name, answer = entry
+        if name != type(effect).__name__ or not _fits(effect, answer):
+            raise JournalError(
+                f"journal of run {journal.run_id!r}: it goes on with {name}, the run with {type(effect).__name__}: "
+                "it is the journal of another agent, or the agent has changed since"
+            )
+        if isinstance(effect, Begin):
+            answer = yield effect._replace(at=answer)
+        elif isinstance(effect, Equip):
+            answer = _as_they_were(answer, (yield effect))
+
+
+def _fits(effect: Effect, answer: Any) -> bool:
+    """Whether an answer is one to this very effect, as far as can be seen."""
+    if isinstance(effect, Append):
+        return bool(answer == effect.messages)
+    return not isinstance(effect, CallTools) or answer[0].call_id in {call.id for call in effect.calls}
+
+
+def _as_they_were(specs: tuple[ToolSpec, ...], tools: Mapping[str, Tool]) -> dict[str, Tool]:
+    """Return the tools that the model was offered, as it was offered them, with the functions that there are now.
+
+    Raises:
+        JournalError: Some of them are gone.
+    """
+    if gone := [spec.name for spec in specs if spec.name not in tools]:
+        raise JournalError(f"the run was offered tools that are gone: {', '.join(gone)}")
+    found: dict[str, Tool] = {}
+    for spec in specs:
+        found[spec.name] = tool = copy(tools[spec.name])
+        tool.spec = spec
+    return found

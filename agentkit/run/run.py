@@ -1,0 +1,118 @@
+"""`Run`: one run from its first effect to its end: the session it has to itself, its time, its events, its journal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any, Generic
+
+from agentkit.chain import Output
+from agentkit.errors import LimitExceeded, SessionBusy
+from agentkit.run.asyncio_driver import AsyncDriver
+from agentkit.run.effects import Effect
+from agentkit.run.events import Event, RunFinished
+from agentkit.run.journal import Journal
+from agentkit.run.journal_file import Keep, kept
+from agentkit.run.loop import RunResult
+from agentkit.run.recording import recording
+from agentkit.run.replaying import replaying
+from agentkit.session import Session
+
+__all__ = ["Run"]
+
+
+class Run(Generic[Output]):
+    """One run.
+
+    Args:
+        driver: What performs its effects.
+        journal: What it is recorded in.
+        known: The journal it goes on from.
+        keep: Where the journal is kept while the run goes on: a file, or a function that is given each line.
+        on_event: Called with every event.
+    """
+
+    __slots__ = ("_driver", "_keep", "_known", "_on_event", "journal")
+
+    def __init__(
+        self,
+        driver: AsyncDriver,
+        journal: Journal,
+        *,
+        known: Journal | None = None,
+        keep: Keep | None = None,
+        on_event: Callable[[Event[Output]], None] | None = None,
+    ) -> None:
+        self.journal = journal
+        self._driver = driver
+        self._known = known
+        self._keep = keep
+        self._on_event = on_event
+
+    async def result(self, loop: Generator[Effect, Any, RunResult[Output]]) -> RunResult[Output]:
+        """Perform the effects of the loop and return what it returns.
+
+        Raises:
+            SessionBusy: Another run is using the session.
+            LimitExceeded: It took longer than it may.
+            BaseException: Whatever ended it; it has the attributes `messages`, `usage` and `journal`.
+        """
+        driver, journal = self._driver, self.journal
+        loop = recording(loop, journal)
+        if self._known is not None:
+            loop = replaying(loop, self._known)
+        try:
+            with _alone(driver.session), kept(journal, self._keep, goes_on=self._known is not None):
+                result = await self._within(driver.nesting.limits.seconds, loop)
+        except BaseException as error:
+            with suppress(Exception):  # an exception without attributes
+                error.messages = (*journal.messages, *driver.unkept)  # type: ignore[attr-defined]
+                error.usage, error.journal = journal.usage, journal  # type: ignore[attr-defined]
+            raise
+        result = replace(result, journal=journal)
+        if self._on_event is not None:
+            self._on_event(RunFinished(result))
+        return result
+
+    async def _within(
+        self, seconds: float | None, loop: Generator[Effect, Any, RunResult[Output]]
+    ) -> RunResult[Output]:
+        nesting = self._driver.nesting
+        if seconds is None:
+            with nesting:
+                return await self._driver.drive(loop)
+        timer = asyncio.timeout(seconds)
+        try:
+            async with timer:
+                with nesting:
+                    return await self._driver.drive(loop)
+        except TimeoutError as error:
+            if not timer.expired():
+                raise
+            raise LimitExceeded("seconds", seconds, "allow more time, or use faster tools") from error
+
+
+@contextmanager
+def _alone(session: Session | None) -> Iterator[None]:
+    """Have the conversation of a session to oneself: also when others have sessions of their own on it."""
+    if session is None:
+        yield
+        return
+    key = getattr(session, "address", None) or id(session)
+    mine = object()
+    if _RUNNING.setdefault(key, mine) is not mine:
+        raise SessionBusy(session.id)
+    try:
+        yield
+    finally:
+        del _RUNNING[key]
+
+
+_RUNNING: dict[object, object] = {}
+"""Which conversations have a run. `setdefault` is atomic, also between threads."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_RUNNING.clear)  # those runs go on in the parent only

@@ -1,0 +1,306 @@
+"""Journals: a run that was cut short anywhere goes on from what is known of it, with nothing done twice or lost."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit import (
+    Agent,
+    ApprovalError,
+    Approved,
+    Denied,
+    Document,
+    InMemorySession,
+    Journal,
+    JournalError,
+    LimitExceeded,
+    Limits,
+    Message,
+    NothingToContinue,
+    Paused,
+    PromptContext,
+    RunIdReused,
+    ScriptedModel,
+    Usage,
+    UserInput,
+    tool,
+)
+from agentkit.memory import Memory
+from agentkit.prompts import AdditionalInfoPrompt, Image, Layers, MemoPrompt, Template
+from tests.runtime.scripts import Forgetful, Library, calling, roles, valid
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Accounts:
+    """Tools with effects that can be counted, by idempotency key."""
+
+    def __init__(self) -> None:
+        self.paid: list[str] = []
+
+    def tools(self) -> list[Any]:
+        @tool
+        def look(name: str) -> str:
+            """Look up a balance."""
+            return f"{name}: 5"
+
+        @tool(approval="always")
+        def pay(amount: int) -> str:
+            """Pay."""
+            self.paid.append(str(amount))
+            return f"paid {amount}"
+
+        return [look, pay]
+
+
+SCRIPT = (
+    calling(("look", {"name": "ada"}), ("look", {"name": "bob"}), text="Looking."),
+    calling(("pay", {"amount": 3}), ("look", {"name": "eve"})),
+    "Paid.",
+)
+
+
+def bank(accounts: Accounts, script: tuple[Any, ...] = SCRIPT) -> Agent:
+    layers = Layers("You pay bills.", before_input=MemoPrompt())
+    library = Library("Bills are due on Fridays.")
+    return Agent(ScriptedModel(script), layers, tools=accounts.tools(), memory=library, name="bank")
+
+
+def rest(journal: Journal) -> tuple[Any, ...]:
+    """Return what the model has not said yet."""
+    return SCRIPT[sum(entry.effect == "CallModel" for entry in journal.entries) :]
+
+
+def test_a_run_that_is_killed_before_any_line_of_its_journal_goes_on_with_the_same_messages() -> None:
+    lines: list[str] = []
+    whole = bank(Accounts()).run_sync("pay", run_id="r", approve=lambda call: True, journal=lines.append)
+    assert whole.journal is not None and "".join(lines) == whole.journal.dumps()
+    for count in range(1, len(lines) + 1):
+        accounts = Accounts()
+        known = Journal.loads("".join(lines[:count]))
+        resumed = bank(accounts, rest(known)).resume_sync(known, approve=lambda call: True)
+        assert (resumed.output, resumed.messages) == (whole.output, whole.messages), count
+        assert resumed.usage == whole.usage and resumed.steps == whole.steps
+        assert accounts.paid == [] if any("paid 3" in line for line in lines[:count]) else ["3"]
+        assert resumed.journal is not None and resumed.journal.dumps().startswith("".join(lines[:count]))
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_session_holds_each_message_once_wherever_the_run_was_killed(tmp_path: Path, stored: bool) -> None:
+    number = 0
+    while True:
+        memory = Memory.open(tmp_path / str(number)) if stored else None
+        session: Any = memory.session("s") if memory is not None else InMemorySession()
+        session.append(Message("user", "before"), Message("assistant", "yes"))
+        path = tmp_path / f"{number}.jsonl"
+        left = [number]
+
+        def count(line: str, path: Path = path, left: list[int] = left) -> None:
+            if not left[0]:
+                raise Killed
+            left[0] -= 1
+            with path.open("a") as file:
+                file.write(line)
+
+        agent = bank(Accounts())
+        try:
+            agent.run_sync("pay", session=session, approve=lambda call: True, journal=count, run_id="r")
+            break
+        except Killed:
+            pass
+        if number:
+            known = Journal.read(path)
+            again = bank(Accounts(), rest(known))
+            result = again.resume_sync(path, session=session, approve=lambda call: True)
+            assert result.output == "Paid."
+            assert Journal.read(path).messages == result.messages
+        else:
+            result = bank(Accounts()).run_sync("pay", session=session, approve=lambda call: True, run_id="r")
+        assert tuple(session.conversation) == (*session.conversation[:2], *result.messages)
+        assert roles(session.conversation) == "user assistant user assistant tool tool assistant tool tool assistant"
+        if memory is not None:
+            memory.close()
+        number += 1
+    assert number > 8
+
+
+def test_a_paused_run_goes_on_in_another_process_with_decisions_by_call() -> None:
+    with pytest.raises(Paused) as paused:
+        bank(Accounts()).run_sync("pay")
+    assert [call.name for call in paused.value.calls] == ["pay"]
+    text = paused.value.journal.dumps()
+    (call,) = paused.value.calls
+    for decision, shown in ((True, "paid 3"), (Approved({"amount": 4}), "paid 4"), (Denied("no money"), "no money")):
+        accounts = Accounts()
+        agent = bank(accounts, SCRIPT[2:])
+        result = agent.resume_sync(Journal.loads(text), approve={call.id: decision})
+        assert shown in next(message.text for message in result.messages if message.tool_call_id == call.id)
+        assert len(accounts.paid) == (decision is True or isinstance(decision, Approved))
+    with pytest.raises(Paused):
+        bank(Accounts()).resume_sync(Journal.loads(text))
+    with pytest.raises(ApprovalError, match="no call that waits has the id 'other'"):
+        bank(Accounts()).resume_sync(Journal.loads(text), approve={call.id: True, "other": True})
+
+
+def test_every_error_of_a_run_carries_its_messages_usage_and_journal_and_can_be_pickled() -> None:
+    agent = Agent(ScriptedModel([calling(("look", {"name": "a"})), OSError("gone")]), tools=Accounts().tools())
+    with pytest.raises(OSError) as failed:
+        agent.run_sync("go")
+    assert roles(failed.value.messages) == "user assistant tool"  # type: ignore[attr-defined]
+    assert isinstance(failed.value.usage, Usage)  # type: ignore[attr-defined]
+    limited = Agent(ScriptedModel.repeat(calling("look")), tools=Accounts().tools(), limits=Limits(steps=2))
+    with pytest.raises(LimitExceeded) as over:
+        limited.run_sync("go")
+    copied = pickle.loads(pickle.dumps(over.value))
+    assert (copied.limit, str(copied), copied.messages) == ("steps", str(over.value), over.value.messages)
+    assert copied.journal.dumps() == over.value.journal.dumps()
+
+
+def test_what_tools_did_is_in_the_error_where_it_cannot_be_stored() -> None:
+    session = Forgetful(good=1)
+    agent = bank(Accounts(), (calling(("look", {"name": "a"})),))
+    with pytest.raises(OSError, match="the disk is gone") as lost:
+        agent.run_sync("go", session=session)
+    assert [message.text for message in lost.value.messages] == ["go", "", "a: 5"]  # type: ignore[attr-defined]
+    session.good = 9
+    journal = lost.value.journal  # type: ignore[attr-defined]
+    assert bank(Accounts(), ("Done.",)).resume_sync(journal, session=session).output == "Done."
+    assert [message.text for message in session.conversation] == ["go", "", "a: 5", "Done."]
+
+
+def test_results_of_tools_are_kept_when_another_process_wrote_meanwhile(tmp_path: Path) -> None:
+    with Memory.open(tmp_path) as memory:
+        session = memory.session("s")
+
+        @tool
+        def write() -> str:
+            """Write."""
+            memory.session("s").append(Message("user", "aside"), Message("assistant", "noted"))
+            return "written"
+
+        result = Agent(ScriptedModel([calling("write"), "Done."]), tools=[write]).run_sync("go", session=session)
+        assert result.output == "Done."
+        assert valid(session.conversation)
+        assert "written" in [message.text for message in session.conversation]
+
+
+def test_a_failed_run_goes_on_without_new_input() -> None:
+    session = InMemorySession()
+    agent = bank(Accounts(), (SCRIPT[0], OSError("gone"), "Fine."))
+    with pytest.raises(OSError):
+        agent.run_sync("look", session=session)
+    result = agent.run_sync(None, session=session)
+    assert result.output == "Fine."
+    assert roles(session.conversation) == "user assistant tool tool assistant"
+    with pytest.raises(NothingToContinue, match="is an answer"):
+        agent.run_sync(None, session=session)
+    with pytest.raises(NothingToContinue, match="no message of a user"):
+        agent.run_sync(None, session=InMemorySession())
+
+
+def test_a_run_id_that_is_used_again_stores_and_shows_each_message_once() -> None:
+    session = InMemorySession()
+    agent = bank(Accounts(), (SCRIPT[0], OSError("gone"), "Fine.", "never"))
+    with pytest.raises(OSError):
+        agent.run_sync("look", session=session, run_id="r")
+    result = agent.run_sync("look", session=session, run_id="r")
+    assert roles(result.composition.messages) == "system user assistant tool tool"
+    assert roles(session.conversation) == "user assistant tool tool assistant"
+    again = agent.run_sync("look", session=session, run_id="r")
+    assert (again.output, again.messages) == ("Fine.", result.messages)
+    with pytest.raises(RunIdReused):
+        agent.run_sync("something else", session=session, run_id="r")
+
+
+def test_a_conversation_is_busy_whichever_session_object_is_used(tmp_path: Path) -> None:
+    with Memory.open(tmp_path) as memory:
+        found: list[BaseException] = []
+
+        @tool
+        def inner() -> str:
+            """Run on the same conversation."""
+            try:
+                Agent(ScriptedModel(["x"])).run_sync("y", session=memory.session("s"))
+            except Exception as error:
+                found.append(error)
+            return "tried"
+
+        Agent(ScriptedModel([calling("inner"), "Done."]), tools=[inner]).run_sync("go", session=memory.session("s"))
+        assert [type(error).__name__ for error in found] == ["SessionBusy"]
+
+
+HEAD = Journal("agent", "r", PromptContext(user_input="hi")).dumps()
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "no first line"),
+        (HEAD[:20], "its first line was cut"),
+        ("[]\n", "line 1: expected an object"),
+        ('{"a": 1}\n', "line 1: expected an object with `journal`"),
+        (HEAD.replace('"journal":1', '"journal":2'), "newer agentkit"),
+        (HEAD.replace('"run_id":"r",', ""), "line 1: KeyError"),
+        (HEAD + "nonsense\n", "line 2: not JSON"),
+        (HEAD + '{"effect": "Sing", "answer": 1}\n', "line 2: KeyError"),
+        (HEAD + '{"effect": "CallModel", "answer": {"message": 5}}\n', "line 2: ValidationError"),
+        (HEAD + '{"effect": "CallTools", "answer": 7}\n', "line 2: TypeError"),
+    ],
+)
+def test_a_journal_that_cannot_be_read_says_where(text: str, what: str) -> None:
+    with pytest.raises(JournalError, match=what):
+        Journal.loads(text)
+
+
+def test_a_journal_may_be_cut_at_any_byte() -> None:
+    whole = bank(Accounts()).run_sync("pay", approve=lambda call: True)
+    assert whole.journal is not None
+    data = whole.journal.dumps().encode()
+    for end in range(data.index(b"\n") + 1, len(data)):
+        assert len(Journal.loads(data[:end]).entries) == data[:end].count(b"\n") - 1
+
+
+def test_a_journal_of_another_agent_session_or_prompt_is_refused_before_anything_is_sent() -> None:
+    with pytest.raises(Paused) as paused:
+        bank(Accounts()).run_sync("pay")
+    journal = paused.value.journal
+    with pytest.raises(JournalError, match="its agent is 'bank', not 'agent'"):
+        Agent(ScriptedModel([])).resume_sync(journal)
+    with pytest.raises(JournalError, match="it ran without a session"):
+        bank(Accounts()).resume_sync(journal, session=InMemorySession())
+    with pytest.raises(JournalError, match="goes on with Recall"):
+        Agent(ScriptedModel([]), name="bank").resume_sync(journal)
+
+
+def test_a_file_with_a_journal_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    Agent(ScriptedModel(["a"])).run_sync("x", journal=path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    before = path.read_bytes()
+    with pytest.raises(JournalError, match="there is a journal already"):
+        Agent(ScriptedModel(["a"])).run_sync("x", journal=path)
+    assert path.read_bytes() == before
+
+
+def test_a_journal_keeps_the_whole_input() -> None:
+    given = PromptContext(
+        user_input=UserInput(["Look: ", Image(b"\x89PNG\r\n\x1a\n")], {"root": Path("/srv"), "at": b"\x00\xff"}),
+        documents=[Document("a", metadata={"page": 3})],
+        session_key="secret",
+    )
+    agent = Agent(ScriptedModel([OSError("gone")]), Layers(AdditionalInfoPrompt(Template("{{ root }}"))))
+    with pytest.raises(OSError) as failed:
+        agent.run_sync(given)
+    text = failed.value.journal.dumps()  # type: ignore[attr-defined]
+    assert "secret" not in text
+    read = Journal.loads(text).context
+    assert (read.user_input, read.documents) == (given.user_input, given.documents)
+    resumed = Agent(ScriptedModel(["ok"]), agent.chain.layers).resume_sync(Journal.loads(text))
+    assert resumed.output == "ok" and json.loads(text.splitlines()[0])["journal"] == 1
