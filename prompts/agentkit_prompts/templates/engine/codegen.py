@@ -295,6 +295,7 @@ class _Generator(Expressions):
         else:
             self.write(f"for {index}, {target} in enumerate({items}):")
         self.level += 1
+        self.write("if clock() > meter.look_at: meter.look()")
         if not counters:
             self.write(f"{inner.symbols.ref('loop')}.index0 = {index}")
         for temp, pattern in unpack:
@@ -332,6 +333,7 @@ class _Generator(Expressions):
         target, unpack = self.target(node.target, test)
         self.write(f"for {at}, {target} in enumerate({items}):")
         self.level += 1
+        self.write("if clock() > meter.look_at: meter.look()")
         for temp, pattern in unpack:
             self.store(pattern, temp, test)
         self.enter(test)

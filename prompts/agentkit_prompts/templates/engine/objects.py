@@ -53,11 +53,11 @@ class Macro:
                 or Undefined("caller", hint=f"macro {self.name!r} was not called by a call block")
             )
         if takes_kwargs:
-            given.append(kwargs)
+            given.append(meter.nest(kwargs))
         elif kwargs:
             raise Fault(f"macro {self.name!r} takes no argument {next(iter(kwargs))!r}")
         if takes_varargs:
-            given.append(args[len(names) :])
+            given.append(meter.nest(args[len(names) :]))
         elif len(args) > len(names):
             raise Fault(f"macro {self.name!r} takes at most {len(names)} arguments, got {len(args)}")
         meter.enter()
@@ -186,15 +186,16 @@ def _dict(meter: Meter, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
         else:
             for pair in meter.items(pairs):
                 key, value = meter.items(pair)
-                meter.measure(key)
+                meter.key(key, len(made))
                 made[key] = value
     made.update(kwargs)
-    return made
+    return meter.nest(made)
 
 
 def _cycler(meter: Meter, /, *values: Any) -> Cycler:
     if not values:
         raise Fault("cycler needs values to cycle through")
+    meter.nest(values)
     return Cycler(values)
 
 
