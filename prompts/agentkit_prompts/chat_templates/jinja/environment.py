@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from functools import cache, lru_cache
 from itertools import islice
 from types import BuiltinMethodType
@@ -22,7 +21,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 from agentkit_prompts.chat_templates.jinja.bounds import OPERATORS, Bounds
-from agentkit_prompts.chat_templates.jinja.calls import MARK, TESTS, bounded_filters, guard, nests
+from agentkit_prompts.chat_templates.jinja.calls import MARK, TESTS, Dict, bounded_filters, guard, nests
 from agentkit_prompts.chat_templates.jinja.compiler import DICT_NAMES, BoundedCodeGenerator, QuickCodeGenerator
 from agentkit_prompts.chat_templates.jinja.losses import covers
 from agentkit_prompts.templates.engine.parse import count_tokens, levels
@@ -77,16 +76,6 @@ class _Generation(Extension):
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         mark = nodes.Filter(None, MARK, [], [], None, None)
         return nodes.FilterBlock(body, mark).set_lineno(line)
-
-
-class _Dict:
-    """The `dict` of templates: makes dictionaries and has nothing else to reach."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
-        return dict(*args, **kwargs)
-
-    def fromkeys(self, keys: Iterable[Any], value: Any = None) -> dict[Any, Any]:
-        return dict.fromkeys(keys, value)
 
 
 class _Namespace(Namespace):
@@ -150,7 +139,7 @@ class _Trusted(ImmutableSandboxedEnvironment):
         self.filters[MARK] = _mark_generation
         del self.globals["lipsum"]
         del self.filters["random"]
-        self.globals.update(raise_exception=_raise_exception, dict=_Dict(), namespace=_Namespace)
+        self.globals.update(raise_exception=_raise_exception, dict=Dict(), namespace=_Namespace)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         kind = type(obj)
@@ -205,7 +194,8 @@ class _Bounded(_Trusted):
             kwargs.pop("_loop_vars", None)
             kwargs.pop("_block_vars", None)
         if not nests(__obj):
-            return super().call(__context, __obj, *guard(bounds, __obj, args, kwargs), **kwargs)
+            made = super().call(__context, __obj, *guard(bounds, __obj, args, kwargs), **kwargs)
+            return bounds.nest(made) if type(made) is dict else made
         bounds.enter()
         try:
             return super().call(__context, __obj, *guard(bounds, __obj, args, kwargs), **kwargs)

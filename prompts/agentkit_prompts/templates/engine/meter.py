@@ -15,13 +15,15 @@ __all__ = ["DEFAULT", "Limits", "Meter"]
 
 _CHARS_PER_STEP = 16
 _STEPS_BETWEEN_CLOCKS = 50_000
+_CALL = 8
+"""Steps of calling anything at all."""
 _SECONDS_BETWEEN_CLOCKS = 0.005
 _MAX_CALL_DEPTH = 100
 _MAX_NESTING = 100
 _OURS = "agentkit_prompts."
 _COLLIDES = (1 << 61) - 1  # whole numbers from here on have hashes that were chosen by whoever chose them
 _SCALARS = frozenset({bool, float, type(None)})
-_CONTAINERS = (list, tuple, dict, set, frozenset)
+_CONTAINERS = (list, tuple, dict, set, frozenset, type({}.keys()), type({}.values()), type({}.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class Meter:
 
     def pay(self, name: str, *operands: Any, **keywords: Any) -> None:
         """Charge what a row of the table of costs takes at worst for these operands."""
-        self.charge(cost(name, operands, keywords))
+        self.charge(_CALL + cost(name, operands, keywords))
 
     def chars(self, count: int, slowness: int = 1) -> None:
         """Charge a string of `count` characters that is about to be made or searched."""

@@ -45,7 +45,7 @@ def call(meter: Meter, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 def call_method(meter: Meter, target: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call `target.name(...)`, if templates may."""
-    meter.charge(5)
+    meter.charge(10)
     if isinstance(target, str):
         method = _STR.get(name)
         if method is not None:

@@ -183,6 +183,7 @@ def percent(meter: Meter, template: str, values: Any) -> str:
 
 def join(meter: Meter, *values: Any) -> str:
     """Join the texts of values: the `~` operator."""
+    meter.charge(4 * len(values))
     texts = [value if type(value) is str else text(meter, value) for value in values]
     meter.chars(sum(map(len, texts)))
     return "".join(texts)
