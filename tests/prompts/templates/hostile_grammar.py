@@ -3,6 +3,8 @@
 `python -m tests.prompts.templates.hostile_grammar` writes the kept corpus anew.
 """
 
+# ruff: noqa: E501 (templates are easier to read on one line)
+
 from __future__ import annotations
 
 import json
@@ -12,16 +14,240 @@ from random import Random
 CORPUS = Path(__file__).parent / "hostile_templates.json"
 CASES = 1600
 SIZES = (0, 1, 3, 50, 99, 101, 999, 2_499, 9_999, 29_999, 100_000, 1_000_000, 3_000_000)
-UNITS = ("a", "ab", "\\u00e9", "\\u6f22", "\\U0001f600", " ", "\\n", "-", "a-", "a ", "<a>", "<", "<!--", "1", "f", ")", "%s", "{}", "{0}", "a,", "\\t", "http://a.b ", "_1", "\\u0661", "&")  # fmt: skip
-NUMBERS = ("0", "1", "-1", "2", "16", "36", "79", "300", "9999", "1e300", "0.1", "10**9", "2**61 - 1", "2**8000", "big", "none", "true")  # fmt: skip
-STR_METHODS = ("capitalize", "casefold", "center", "count", "encode", "endswith", "expandtabs", "find", "format", "format_map", "index", "isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric", "isprintable", "isspace", "istitle", "isupper", "join", "ljust", "lower", "lstrip", "maketrans", "partition", "removeprefix", "removesuffix", "replace", "rfind", "rindex", "rjust", "rpartition", "rsplit", "rstrip", "split", "splitlines", "startswith", "strip", "swapcase", "title", "translate", "upper", "zfill")  # fmt: skip
-OTHER_METHODS = ("append", "as_integer_ratio", "bit_length", "copy", "count", "decode", "fromkeys", "get", "hex", "index", "isoformat", "items", "keys", "pop", "sort", "strftime", "to_bytes", "update", "values")  # fmt: skip
-FILTERS = ("abs", "attr", "batch", "capitalize", "center", "count", "d", "default", "dictsort", "e", "escape", "filesizeformat", "first", "float", "forceescape", "format", "groupby", "indent", "int", "items", "join", "last", "length", "list", "lower", "map", "max", "min", "pprint", "reject", "rejectattr", "replace", "reverse", "round", "safe", "select", "selectattr", "slice", "sort", "string", "striptags", "sum", "title", "tojson", "trim", "truncate", "unique", "upper", "urlencode", "urlize", "wordcount", "wordwrap", "xmlattr")  # fmt: skip
-TESTS = ("boolean", "callable", "defined", "divisibleby", "eq", "even", "ge", "gt", "in", "integer", "iterable", "le", "lower", "lt", "mapping", "ne", "none", "number", "odd", "sameas", "sequence", "string", "undefined", "upper")  # fmt: skip
+UNITS = (
+    "a",
+    "ab",
+    "\\u00e9",
+    "\\u6f22",
+    "\\U0001f600",
+    " ",
+    "\\n",
+    "-",
+    "a-",
+    "a ",
+    "<a>",
+    "<",
+    "<!--",
+    "1",
+    "f",
+    ")",
+    "%s",
+    "{}",
+    "{0}",
+    "a,",
+    "\\t",
+    "http://a.b ",
+    "_1",
+    "\\u0661",
+    "&",
+)
+NUMBERS = (
+    "0",
+    "1",
+    "-1",
+    "2",
+    "16",
+    "36",
+    "79",
+    "300",
+    "9999",
+    "1e300",
+    "0.1",
+    "10**9",
+    "2**61 - 1",
+    "2**8000",
+    "big",
+    "none",
+    "true",
+)
+STR_METHODS = (
+    "capitalize",
+    "casefold",
+    "center",
+    "count",
+    "encode",
+    "endswith",
+    "expandtabs",
+    "find",
+    "format",
+    "format_map",
+    "index",
+    "isalnum",
+    "isalpha",
+    "isascii",
+    "isdecimal",
+    "isdigit",
+    "isidentifier",
+    "islower",
+    "isnumeric",
+    "isprintable",
+    "isspace",
+    "istitle",
+    "isupper",
+    "join",
+    "ljust",
+    "lower",
+    "lstrip",
+    "maketrans",
+    "partition",
+    "removeprefix",
+    "removesuffix",
+    "replace",
+    "rfind",
+    "rindex",
+    "rjust",
+    "rpartition",
+    "rsplit",
+    "rstrip",
+    "split",
+    "splitlines",
+    "startswith",
+    "strip",
+    "swapcase",
+    "title",
+    "translate",
+    "upper",
+    "zfill",
+)
+OTHER_METHODS = (
+    "append",
+    "as_integer_ratio",
+    "bit_length",
+    "copy",
+    "count",
+    "decode",
+    "fromkeys",
+    "get",
+    "hex",
+    "index",
+    "isoformat",
+    "items",
+    "keys",
+    "pop",
+    "sort",
+    "strftime",
+    "to_bytes",
+    "update",
+    "values",
+)
+FILTERS = (
+    "abs",
+    "attr",
+    "batch",
+    "capitalize",
+    "center",
+    "count",
+    "d",
+    "default",
+    "dictsort",
+    "e",
+    "escape",
+    "filesizeformat",
+    "first",
+    "float",
+    "forceescape",
+    "format",
+    "groupby",
+    "indent",
+    "int",
+    "items",
+    "join",
+    "last",
+    "length",
+    "list",
+    "lower",
+    "map",
+    "max",
+    "min",
+    "pprint",
+    "reject",
+    "rejectattr",
+    "replace",
+    "reverse",
+    "round",
+    "safe",
+    "select",
+    "selectattr",
+    "slice",
+    "sort",
+    "string",
+    "striptags",
+    "sum",
+    "title",
+    "tojson",
+    "trim",
+    "truncate",
+    "unique",
+    "upper",
+    "urlencode",
+    "urlize",
+    "wordcount",
+    "wordwrap",
+    "xmlattr",
+)
+TESTS = (
+    "boolean",
+    "callable",
+    "defined",
+    "divisibleby",
+    "eq",
+    "even",
+    "ge",
+    "gt",
+    "in",
+    "integer",
+    "iterable",
+    "le",
+    "lower",
+    "lt",
+    "mapping",
+    "ne",
+    "none",
+    "number",
+    "odd",
+    "sameas",
+    "sequence",
+    "string",
+    "undefined",
+    "upper",
+)
 OPERATORS = ("+", "-", "*", "/", "//", "%", "**", "~", "==", "!=", "<", ">=", "in", "not in", "and", "or")
 CODECS = ("utf-8", "ascii", "idna", "punycode", "unicode_escape", "utf-7", "base64", "rot13", "utf-32")
 ERRORS = ("strict", "namereplace", "xmlcharrefreplace", "backslashreplace", "ignore")
-WRAPS = ("[ns.x]", "(ns.x,)", "{'a': ns.x}", "[ns.x, ns.x]", "(ns.x, ns.x)", "{'a': ns.x, 'b': ns.x}", "dict(a=ns.x)", "dict([(1, ns.x)])", "[ns.x]|batch(1)|list", "[ns.x]|slice(1)|list", "{'a': ns.x}|dictsort", "{'a': ns.x}.items()", "[ns.x.items()]", "{1: ns.x}|items|list", "[[1, ns.x]]|groupby(0)", "ns.x|map('string')", "ns.x|map('list')|list", "ns.x|batch(1)|list", "namespace(x=ns.x)", "cycler(ns.x)", "ns.x ~ ns.x", "ns.x + ns.x", "ns.x * 2", "ns.x|tojson", "ns.x|string|e", "'%r' % (ns.x,)", "f(ns.x)", "ns.x|reverse", "ns.x|sort", "ns.x|unique", "ns.x|select", "ns.x[:]")  # fmt: skip
+WRAPS = (
+    "[ns.x]",
+    "(ns.x,)",
+    "{'a': ns.x}",
+    "[ns.x, ns.x]",
+    "(ns.x, ns.x)",
+    "{'a': ns.x, 'b': ns.x}",
+    "dict(a=ns.x)",
+    "dict([(1, ns.x)])",
+    "[ns.x]|batch(1)|list",
+    "[ns.x]|slice(1)|list",
+    "{'a': ns.x}|dictsort",
+    "{'a': ns.x}.items()",
+    "[ns.x.items()]",
+    "{1: ns.x}|items|list",
+    "[[1, ns.x]]|groupby(0)",
+    "ns.x|map('string')",
+    "ns.x|map('list')|list",
+    "ns.x|batch(1)|list",
+    "namespace(x=ns.x)",
+    "cycler(ns.x)",
+    "ns.x ~ ns.x",
+    "ns.x + ns.x",
+    "ns.x * 2",
+    "ns.x|tojson",
+    "ns.x|string|e",
+    "'%r' % (ns.x,)",
+    "f(ns.x)",
+    "ns.x|reverse",
+    "ns.x|sort",
+    "ns.x|unique",
+    "ns.x|select",
+    "ns.x[:]",
+)
 
 
 class Grammar:
@@ -41,7 +267,12 @@ class Grammar:
         size = self.choice(SIZES)
         item = self.choice(("0", "'a'", "[1]", "(1, 2)", "{'a': 1}", "1e300", "none", "text[:1000]"))
         step = self.choice(("1", "-1", "2**61 - 1", "10**6"))
-        made = (f"range({size})", f"range({size})|list", f"range(0, {size} * ({step}), {step})|list", f"[{item}] * {size}")
+        made = (
+            f"range({size})",
+            f"range({size})|list",
+            f"range(0, {size} * ({step}), {step})|list",
+            f"[{item}] * {size}",
+        )
         more = (f"({item},) * {size}", f"('a ' * {size}).split()", "rows", "rows|map(attribute='n')|list", "mapping")
         return f"({self.choice((*made, *more, 'deep', 'deep_tuple', 'mapping.keys()', 'messages', 'ns.x', 'ns'))})"
 
@@ -75,13 +306,23 @@ class Grammar:
                 return f"{self.operand(depth)}.{self.choice(OTHER_METHODS)}({self.arguments(depth)})"
             case 7:
                 one, two = self.operand(depth), self.operand(depth)
-                return self.choice((f"{{{one}: {two}}}[{one}]", f"{one}[{two}]", f"{one}[::{two}]", f"[{one}, {two}]", f"({one} if {two} else 1)"))  # fmt: skip
+                return self.choice(
+                    (
+                        f"{{{one}: {two}}}[{one}]",
+                        f"{one}[{two}]",
+                        f"{one}[::{two}]",
+                        f"[{one}, {two}]",
+                        f"({one} if {two} else 1)",
+                    )
+                )
             case _:
                 call = self.choice(("dict", "range", "cycler", "namespace", "joiner", "f", "dict.fromkeys"))
                 return f"{call}({self.choice(('', '*', '**'))}{self.operand(depth)})"
 
     def statement(self, depth: int = 0) -> str:
-        inner = self.statement(depth + 1) if depth < 2 and self.random.random() < 0.3 else f"{{{{ {self.expression()} }}}}"
+        inner = (
+            self.statement(depth + 1) if depth < 2 and self.random.random() < 0.3 else f"{{{{ {self.expression()} }}}}"
+        )
         rounds = self.choice((2, 99, 40_000, 99_999))
         match self.random.randrange(10):
             case 0 | 1 | 2:
@@ -95,13 +336,28 @@ class Grammar:
             case 6:
                 return f"{{% for i in {self.items()} if {self.expression()} %}}{{{{ i }}}}{{% endfor %}}"
             case 7:
-                used = self.choice(("{{ ns.x|length }}", "{{ ns.x }}", "{{ ns.x|tojson }}", "{{ {ns.x: 1}|length }}", "{{ ns.x == [ns.x] }}", "{{ [ns.x, ns.x]|unique|list|length }}", "{{ {}.get(ns.x) }}", "{{ ns.x in [ns.x] }}", "{{ ns.x|list|length }}", "{{ [ns.x, ns.x]|sort }}", "{{ ns.x|tojson(indent=2) }}", inner))  # fmt: skip
+                used = self.choice(
+                    (
+                        "{{ ns.x|length }}",
+                        "{{ ns.x }}",
+                        "{{ ns.x|tojson }}",
+                        "{{ {ns.x: 1}|length }}",
+                        "{{ ns.x == [ns.x] }}",
+                        "{{ [ns.x, ns.x]|unique|list|length }}",
+                        "{{ {}.get(ns.x) }}",
+                        "{{ ns.x in [ns.x] }}",
+                        "{{ ns.x|list|length }}",
+                        "{{ [ns.x, ns.x]|sort }}",
+                        "{{ ns.x|tojson(indent=2) }}",
+                        inner,
+                    )
+                )
                 wrapped = f"{{% for i in range({rounds}) %}}{{% set ns.x = {self.choice(WRAPS)} %}}{{% endfor %}}"
                 return f"{{% set ns = namespace(x={self.choice(('(1,)', '[1]', '{}'))}) %}}{wrapped}{used}"
             case 8:
-                return f"{{% set v %}}{inner}{{% endset %}}{{% filter {self.choice(('upper', 'title', 'wordwrap(3)'))} %}}{{{{ v }}}}{{% endfilter %}}"  # fmt: skip
+                return f"{{% set v %}}{inner}{{% endset %}}{{% filter {self.choice(('upper', 'title', 'wordwrap(3)'))} %}}{{{{ v }}}}{{% endfilter %}}"
             case _:
-                macro = f"{{% macro g(n) %}}{inner}{{{{ g(n - 1) if n }}}}{{% endmacro %}}{{{{ g({self.choice((1, 50, 98, 200))}) }}}}"  # fmt: skip
+                macro = f"{{% macro g(n) %}}{inner}{{{{ g(n - 1) if n }}}}{{% endmacro %}}{{{{ g({self.choice((1, 50, 98, 200))}) }}}}"
                 loop = f"{{% for i in [[[]]] recursive %}}{{{{ loop(i) }}}}{inner}{{% endfor %}}"
                 return self.choice((macro, loop))
 
@@ -120,7 +376,15 @@ def hostile_values() -> dict[str, object]:
         deep_tuple = (deep_tuple,)
     rows = [{"a": f"row {at % 7}", "n": at, "b": [at]} for at in range(5_000)]
     mapping = {str(at): at for at in range(40_000)}
-    return {"text": "some words, and more. " * 5_000, "deep": deep, "deep_tuple": deep_tuple, "rows": rows, "mapping": mapping, "big": 1 << 200_000, "messages": [{"role": "user", "content": "Hi"}]}  # fmt: skip
+    return {
+        "text": "some words, and more. " * 5_000,
+        "deep": deep,
+        "deep_tuple": deep_tuple,
+        "rows": rows,
+        "mapping": mapping,
+        "big": 1 << 200_000,
+        "messages": [{"role": "user", "content": "Hi"}],
+    }
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from agentkit_prompts.templates.engine.values import Fault
 
 __all__ = ["CHAT_LIMITS", "OPERATORS", "Bounds"]
 
-CHAT_LIMITS = Limits(output_chars=8_000_000, steps=2_000_000, seconds=3.0)
+CHAT_LIMITS = Limits(output_chars=8_000_000, steps=1_500_000, seconds=3.0)
 """Limits of an untrusted chat template: a context of some million tokens passes."""
 
 _MAX_FIELD = 10_000
@@ -150,10 +150,10 @@ class Bounds(Meter):
         for _ in range(_MAX_WRITTEN):
             inner: list[Any] = []
             for container in level:
-                steps = 12
+                self.charge(12 + 4 * len(container))
+                steps = 0
                 for item in container:
                     kind = type(item)
-                    steps += 4
                     if kind is int:
                         bits = item.bit_length()
                         total += 2 + bits // 3

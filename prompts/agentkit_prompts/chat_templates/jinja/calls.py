@@ -54,7 +54,7 @@ def guard(bounds: Bounds, target: Any, args: tuple[Any, ...], kwargs: dict[str, 
         Fault: Templates under limits do not call this, or it is more than the limits allow.
     """
     kind = type(target)
-    bounds.charge(20 + len(args) + len(kwargs))
+    bounds.charge(30 + len(args) + len(kwargs))
     if kind is BuiltinMethodType or kind is MethodType:
         return _method(bounds, target.__self__, target.__name__, args, kwargs)
     if kind is FunctionType:
@@ -186,6 +186,8 @@ def _bounded(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
     def filtered(context: Context, value: Any = None, /, *args: Any, **kwargs: Any) -> Any:
         bounds: Bounds = context.bounds  # type: ignore[attr-defined]
         bounds.charge(30)
+        if args or kwargs:
+            bounds.weigh(args, kwargs)
         if lazy:
             value = bounds.iterated(value, 12) if value else ()  # to Jinja, None and 0 hold nothing here
         elif type(value) is str:
@@ -195,7 +197,7 @@ def _bounded(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
                 value = bounds.listed(value, 2)
             bounds.weigh(value)
         if row is not None and (isinstance(value, str) or name not in ("float", "int")):
-            bounds.pay(row, value if isinstance(value, str) else str(value), *args, **kwargs)
+            bounds.pay(row, *map(_as_text, (value, *args)), **{key: _as_text(one) for key, one in kwargs.items()})
         if check is not None:
             check(bounds, value, args, kwargs)
         if wanted is None:
@@ -225,6 +227,11 @@ def _bounded(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
     return kept_short if name in _NO_LONGER else filtered
 
 
+def _as_text(operand: Any) -> Any:
+    """Return an operand as the filters read it: numbers as they are, anything else as its text, weighed before."""
+    return operand if isinstance(operand, str | int | float) or operand is None else str(operand)
+
+
 def _widths(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Charge a filter that repeats what it is given as often as a number or a text among its arguments says."""
     lines = value.count("\n") + 1 if isinstance(value, str) else 1
@@ -241,7 +248,7 @@ def _counts(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str,
 
 
 def _join(bounds: Bounds, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    glue = max([0, *(len(one) for one in (*args, *kwargs.values()) if isinstance(one, str))])
+    glue = max([0, *(bounds.weigh(one) for one in (*args, *kwargs.values()))])
     bounds.chars(glue * len(value) if hasattr(value, "__len__") else 1)
 
 

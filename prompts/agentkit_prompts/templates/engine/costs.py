@@ -72,7 +72,11 @@ def _affix(value: Any, part: Any = "", *args: Any, **_: Any) -> int:
 
 
 def _split(search: Callable[..., int]) -> Callable[..., int]:
-    return lambda value, sep=None, *args, **_: search(value, sep) + _size(value) // 2
+    def worst(value: Any, sep: Any = None, *args: Any, **_: Any) -> int:
+        size, small = _size(value), _size(sep)
+        return search(value, sep) + (size // small if small else size // 2)
+
+    return worst
 
 
 def _replace(value: Any, old: Any = "", new: Any = "", *args: Any, **_: Any) -> int:
@@ -98,6 +102,11 @@ def _wordwrap(value: Any, width: Any = 79, long_words: Any = True, wrapstring: A
     lines = _size(value) // columns + len(value.splitlines()) + 1
     longest = max(map(len, _RUN.findall(value)), default=0)
     return 6 * _size(value) + 40 * lines + longest * longest // (32 * columns) + lines * _size(wrapstring) // 16
+
+
+def _title(value: Any, *args: Any, **_: Any) -> int:
+    words = len(value.split()) + sum([value.count(mark) for mark in "-({[<"])
+    return 10 + _size(value) // 2 + 10 * words
 
 
 def _indent(value: Any, width: Any = 4, *args: Any, **_: Any) -> int:
@@ -157,8 +166,8 @@ COSTS: dict[str, Cost] = {
     **dict.fromkeys(("str.strip", "str.lstrip", "str.rstrip"), _STRIP),
     **dict.fromkeys(("str.startswith", "str.endswith"), _AFFIX),
     **dict.fromkeys([f"str.{name}" for name in WIDTH], _PAD),
-    "str.split": Cost(_split(_forward), "a search from the left, and a new text for every second character"),
-    "str.rsplit": Cost(_split(_backward), "a search from the right, and a new text for every second character"),
+    "str.split": Cost(_split(_forward), "a search from the left, and a new text for every separator that fits"),
+    "str.rsplit": Cost(_split(_backward), "a search from the right, and a new text for every separator that fits"),
     "str.splitlines": Cost(_linear(2), "a new text for every character"),
     "str.replace": Cost(_replace, "two searches and the characters of the result"),
     "str.expandtabs": Cost(_expandtabs, "writes as many characters as there are tabs, times the width of one"),
@@ -174,17 +183,11 @@ COSTS: dict[str, Cost] = {
         lambda value, *args, **_: 4 * _size(value) + value.count("<") * _size(value) // 256,
         "the text is copied for each tag that is cut out of it",
     ),
-    "filter.title": Cost(
-        lambda value, *args, **_: 2 + 5 * _size(value), "a regular expression splits at every second character"
-    ),
+    "filter.title": Cost(_title, "a regular expression splits the text into words, each made anew"),
     "filter.truncate": Cost(_linear(8), "copies the text, and searches one space from the right"),
-    "filter.urlencode": Cost(
-        lambda value, *args, **_: 2 + 2 * _size(value), "three characters for every byte, one by one"
-    ),
+    "filter.urlencode": Cost(_per_char(2), "three characters for every byte, one by one"),
     "filter.urlize": Cost(_urlize, "regular expressions at every word; brackets around a word are moved one by one"),
-    "filter.wordcount": Cost(
-        lambda value, *args, **_: 2 + _size(value), "a regular expression finds a word at every second one"
-    ),
+    "filter.wordcount": Cost(_per_char(1), "a regular expression finds a word at every second one"),
     "filter.wordwrap": Cost(
         _wordwrap, "a long word is copied for each line it is cut into; words by a regular expression"
     ),

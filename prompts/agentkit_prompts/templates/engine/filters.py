@@ -46,7 +46,7 @@ def _map(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> list[Any]:
 
 def _select(by_attribute: bool, wanted: bool) -> Callable[..., list[Any]]:
     def apply(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> list[Any]:
-        items = meter.items(value, 3)
+        items = meter.items(value, 8)
         read: Callable[[Any], Any] = getter(meter, None)
         if by_attribute:
             if not args:

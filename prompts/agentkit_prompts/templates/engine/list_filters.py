@@ -87,7 +87,7 @@ def sort_items(
     if isinstance(value, set | frozenset):
         meter.charge(10 * len(value))
         value = sorted(value, key=lambda item: (type(item).__name__, text(meter, item)))
-    items = meter.items(value, 6)
+    items = meter.items(value, 14)
     key = _keys(meter, attribute, case_sensitive)
     keys = [key(item) for item in items]
     meter.sort(keys)
@@ -157,7 +157,7 @@ class _Group(NamedTuple):
 
 def extreme(run: Callable[..., Any]) -> Callable[..., Any]:
     def apply(meter: Meter, value: Any, /, case_sensitive: bool = False, attribute: Any = None) -> Any:
-        items = meter.items(value, 3)
+        items = meter.items(value, 10)
         if not items:
             return Undefined("item", hint="the list is empty, so it has no least or greatest item")
         key = _keys(meter, attribute, case_sensitive)

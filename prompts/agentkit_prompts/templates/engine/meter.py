@@ -15,7 +15,7 @@ __all__ = ["DEFAULT", "Limits", "Meter"]
 
 _CHARS_PER_STEP = 16
 _STEPS_BETWEEN_CLOCKS = 50_000
-_CALL = 8
+_CALL = 4
 """Steps of calling anything at all."""
 _SECONDS_BETWEEN_CLOCKS = 0.005
 _MAX_CALL_DEPTH = 100
@@ -166,7 +166,7 @@ class Meter:
         if known is None:
             if above > _MAX_NESTING:
                 self._too_deep()
-            self.charge(4 + len(value))
+            self.charge(15 + 2 * len(value))
             inner = 0
             for item in value.values() if isinstance(value, dict) else value:
                 if isinstance(item, _CONTAINERS):
@@ -189,21 +189,20 @@ class Meter:
         for _ in range(_MAX_NESTING + 4):  # what is measured may stand in a list of keys, or of arguments
             inner: list[Any] = []
             for value in level:
-                steps = 12
+                self.charge(12 + len(value))
+                steps = 0
                 for item in value.values() if isinstance(value, dict) else value:
                     kind = type(item)
                     if kind is str:
-                        steps += 1 + (len(item) >> 8)
-                    else:
-                        steps += 1
-                        if kind is int:
-                            if not -_COLLIDES < item < _COLLIDES:
-                                steps += 1_000 + (item.bit_length() >> 10)
-                        elif kind not in _SCALARS:
-                            if isinstance(item, _CONTAINERS):
-                                inner.append(item)
-                            elif isinstance(item, str):
-                                steps += len(item) >> 8
+                        steps += len(item) >> 8
+                    elif kind is int:
+                        if not -_COLLIDES < item < _COLLIDES:
+                            steps += 1_000 + (item.bit_length() >> 10)
+                    elif kind not in _SCALARS:
+                        if isinstance(item, _CONTAINERS):
+                            inner.append(item)
+                        elif isinstance(item, str):
+                            steps += len(item) >> 8
                 self.charge(steps)
             if not inner:
                 return

@@ -184,7 +184,7 @@ def _dict(meter: Meter, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
         if isinstance(pairs, Mapping):
             made.update((key, pairs[key]) for key in meter.items(pairs))
         else:
-            for pair in meter.items(pairs):
+            for pair in meter.items(pairs, 8):
                 key, value = meter.items(pair)
                 meter.key(key, len(made))
                 made[key] = value
