@@ -7,7 +7,7 @@ from types import BuiltinMethodType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
 from jinja2 import pass_context
-from jinja2.defaults import DEFAULT_FILTERS
+from jinja2.filters import FILTERS
 from jinja2.runtime import BlockReference, Context, LoopContext, Macro, Undefined
 from jinja2.tests import TESTS as JINJA_TESTS
 from jinja2.utils import Cycler, Joiner
@@ -162,7 +162,7 @@ _WRAPS = frozenset(("batch", "dictsort", "groupby", "items", "map", "slice"))
 """Filters whose result may nest one level deeper than what they get."""
 _SAME_AS = {"center": "str.center", "e": "filter.escape", "forceescape": "filter.escape", "replace": "str.replace"}
 _ROWS = {
-    **{name: f"filter.{name}" for name in DEFAULT_FILTERS if f"filter.{name}" in COSTS},
+    **{name: f"filter.{name}" for name in FILTERS if f"filter.{name}" in COSTS},
     **{name: f"str.{name}" for name in ("capitalize", "lower", "upper")},
     **_SAME_AS,
     "trim": "str.strip",

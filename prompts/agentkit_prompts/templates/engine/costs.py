@@ -80,7 +80,7 @@ def _split(search: Callable[..., int]) -> Callable[..., int]:
 
 
 def _replace(value: Any, old: Any = "", new: Any = "", *args: Any, **_: Any) -> int:
-    found = value.count(old) if isinstance(old, str | bytes) and isinstance(value, type(old)) else 0
+    found = value.count(old) if isinstance(old, str) and isinstance(value, str) else 0
     return 2 * _forward(value, old) + found + (_size(value) + found * max(0, _size(new) - _size(old))) // 16
 
 
@@ -88,7 +88,7 @@ def _padded(value: Any, width: Any = 80, *args: Any, **_: Any) -> int:
     return 2 + max(_size(value), _whole(width)) // 16
 
 
-def _expandtabs(value: Any, tabsize: Any = 8, *args: Any, **_: Any) -> int:
+def _expandtabs(value: str, tabsize: Any = 8, *args: Any, **_: Any) -> int:
     return 2 + (_size(value) + value.count("\t") * _whole(tabsize)) // 8
 
 
@@ -97,24 +97,24 @@ def _int(value: Any, default: Any = 0, base: Any = 10, *args: Any, **_: Any) -> 
     return 10 + size // 4 + (0 if base in (2, 4, 8, 16, 32) else size * size // 20_000)
 
 
-def _wordwrap(value: Any, width: Any = 79, long_words: Any = True, wrapstring: Any = "\n", *args: Any, **_: Any) -> int:
+def _wordwrap(value: str, width: Any = 79, long_words: Any = True, wrapstring: Any = "\n", *args: Any, **_: Any) -> int:
     columns = max(1, _whole(width))
     lines = _size(value) // columns + len(value.splitlines()) + 1
     longest = max(map(len, _RUN.findall(value)), default=0)
     return 6 * _size(value) + 40 * lines + longest * longest // (32 * columns) + lines * _size(wrapstring) // 16
 
 
-def _title(value: Any, *args: Any, **_: Any) -> int:
+def _title(value: str, *args: Any, **_: Any) -> int:
     words = len(value.split()) + sum([value.count(mark) for mark in "-({[<"])
     return 10 + _size(value) // 2 + 10 * words
 
 
-def _indent(value: Any, width: Any = 4, *args: Any, **_: Any) -> int:
+def _indent(value: str, width: Any = 4, *args: Any, **_: Any) -> int:
     start = _size(width) if isinstance(width, str) else _whole(width)
     return 2 + _size(value) // 4 + (value.count("\n") + len(value.splitlines()) + 1) * (start + 16) // 16
 
 
-def _urlize(value: Any, *args: Any, **_: Any) -> int:
+def _urlize(value: str, *args: Any, **_: Any) -> int:
     longest = max(map(len, _RUN.findall(value)), default=0)
     return 20 * _size(value) + longest * longest // 8 + sum([_size(one) for one in args]) * _size(value) // 64
 
