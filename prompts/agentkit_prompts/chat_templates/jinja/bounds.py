@@ -37,6 +37,9 @@ class Bounds(Meter):
 
     __slots__ = ()
 
+    clock = staticmethod(monotonic)
+    """What a round of a loop looks at."""
+
     def text(self, value: Any) -> str:
         """Return what `{{ value }}` prints."""
         if type(value) is str:
@@ -203,11 +206,13 @@ class Bounds(Meter):
     def searched(self, container: Any, value: Any) -> Any:
         """Return a container in which a value is about to be looked for, charged."""
         kind = type(container)
-        if kind is dict and type(value) is str:
-            return container
-        if kind is str and type(value) is str and (work := len(container) * len(value)) < _MAX_QUICK_SEARCH:
-            self.charge(2 + (work >> 5))
-        elif isinstance(container, str | bytes):
+        if type(value) is str:
+            if kind is dict:
+                return container
+            if kind is str and (work := len(container) * len(value)) < _MAX_QUICK_SEARCH:
+                self.charge(2 + (work >> 5))
+                return container
+        if isinstance(container, str | bytes):
             self.pay("str.find", container, value)
         elif isinstance(container, dict | set | frozenset):
             self.key(value, len(container))

@@ -29,6 +29,8 @@ _METHODS: dict[type, frozenset[str]] = {
     LoopContext: frozenset(("changed", "cycle")),
     Cycler: frozenset(("next", "reset")),
 }
+_WORST = {name.removeprefix("str."): row.worst for name, row in COSTS.items() if name.startswith("str.")}
+"""What methods of text cost at worst."""
 _MAX_PATTERN = 1_000
 
 
@@ -131,9 +133,11 @@ def _check_codec(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> No
 def _text_method(
     bounds: Bounds, owner: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, ...]:
-    _check_codec(name, args, kwargs)
-    if f"str.{name}" in COSTS:
-        bounds.pay(f"str.{name}", owner, *args, **kwargs)
+    if name == "encode":
+        _check_codec(name, args, kwargs)
+    worst = _WORST.get(name)
+    if worst is not None:
+        bounds.charge(worst(owner, *args, **kwargs))
     if name in WIDTH:
         bounds.chars(max([len(owner), *(one for one in args if isinstance(one, int))]))
     elif name == "join" and args:
@@ -146,7 +150,7 @@ def _text_method(
     elif name == "expandtabs":
         widths = (8, *args, *kwargs.values())
         bounds.chars(len(owner) + owner.count("\t") * max(one for one in widths if isinstance(one, int)))
-    elif name != "join" and f"str.{name}" not in COSTS:
+    elif name != "join" and worst is None:
         raise Fault(f"str.{name[:80]}() is not one of the methods that a template may call under limits")
     return args
 

@@ -34,6 +34,7 @@ _NAMES = (
     "iterated",
     "looked",
     "nest",
+    "clock",
     "concat",
 )
 _LITERALS = (nodes.List, nodes.Tuple)
@@ -166,7 +167,10 @@ class BoundedCodeGenerator(QuickCodeGenerator):
     def blockvisit(self, nodes: Iterable[Node], frame: Frame) -> None:
         if id(nodes) in self._rounds:
             self._rounds.remove(id(nodes))
-            self.writeline("looked()")
+            self.writeline("if clock() > bounds.look_at:")
+            self.indent()
+            self.writeline("bounds.look()")
+            self.outdent()
         super().blockvisit(nodes, frame)
 
     def macro_body(self, node: nodes.Macro | nodes.CallBlock, frame: Frame) -> Any:

@@ -41,7 +41,11 @@ def _whole(value: object) -> int:
 
 
 def _linear(chars_per_step: int) -> Callable[..., int]:
-    return lambda value, *args, **_: 1 + _size(value) // chars_per_step + sum([_size(one) for one in args]) // 16
+    def worst(value: Any, *args: Any, **_: Any) -> int:
+        steps = 1 + len(value) // chars_per_step
+        return steps + sum([_size(one) for one in args]) // 16 if args else steps
+
+    return worst
 
 
 def _per_char(steps: int) -> Callable[..., int]:
@@ -63,7 +67,8 @@ def _backward(value: Any, part: Any = "", *args: Any, **_: Any) -> int:
 
 
 def _strip(value: Any, chars: Any = None, *args: Any, **_: Any) -> int:
-    return 2 + _size(value) // 16 * 2 + _size(value) * _size(chars) // 32
+    size = len(value)
+    return 2 + size // 8 + (size * _size(chars) // 32 if chars is not None else 0)
 
 
 def _affix(value: Any, part: Any = "", *args: Any, **_: Any) -> int:

@@ -23,7 +23,7 @@ _MAX_NESTING = 100
 _OURS = "agentkit_prompts."
 _COLLIDES = (1 << 61) - 1  # whole numbers from here on have hashes that were chosen by whoever chose them
 _SCALARS = frozenset({bool, float, type(None)})
-_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, *_VIEWS)
 
 

@@ -8,7 +8,7 @@ from datetime import date, time, timedelta
 from typing import Any
 
 from agentkit_prompts.templates.engine.access import attribute
-from agentkit_prompts.templates.engine.costs import SAME_SIZE, WIDTH
+from agentkit_prompts.templates.engine.costs import COSTS, SAME_SIZE, WIDTH
 from agentkit_prompts.templates.engine.finalise import text
 from agentkit_prompts.templates.engine.list_filters import items_of
 from agentkit_prompts.templates.engine.meter import Meter
@@ -81,10 +81,11 @@ def call_method(meter: Meter, target: Any, name: str, args: tuple[Any, ...], kwa
 
 def of_text(run: Callable[..., Any], row: str) -> Callable[..., Any]:
     """Return a filter or method that gives `run` the text of a value, charged by a row of the table of costs."""
+    worst = COSTS[row].worst
 
     def apply(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> Any:
         given = text(meter, value)
-        meter.pay(row, given, *args, **kwargs)
+        meter.charge(4 + worst(given, *args, **kwargs))
         return run(given, *args, **kwargs)
 
     return apply
