@@ -89,7 +89,7 @@ def test_kept_hostile_templates_end(start: int, run: Callable[[str], None]) -> N
 @pytest.mark.untraced
 @pytest.mark.long
 @law
-@given(st.lists(st.integers(0, 2**64), min_size=5, max_size=20))
+@given(st.lists(st.integers(0, 2**64), min_size=1, max_size=5))
 def test_any_hostile_template_ends(seeds: list[int]) -> None:
     sources = [Grammar(Random(seed)).template() for seed in seeds]
     assert slow_ones(sources, as_prompt) == []

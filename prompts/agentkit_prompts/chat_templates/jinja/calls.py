@@ -56,7 +56,7 @@ def guard(bounds: Bounds, target: Any, args: tuple[Any, ...], kwargs: dict[str, 
         Fault: Templates under limits do not call this, or it is more than the limits allow.
     """
     kind = type(target)
-    bounds.charge(30 + len(args) + len(kwargs))
+    bounds.charge(30 + 4 * (len(args) + len(kwargs)))
     if kind is BuiltinMethodType or kind is MethodType:
         return _method(bounds, target.__self__, target.__name__, args, kwargs)
     if kind is FunctionType:

@@ -28,8 +28,9 @@ from agentkit_prompts.templates.engine.parse import count_tokens, levels
 
 __all__ = ["Refusal", "RunContext", "compiled", "covered"]
 
-_MAX_DEPTH = 120
-_MAX_TOKENS = 30_000
+_MAX_DEPTH = 90
+_MAX_LOOPS = 20  # Python has no more in one function
+_MAX_TOKENS = 15_000
 _MAX_SOURCE = 500_000
 _SAFE: dict[type, frozenset[str]] = {
     str: frozenset(name for name in dir(str) if name[:1] != "_" and not name.startswith("format")),
@@ -124,6 +125,19 @@ def _indent(s: Any, width: int | str = 4, first: bool = False, blank: bool = Fal
     return do_indent(s, width, first, blank)  # type: ignore[arg-type]  # says which name is undefined
 
 
+def _check_loops(tree: nodes.Template) -> None:
+    """Refuse loops that nest so deeply that Python would refuse them, which takes long to find out."""
+    stack: list[tuple[nodes.Node, int]] = [(tree, 0)]
+    while stack:
+        node, loops = stack.pop()
+        if isinstance(node, nodes.Macro | nodes.CallBlock):
+            loops = 0
+        loops += isinstance(node, nodes.For)
+        if loops > _MAX_LOOPS:
+            raise jinja2.TemplateSyntaxError(f"loops nest deeper than {_MAX_LOOPS}", node.lineno)
+        stack += [(child, loops) for child in node.iter_child_nodes()]
+
+
 class _Trusted(ImmutableSandboxedEnvironment):
     """The sandbox itself; keys of dictionaries are found without an exception on the way."""
 
@@ -178,6 +192,7 @@ class _Bounded(_Trusted):
         tree = super()._parse(source, name, filename)
         for level in islice(levels(tree), _MAX_DEPTH, None):
             raise jinja2.TemplateSyntaxError("the template nests too deeply", level[0].lineno)
+        _check_loops(tree)
         return tree
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:

@@ -180,6 +180,7 @@ def _range(meter: Meter, /, *args: Any) -> range:
 
 def _dict(meter: Meter, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
     made: dict[str, Any] = {}
+    meter.charge(15)
     for pairs in args:
         if isinstance(pairs, Mapping):
             made.update((key, pairs[key]) for key in meter.items(pairs))
@@ -195,6 +196,7 @@ def _dict(meter: Meter, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
 def _cycler(meter: Meter, /, *values: Any) -> Cycler:
     if not values:
         raise Fault("cycler needs values to cycle through")
+    meter.charge(15)
     meter.nest(values)
     return Cycler(values)
 
