@@ -118,8 +118,14 @@ class Bounds(Meter):
         self.small(left, right)
         return left // right
 
+    def less(self, left: Any, right: Any) -> Any:
+        """Return `left - right`."""
+        self.small(left, right)
+        return left - right
+
     @staticmethod
     def small(*numbers: Any) -> None:
+        """Refuse whole numbers that are too large to work with, from wherever they come."""
         for number in numbers:
             if isinstance(number, int):
                 refuse_large(number.bit_length())
@@ -190,6 +196,8 @@ class Bounds(Meter):
         kind = type(value)
         if kind is str:
             self.charge(len(value) >> 8)
+        elif kind is int:
+            self.charge(value.bit_length() >> 10)
         elif isinstance(value, _CONTAINERS) or kind in _VIEWS:
             self.measure(list(value) if kind in _VIEWS else value)
         return value
@@ -201,6 +209,8 @@ class Bounds(Meter):
             self.key(value, others if isinstance(others, int) else 0)
         elif type(value) is str:
             self.charge(len(value) >> 8)
+        elif type(value) is int:
+            self.charge(value.bit_length() >> 10)
         return value
 
     def searched(self, container: Any, value: Any) -> Any:
@@ -256,5 +266,6 @@ OPERATORS: dict[str, Callable[[Bounds, Any, Any], Any]] = {
     "**": Bounds.raised,
     "%": Bounds.modulo,
     "//": Bounds.divided,
+    "-": Bounds.less,
 }
 """The operators that are bounded before they run; what `+` makes is charged at once."""

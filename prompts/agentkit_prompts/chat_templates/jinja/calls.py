@@ -104,7 +104,7 @@ def _method(bounds: Bounds, owner: Any, name: str, args: tuple[Any, ...], kwargs
                 bounds.looked_up(owner, key)
         else:
             bounds.measure(args)
-            bounds.charge(len(owner) if name == "copy" else 1)
+            bounds.charge(4 * len(owner) if name == "copy" else 1)
         return args
     raise Fault(
         f"{kind.__name__}.{name[:80]}() is not one of the methods that a template may call under limits; "

@@ -180,6 +180,7 @@ class _Bounded(_Trusted):
 
     code_generator_class = BoundedCodeGenerator
     intercepted_binops = frozenset({*OPERATORS, "+"})
+    intercepted_unops = frozenset("+-")
 
     def __init__(self) -> None:
         super().__init__(count_tokens(_MAX_TOKENS))
@@ -197,6 +198,10 @@ class _Bounded(_Trusted):
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         return OPERATORS[operator](context.bounds, left, right)  # type: ignore[attr-defined]
+
+    def call_unop(self, context: Context, operator: str, arg: Any) -> Any:
+        context.bounds.small(arg)  # type: ignore[attr-defined]
+        return super().call_unop(context, operator, arg)
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> jinja2.Undefined:
         if attribute[:1] == "_":

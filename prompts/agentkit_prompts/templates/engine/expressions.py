@@ -267,7 +267,7 @@ def _keywords(meter: Meter, value: Any) -> dict[str, Any]:
     require(value)
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise Fault("** takes a mapping whose keys are text")
-    meter.charge(len(value))
+    meter.charge(8 * len(value))
     return value
 
 

@@ -16,7 +16,7 @@ from agentkit_prompts.templates.engine.is_tests import TESTS
 from agentkit_prompts.templates.engine.list_filters import LIST_FILTERS, getter, items_of, whole
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.methods import of_text, replace
-from agentkit_prompts.templates.engine.operators import percent
+from agentkit_prompts.templates.engine.operators import percent, refuse_large_numbers
 from agentkit_prompts.templates.engine.values import Fault, Undefined, require
 
 __all__ = ["FILTERS"]
@@ -130,6 +130,7 @@ def _format(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> str:
 def _int(meter: Meter, value: Any, /, default: Any = 0, base: int = 10) -> Any:
     meter.charge(10)
     require(value)
+    refuse_large_numbers(value)
     try:
         if isinstance(value, str):
             if len(value) > 4000:
@@ -145,6 +146,7 @@ def _int(meter: Meter, value: Any, /, default: Any = 0, base: int = 10) -> Any:
 def _float(meter: Meter, value: Any, /, default: Any = 0.0) -> Any:
     meter.charge(10)
     require(value)
+    refuse_large_numbers(value)
     if isinstance(value, str):
         meter.pay("filter.float", value)
     try:
@@ -156,12 +158,14 @@ def _float(meter: Meter, value: Any, /, default: Any = 0.0) -> Any:
 def _abs(meter: Meter, value: Any, /) -> Any:
     if not isinstance(value, int | float | Decimal):
         raise Fault(f"abs takes a number, got {type(value).__name__}")
+    refuse_large_numbers(value)
     return abs(value)
 
 
 def _round(meter: Meter, value: Any, /, precision: Any = 0, method: str = "common") -> Any:
     if not isinstance(value, int | float | Decimal):
         raise Fault(f"round takes a number, got {type(value).__name__}")
+    refuse_large_numbers(value)
     digits = whole("precision", precision, -300, 300)
     if isinstance(value, Decimal) and value.is_finite() and value.adjusted() > 300 and method != "common":
         raise Fault("a number grows too large")

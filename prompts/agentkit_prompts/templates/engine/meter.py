@@ -23,6 +23,7 @@ _MAX_NESTING = 100
 _OURS = "agentkit_prompts."
 _COLLIDES = (1 << 61) - 1  # whole numbers from here on have hashes that were chosen by whoever chose them
 _SCALARS = frozenset({bool, float, type(None)})
+_QUICK = _SCALARS | {int, str}
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, *_VIEWS)
 
@@ -223,8 +224,8 @@ class Meter:
             self.charge((len(value) >> 8) * len(items))  # type: ignore[arg-type]
         elif isinstance(value, _CONTAINERS):
             self.measure(value, items)
-        elif kind is not int and kind not in _SCALARS:  # such as a Decimal, or an object of the caller's own
-            self.charge(20 * len(items))
+        elif kind not in _QUICK or not _QUICK.issuperset(map(type, items)):  # such as a Decimal, or the caller's own
+            self.charge(60 * len(items))
             self.tick()
 
     def key(self, value: object, size: int) -> None:

@@ -183,7 +183,7 @@ def _dict(meter: Meter, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
     meter.charge(15)
     for pairs in args:
         if isinstance(pairs, Mapping):
-            made.update((key, pairs[key]) for key in meter.items(pairs))
+            made.update((key, pairs[key]) for key in meter.items(pairs, 8))
         else:
             for pair in meter.items(pairs, 8):
                 key, value = meter.items(pair)

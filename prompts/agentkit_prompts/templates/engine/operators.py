@@ -14,7 +14,18 @@ from agentkit_prompts.templates.engine.finalise import text
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.values import Fault, Undefined, require
 
-__all__ = ["BINARY", "COMPARE", "PERCENT", "join", "negative", "percent", "positive", "refuse_large", "room_of"]
+__all__ = [
+    "BINARY",
+    "COMPARE",
+    "PERCENT",
+    "join",
+    "negative",
+    "percent",
+    "positive",
+    "refuse_large",
+    "refuse_large_numbers",
+    "room_of",
+]
 
 _MAX_INT_BITS = 8192
 _MAX_FIELD_WIDTH = 10_000
@@ -50,7 +61,7 @@ def _refuse(sign: str, left: object, right: object) -> Fault:
     return Fault(f"{type(left).__name__} {sign} {type(right).__name__} is not something templates can work out")
 
 
-def _operands(*numbers: Any) -> None:
+def refuse_large_numbers(*numbers: Any) -> None:
     """Refuse to work with whole numbers that are too large, from wherever they come."""
     for number in numbers:
         if isinstance(number, int):
@@ -67,7 +78,7 @@ def _arithmetic(sign: str, run: Callable[[Any, Any], Any], times: bool) -> Calla
     def calculate(meter: Meter, left: Any, right: Any) -> Any:
         meter.charge(2)
         if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
-            _operands(left, right)
+            refuse_large_numbers(left, right)
             return _whole(run(left, right))
         if times and isinstance(left, _TIMES) and isinstance(right, _TIMES):
             return run(left, right)
@@ -80,6 +91,7 @@ def add(meter: Meter, left: Any, right: Any) -> Any:
     """Add numbers and times, join text with text and lists with lists."""
     meter.charge(2)
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
+        refuse_large_numbers(left, right)
         return _whole(left + right)  # type: ignore[operator]
     if isinstance(left, str) and isinstance(right, str):
         meter.chars(len(left) + len(right))
@@ -129,7 +141,7 @@ def modulo(meter: Meter, left: Any, right: Any) -> Any:
         return percent(meter, left, right)
     meter.charge(2)
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
-        _operands(left, right)
+        refuse_large_numbers(left, right)
         return left % right  # type: ignore[operator]
     raise _refuse("%", left, right)
 
@@ -191,11 +203,13 @@ def join(meter: Meter, *values: Any) -> str:
 
 def positive(meter: Meter, value: Any) -> Any:
     """Return a number as it is."""
+    refuse_large_numbers(value)
     return +value if isinstance(value, _NUMBERS) else _minus(value)
 
 
 def negative(meter: Meter, value: Any) -> Any:
     """Return a number with its sign turned."""
+    refuse_large_numbers(value)
     return -value if isinstance(value, int | float | Decimal | timedelta) else _minus(value)
 
 
