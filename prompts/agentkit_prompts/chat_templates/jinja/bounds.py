@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sized
+from time import monotonic
 from typing import Any
 
 from jinja2.utils import Namespace
@@ -18,10 +19,13 @@ from agentkit_prompts.templates.engine.values import Fault
 
 __all__ = ["CHAT_LIMITS", "OPERATORS", "Bounds"]
 
-CHAT_LIMITS = Limits(output_chars=8_000_000, steps=4_000_000, seconds=3.0)
+CHAT_LIMITS = Limits(output_chars=8_000_000, steps=1_500_000, seconds=3.0)
 """Limits of an untrusted chat template: a context of some million tokens passes."""
 
 _MAX_FIELD = 10_000
+_MAX_QUICK_SEARCH = 1 << 16
+_MAX_WRITTEN = 250
+"""Levels of a value that is written out: namespaces in lists count as more than one."""
 _CONTAINERS = (list, tuple, dict, set, frozenset)
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _DIGITS = re.compile(r"\d{5,}")
@@ -32,6 +36,9 @@ class Bounds(Meter):
     """What one rendering has used, with the guarded forms of what templates do to values."""
 
     __slots__ = ()
+
+    clock = staticmethod(monotonic)
+    """What a round of a loop looks at."""
 
     def text(self, value: Any) -> str:
         """Return what `{{ value }}` prints."""
@@ -103,7 +110,25 @@ class Bounds(Meter):
         if isinstance(left, str):
             self.percent(left, right)
             return self.grown(left % right)
+        self.small(left, right)
         return left % right
+
+    def divided(self, left: Any, right: Any) -> Any:
+        """Return `left // right`."""
+        self.small(left, right)
+        return left // right
+
+    def less(self, left: Any, right: Any) -> Any:
+        """Return `left - right`."""
+        self.small(left, right)
+        return left - right
+
+    @staticmethod
+    def small(*numbers: Any) -> None:
+        """Refuse whole numbers that are too large to work with, from wherever they come."""
+        for number in numbers:
+            if isinstance(number, int):
+                refuse_large(number.bit_length())
 
     def percent(self, template: str, values: Any) -> None:
         """Charge the filling of `%` fields, before it is done."""
@@ -129,56 +154,86 @@ class Bounds(Meter):
 
     def weigh(self, *values: Any) -> int:
         """Charge every node of values that are about to be written out, and return about how long that is."""
-        stack: list[Any] = [values]
+        level: list[Any] = [values]
         total = 0
-        while stack:
-            steps = 12
-            for item in stack.pop():
-                kind = type(item)
-                steps += 4
-                if kind is int:
-                    total += 2 + item.bit_length() // 3
-                elif item is None or kind is bool or kind is float:
-                    total += 24
-                elif isinstance(item, str | bytes):
-                    total += len(item)
-                    steps += len(item) >> 4
-                elif isinstance(item, dict):
-                    stack += (item.keys(), item.values())
-                elif isinstance(item, _CONTAINERS) or kind in _VIEWS:
-                    stack.append(item)
-                elif isinstance(item, Namespace):
-                    stack.append([item._Namespace__attrs])
-                else:
-                    total += 24
-            self.charge(steps)
-            if total > self.limits.output_chars:
-                self.too_long(total)
-        return total
+        for _ in range(_MAX_WRITTEN):
+            inner: list[Any] = []
+            for container in level:
+                self.charge(12 + 4 * len(container))
+                steps = 0
+                for item in container:
+                    kind = type(item)
+                    if kind is int:
+                        bits = item.bit_length()
+                        total += 2 + bits // 3
+                        steps += bits * bits >> 17
+                    elif item is None or kind is bool:
+                        total += 24
+                    elif kind is float:
+                        total += 24
+                        steps += 10
+                    elif isinstance(item, str | bytes):
+                        total += len(item)
+                        steps += len(item) >> 4
+                    elif isinstance(item, dict):
+                        inner += (item.keys(), item.values())
+                    elif isinstance(item, _CONTAINERS) or kind in _VIEWS:
+                        inner.append(item)
+                    elif isinstance(item, Namespace):
+                        inner.append([item._Namespace__attrs])
+                    else:
+                        total += 24
+                self.charge(steps)
+                if total > self.limits.output_chars:
+                    self.too_long(total)
+            if not inner:
+                return total
+            level = inner
+        raise Fault("a value nests too deeply to be written out")
 
     def weighed(self, value: Any) -> Any:
         """Return a value that is about to be compared or hashed, charged."""
         kind = type(value)
         if kind is str:
-            self.left -= len(value) >> 8
+            self.charge(len(value) >> 8)
+        elif kind is int:
+            self.charge(value.bit_length() >> 10)
         elif isinstance(value, _CONTAINERS) or kind in _VIEWS:
             self.measure(list(value) if kind in _VIEWS else value)
         return value
 
-    def searched(self, value: Any) -> Any:
-        """Return a value in which something is about to be looked for, charged."""
-        kind = type(value)
-        if kind is dict:
-            return value
-        if kind is str:
-            self.charge(len(value) >> 4)
-        elif isinstance(value, list | tuple) or kind in _VIEWS:
-            self.measure(list(value) if kind in _VIEWS else value)
-        elif kind is range:
-            self.charge(len(value))
-        elif not isinstance(value, Sized | str):
-            return self._counted(value, 4)
+    def looked_up(self, container: Any, value: Any) -> Any:
+        """Return a key that is about to be looked up in a container, or among so many others, charged."""
+        if isinstance(value, _CONTAINERS):
+            others = len(container) if isinstance(container, dict) else container
+            self.key(value, others if isinstance(others, int) else 0)
+        elif type(value) is str:
+            self.charge(len(value) >> 8)
+        elif type(value) is int:
+            self.charge(value.bit_length() >> 10)
         return value
+
+    def searched(self, container: Any, value: Any) -> Any:
+        """Return a container in which a value is about to be looked for, charged."""
+        kind = type(container)
+        if type(value) is str:
+            if kind is dict:
+                return container
+            if kind is str and (work := len(container) * len(value)) < _MAX_QUICK_SEARCH:
+                self.charge(2 + (work >> 5))
+                return container
+        if isinstance(container, str | bytes):
+            self.pay("str.find", container, value)
+        elif isinstance(container, dict | set | frozenset):
+            self.key(value, len(container))
+        elif isinstance(container, list | tuple) or kind in _VIEWS:
+            self.charge(2 * len(container))
+            self.search(value, container if isinstance(container, list | tuple) else list(container))
+        elif kind is range:
+            self.charge(1 if type(value) is int else 2 * len(container))
+        elif not isinstance(container, Sized):
+            return self._counted(container, 4)
+        return container
 
     def iterated(self, value: Any, weight: int) -> Any:
         """Return what a loop visits; one round of it costs `weight` steps."""
@@ -188,6 +243,12 @@ class Bounds(Meter):
             return self._counted(value, weight)
         self.charge(weight * size + 4)
         return value
+
+    def looked(self) -> bool:
+        """Look at the clock when it is time to, in a round of a loop; always true."""
+        if monotonic() > self.look_at:
+            self.look()
+        return True
 
     def _counted(self, value: Any, weight: int) -> Iterator[Any]:
         for item in value:
@@ -204,5 +265,7 @@ OPERATORS: dict[str, Callable[[Bounds, Any, Any], Any]] = {
     "*": Bounds.multiplied,
     "**": Bounds.raised,
     "%": Bounds.modulo,
+    "//": Bounds.divided,
+    "-": Bounds.less,
 }
 """The operators that are bounded before they run; what `+` makes is charged at once."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +16,11 @@ import jinja2
 from agentkit_prompts.chat_templates.chat_turns import plain_turns
 from agentkit_prompts.chat_templates.generation import Spans, has_generation, marked_spans, reply_spans
 from agentkit_prompts.chat_templates.jinja.bounds import CHAT_LIMITS, Bounds
-from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose
+from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose, read_names
 from agentkit_prompts.chat_templates.jinja.dropped_content import holds_all, losses
 from agentkit_prompts.chat_templates.jinja.environment import Refusal, RunContext, compiled, covered
-from agentkit_prompts.chat_templates.jinja.markers import tokens_of_sources
+from agentkit_prompts.chat_templates.jinja.isolated import IsolatedProcess
+from agentkit_prompts.chat_templates.jinja.markers import literals, tokens_of_texts
 from agentkit_prompts.chat_templates.jinja.model_files import read_files
 from agentkit_prompts.chat_templates.jinja.open_reply import render_open
 from agentkit_prompts.chat_templates.jinja.probe import Probe
@@ -65,6 +66,9 @@ class JinjaChatTemplate:
     """Accept that the template leaves out messages, tool calls or tools; otherwise that is an error."""
     limits: Limits | None = CHAT_LIMITS
     """What one rendering may do; None for a template that is trusted."""
+    isolated: bool = False
+    """Compile and render in a process with limits of its own, which is killed when it takes too much. It takes some
+    0.3 s to start; templates get JSON data, so lists for tuples."""
     stop_words: Sequence[str] | None = None
     """What ends a reply; the eos token when nothing is given."""
     file: str | None = None
@@ -76,7 +80,7 @@ class JinjaChatTemplate:
         if self.stop_words is None and self.eos_token:
             object.__setattr__(self, "stop_words", (self.eos_token,))
         for name, source in {"": self.source, **self.named}.items():
-            self._compiled(source, name)
+            self._check(source, name)
 
     @classmethod
     def from_file(cls, path: str | Path, name: str | None = None, **fields: Any) -> JinjaChatTemplate:
@@ -140,7 +144,7 @@ class JinjaChatTemplate:
         if self.lossy or not self.normalise:
             return text
         if is_plain and not given:
-            is_sure = covered(source, frozenset(self._probe(source).text_roles))
+            is_sure = not self.isolated and covered(source, frozenset(self._probe(source).text_roles))
             if is_sure or holds_all(text, data):
                 return text
         lost = losses(
@@ -186,32 +190,41 @@ class JinjaChatTemplate:
             return self
         made = replace(self, now=now)
         vars(made)["_probes"] = self._dated_probes  # what was found out holds at any time
+        if self.isolated:
+            vars(made)["_process"] = self._process
         return made
 
     @cached_property
     def control_tokens(self) -> tuple[str, ...]:
         """What only the template may write: stop words, bos and eos, and the markers around messages."""
         tokens = (self.bos_token, self.eos_token, *self.special_tokens.values(), *(self.stop_words or ()))
-        return tokens_of_sources([self.source, *self.named.values()], tokens, self._probe(self.source))
+        texts = [text for source in (self.source, *self.named.values()) for text in self._literals(source)]
+        return tokens_of_texts(texts, tokens, self._probe(self.source))
 
     def diagnose(self) -> list[Finding]:
         """Return what the template cannot do or does in its own way, found by rendering small conversations."""
         source = self.named.get(_WITH_TOOLS)
-        return [*diagnose(self.source, self._probe(self.source), self._probe(source) if source else None)]
+        names = set(self._ask("names", self.source)) if self.isolated else read_names(self.source)
+        return [*diagnose(self.source, names, self._probe(self.source), self._probe(source) if source else None)]
 
     @cached_property
     def _variables(self) -> dict[str, Any]:
         tokens = {name: token for name in ("bos_token", "eos_token") if (token := getattr(self, name)) is not None}
         if self.normalise:
             tokens = {"bos_token": "", "eos_token": "", **tokens}
-        made: dict[str, Any] = {**self.special_tokens, **tokens}
-        if (now := self.now) is not None:
+        return {**self.special_tokens, **tokens, **self.clock}
 
-            def strftime_now(format: str) -> str:
-                return now.strftime(format)
+    @property
+    def clock(self) -> dict[str, Callable[[str], str]]:
+        """The function that tells a template the time, by its name there; nothing without a `now`."""
+        now = self.now
+        if now is None:
+            return {}
 
-            made[_CLOCK] = strftime_now
-        return made
+        def strftime_now(format: str) -> str:
+            return now.strftime(format)
+
+        return {_CLOCK: strftime_now}
 
     def _given(self, documents: object, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the variables of one rendering."""
@@ -241,6 +254,25 @@ class JinjaChatTemplate:
         probe = self._probe(source)
         return normalised(made, probe.content, lambda: probe.arguments), False
 
+    @cached_property
+    def _process(self) -> IsolatedProcess:
+        return IsolatedProcess()
+
+    def _ask(self, what: str, source: str, **given: Any) -> Any:
+        """Return what the process of an isolated template answers."""
+        limits = asdict(self.limits) if self.limits is not None else None
+        return self._process.ask(what, source=source, limits=limits, file=self.file, **given)
+
+    def _literals(self, source: str) -> Iterable[str]:
+        found: Iterable[str] = self._ask("literals", source) if self.isolated else literals(source)
+        return found
+
+    def _check(self, source: str, name: str) -> None:
+        if self.isolated and isinstance(source, str):
+            self._ask("check", source)
+        else:
+            self._compiled(source, name)
+
     def _compiled(self, source: str, name: str = "") -> jinja2.Template:
         where = f"{self.file or 'chat template'}{f' ({name})' if name else ''}"
         if not isinstance(source, str):
@@ -261,6 +293,24 @@ class JinjaChatTemplate:
         variables: Mapping[str, Any],
         marks: tuple[str, str] | None = None,
     ) -> str:
+        if self.isolated:
+            data = {name: value for name, value in variables.items() if name != _CLOCK}
+            now = self.now.isoformat() if self.now is not None else None
+            given = (messages, tools, prompt)
+            text: str = self._ask("render", source, given=given, variables=data, marks=marks, now=now)
+            return text
+        return self.rendered_here(source, messages, tools, prompt, variables, marks)
+
+    def rendered_here(
+        self,
+        source: str,
+        messages: Sequence[dict[str, Any]],
+        tools: Sequence[dict[str, Any]] | None,
+        prompt: bool,
+        variables: Mapping[str, Any],
+        marks: tuple[str, str] | None = None,
+    ) -> str:
+        """Run a template in this process, over plain data, as it is."""
         template = self._compiled(source)
         given = {"messages": messages, "tools": tools, "add_generation_prompt": prompt, **variables}
         context = RunContext.of(template, given)

@@ -7,10 +7,12 @@ What a template means stays Jinja's: every change wraps the code of an expressio
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, Frame, operators
+from jinja2.nodes import Node
 
 from agentkit_prompts.templates.engine.objects import Loop
 
@@ -20,7 +22,21 @@ DICT_NAMES = frozenset(dir(dict))
 """Attributes of a dict: `message.name` reads any other name as a key."""
 
 _MAX_SUM = 6
-_NAMES = ("text", "printed", "joined", "grown", "weighed", "searched", "iterated", "concat")
+_MAX_FREE = 256
+_NAMES = (
+    "text",
+    "printed",
+    "joined",
+    "grown",
+    "weighed",
+    "searched",
+    "looked_up",
+    "iterated",
+    "looked",
+    "nest",
+    "clock",
+    "concat",
+)
 _LITERALS = (nodes.List, nodes.Tuple)
 
 
@@ -33,6 +49,16 @@ def _weight(parts: list[nodes.Node]) -> int:
         count += 1 + (len(node.data) >> 4 if isinstance(node, nodes.TemplateData) else 0)
         stack.extend(node.iter_child_nodes())
     return count
+
+
+def _is_small(node: nodes.Node) -> bool:
+    """Tell whether comparing with a node costs nothing to speak of, whatever the other is."""
+    return isinstance(node, nodes.Const) and (not isinstance(node.value, str) or len(node.value) < _MAX_FREE)
+
+
+def _is_few(node: nodes.Node) -> bool:
+    """Tell whether a node is a list of constants that holds little enough to be looked through for nothing."""
+    return isinstance(node, _LITERALS) and len(node.items) < _MAX_FREE and all(map(_is_small, node.items))
 
 
 def _is_number(node: nodes.Node) -> bool:
@@ -108,6 +134,8 @@ class BoundedCodeGenerator(QuickCodeGenerator):
         super().__init__(*args, **kwargs)
         self._loops: dict[int, int] = {}
         self._bodies: list[int] = []
+        self._rounds: set[int] = set()
+        self._conditions: set[int] = set()
 
     def write_commons(self) -> None:
         super().write_commons()
@@ -117,6 +145,11 @@ class BoundedCodeGenerator(QuickCodeGenerator):
 
     def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
         weight = self._loops.pop(id(node), None)
+        if id(node) in self._conditions:
+            self._conditions.remove(id(node))
+            self.write("looked() and ")
+            self.visit(node, *args, **kwargs)
+            return None
         if weight is None:
             return super().visit(node, *args, **kwargs)
         self.write("iterated(")
@@ -125,8 +158,20 @@ class BoundedCodeGenerator(QuickCodeGenerator):
         return None
 
     def visit_For(self, node: nodes.For, frame: Frame) -> None:
-        self._loops[id(node.iter)] = _weight([*node.body, *([node.test] if node.test else [])])
+        self._loops[id(node.iter)] = 4 + _weight([*node.body, *([node.test] if node.test else [])])
+        self._rounds.add(id(node.body))
+        if node.test is not None:
+            self._conditions.add(id(node.test))
         super().visit_For(node, frame)
+
+    def blockvisit(self, nodes: Iterable[Node], frame: Frame) -> None:
+        if id(nodes) in self._rounds:
+            self._rounds.remove(id(nodes))
+            self.writeline("if clock() > bounds.look_at:")
+            self.indent()
+            self.writeline("bounds.look()")
+            self.outdent()
+        super().blockvisit(nodes, frame)
 
     def macro_body(self, node: nodes.Macro | nodes.CallBlock, frame: Frame) -> Any:
         self._bodies.append(_weight([*node.body, *node.defaults]))
@@ -180,39 +225,54 @@ class BoundedCodeGenerator(QuickCodeGenerator):
         elif isinstance(node.arg, nodes.Const):
             super().visit_Getitem(node, frame)
         else:
-            self.write("environment.getitem(")
-            self.visit(node.node, frame)
-            self._call(", weighed(", [node.arg], frame)
+            temp = self.temporary_identifier()
+            self._call(f"environment.getitem(({temp} := ", [node.node], frame)
+            self._call(f"), looked_up({temp}, ", [node.arg], frame)
             self.write("))")
 
+    def visit_List(self, node: nodes.List, frame: Frame) -> None:
+        self._nested(node, frame, super().visit_List)
+
+    def visit_Tuple(self, node: nodes.Tuple, frame: Frame) -> None:
+        self._nested(node, frame, super().visit_Tuple)
+
+    def _nested(self, node: nodes.List | nodes.Tuple, frame: Frame, write: Callable[[Any, Frame], None]) -> None:
+        is_plain = getattr(node, "ctx", "load") != "load" or all(isinstance(item, nodes.Const) for item in node.items)
+        self.write("" if is_plain else "nest(")
+        write(node, frame)
+        self.write("" if is_plain else ")")
+
     def visit_Dict(self, node: nodes.Dict, frame: Frame) -> None:
-        self.write("{")
-        for pair in node.items:
-            self._call("weighed(", [pair.key], frame)
+        self.write("nest({")
+        for position, pair in enumerate(node.items):
+            self._call(f"looked_up({position}, ", [pair.key], frame)
             self._call("): ", [pair.value], frame)
             self.write(", ")
-        self.write("}")
+        self.write("})")
 
     def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:
         operands = [node.expr, *(one.expr for one in node.ops)]
-        if any(isinstance(one, nodes.Const) for one in operands) and all(one.op in ("eq", "ne") for one in node.ops):
+        if any(map(_is_small, operands)) and all(one.op in ("eq", "ne") for one in node.ops):
             super().visit_Compare(node, frame)
             return
         self.write("(")
-        self._compared("weighed(", node.expr, frame)
-        for one in node.ops:
-            guard = "searched(" if one.op in ("in", "notin") else "weighed("
-            self.write(f" {operators[one.op]} ")
-            self._compared(guard, one.expr, frame)
+        temp = ""
+        for position, operand in enumerate(operands):
+            operator = node.ops[position - 1].op if position else ""
+            is_sought = position < len(node.ops) and node.ops[position].op in ("in", "notin")
+            self.write(f" {operators[operator]} " if operator else "")
+            sought, temp = temp, self.temporary_identifier() if is_sought else ""
+            self.write(f"({temp} := " if temp else "")
+            if operator in ("in", "notin") and not _is_few(operand):
+                self._call("searched(", [operand], frame)
+                self.write(f", {sought})")
+            elif _is_small(operand) or _is_few(operand):
+                self.visit(operand, frame)
+            else:
+                self._call("weighed(", [operand], frame)
+                self.write(")")
+            self.write(")" if temp else "")
         self.write(")")
-
-    def _compared(self, guard: str, node: nodes.Expr, frame: Frame) -> None:
-        small = isinstance(node, _LITERALS) and all(isinstance(item, nodes.Const) for item in node.items)
-        if small or isinstance(node, nodes.Const):
-            self.visit(node, frame)
-        else:
-            self._call(guard, [node], frame)
-            self.write(")")
 
     def _call(self, head: str, arguments: list[Any], frame: Frame) -> None:
         self.write(head)

@@ -13,7 +13,7 @@ from agentkit_prompts.chat_templates.jinja.environment import compiled
 from agentkit_prompts.chat_templates.jinja.probe import CALL, NAME, TOOL, WORD, Probe, conversation_of
 from agentkit_prompts.errors import ChatTemplateError
 
-__all__ = ["Finding", "diagnose"]
+__all__ = ["Finding", "diagnose", "read_names"]
 
 _GIVEN = {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "strftime_now"}
 _ANSWERED = "000000000"
@@ -39,11 +39,12 @@ _LATE_SYSTEM = [_user(), {"role": "assistant", "content": "b"}, {"role": "system
 _RESULT = {"role": "tool", "tool_call_id": _ANSWERED, "name": NAME, "content": WORD}
 
 
-def diagnose(source: str, probe: Probe, with_tools: Probe | None = None) -> Iterator[Finding]:
+def diagnose(source: str, names: set[str], probe: Probe, with_tools: Probe | None = None) -> Iterator[Finding]:
     """Yield what is to know about a template.
 
     Args:
         source: Its text.
+        names: The names that it reads from outside.
         probe: Renders small conversations with it, as they are.
         with_tools: Renders them with the template that the model has for tools, where that is another one.
     """
@@ -67,7 +68,7 @@ def diagnose(source: str, probe: Probe, with_tools: Probe | None = None) -> Iter
             yield Finding(code, f"{what} leave no trace in the text")
     yield from _turns(probe)
     yield from _forms(probe, tooled)
-    yield from _rest(source, probe)
+    yield from _rest(source, names, probe)
 
 
 def _turns(probe: Probe) -> Iterator[Finding]:
@@ -97,20 +98,19 @@ def _forms(probe: Probe, tooled: Probe) -> Iterator[Finding]:
         yield Finding("wants_text_arguments", "arguments of tool calls must be JSON text; the normaliser writes it")
 
 
-def _rest(source: str, probe: Probe) -> Iterator[Finding]:
+def _rest(source: str, names: set[str], probe: Probe) -> Iterator[Finding]:
     if probe.outcome([_user(WORD)], None, True) == probe.outcome([_user(WORD)], None, False):
         yield Finding("no_generation_prompt", "add_generation_prompt makes no difference")
     if not has_generation(source):
         why = "no {% generation %} blocks: loss spans come from what it writes around replies"
         yield Finding("no_generation_blocks", why)
-    names = _read_names(source)
     if "strftime_now" in names:
         yield Finding("reads_clock", "it prints today's date: pass now=, or its own fixed date stands there")
     if more := sorted(names - _GIVEN):
         yield Finding("reads_variables", f"render takes, for this template: {', '.join(more)}")
 
 
-def _read_names(source: str) -> set[str]:
+def read_names(source: str) -> set[str]:
     """Return the names a template reads from outside; one that it also sets counts when it asks whether it is there."""
     environment = compiled(source, True).environment
     tree = environment.parse(source)

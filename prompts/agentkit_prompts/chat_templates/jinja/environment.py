@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from functools import lru_cache
 from itertools import islice
 from types import BuiltinMethodType
@@ -22,15 +21,16 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 from agentkit_prompts.chat_templates.jinja.bounds import OPERATORS, Bounds
-from agentkit_prompts.chat_templates.jinja.calls import MARK, TESTS, bounded_filters, guard, nests
+from agentkit_prompts.chat_templates.jinja.calls import MARK, TESTS, Dict, bounded_filters, guard, nests
 from agentkit_prompts.chat_templates.jinja.compiler import DICT_NAMES, BoundedCodeGenerator, QuickCodeGenerator
 from agentkit_prompts.chat_templates.jinja.dropped_content import covers
 from agentkit_prompts.templates.engine.parse import count_tokens, levels
 
 __all__ = ["Refusal", "RunContext", "compiled", "covered"]
 
-_MAX_DEPTH = 120
-_MAX_TOKENS = 30_000
+_MAX_DEPTH = 90
+_MAX_LOOPS = 20  # Python has no more in one function
+_MAX_TOKENS = 15_000
 _MAX_SOURCE = 500_000
 _SAFE: dict[type, frozenset[str]] = {
     str: frozenset(name for name in dir(str) if name[:1] != "_" and not name.startswith("format")),
@@ -79,16 +79,6 @@ class _Generation(Extension):
         return nodes.FilterBlock(body, mark).set_lineno(line)
 
 
-class _Dict:
-    """The `dict` of templates: makes dictionaries and has nothing else to reach."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
-        return dict(*args, **kwargs)
-
-    def fromkeys(self, keys: Iterable[Any], value: Any = None) -> dict[Any, Any]:
-        return dict.fromkeys(keys, value)
-
-
 class _Namespace(Namespace):
     """A namespace without names that Python gives a meaning."""
 
@@ -135,6 +125,19 @@ def _indent(s: Any, width: int | str = 4, first: bool = False, blank: bool = Fal
     return do_indent(s, width, first, blank)  # type: ignore[arg-type]  # says which name is undefined
 
 
+def _check_loops(tree: nodes.Template) -> None:
+    """Refuse loops that nest so deeply that Python would refuse them, which takes long to find out."""
+    stack: list[tuple[nodes.Node, int]] = [(tree, 0)]
+    while stack:
+        node, loops = stack.pop()
+        if isinstance(node, nodes.Macro | nodes.CallBlock):
+            loops = 0
+        loops += isinstance(node, nodes.For)
+        if loops > _MAX_LOOPS:
+            raise jinja2.TemplateSyntaxError(f"loops nest deeper than {_MAX_LOOPS}", node.lineno)
+        stack += [(child, loops) for child in node.iter_child_nodes()]
+
+
 class _Trusted(ImmutableSandboxedEnvironment):
     """The sandbox itself; keys of dictionaries are found without an exception on the way."""
 
@@ -150,7 +153,7 @@ class _Trusted(ImmutableSandboxedEnvironment):
         self.filters[MARK] = _mark_generation
         del self.globals["lipsum"]
         del self.filters["random"]
-        self.globals.update(raise_exception=_raise_exception, dict=_Dict(), namespace=_Namespace)
+        self.globals.update(raise_exception=_raise_exception, dict=Dict(), namespace=_Namespace)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         kind = type(obj)
@@ -177,6 +180,7 @@ class _Bounded(_Trusted):
 
     code_generator_class = BoundedCodeGenerator
     intercepted_binops = frozenset({*OPERATORS, "+"})
+    intercepted_unops = frozenset("+-")
 
     def __init__(self) -> None:
         super().__init__(count_tokens(_MAX_TOKENS))
@@ -189,10 +193,15 @@ class _Bounded(_Trusted):
         tree = super()._parse(source, name, filename)
         for level in islice(levels(tree), _MAX_DEPTH, None):
             raise jinja2.TemplateSyntaxError("the template nests too deeply", level[0].lineno)
+        _check_loops(tree)
         return tree
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         return OPERATORS[operator](context.bounds, left, right)  # type: ignore[attr-defined]
+
+    def call_unop(self, context: Context, operator: str, arg: Any) -> Any:
+        context.bounds.small(arg)  # type: ignore[attr-defined]
+        return super().call_unop(context, operator, arg)
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> jinja2.Undefined:
         if attribute[:1] == "_":
@@ -205,7 +214,8 @@ class _Bounded(_Trusted):
             kwargs.pop("_loop_vars", None)
             kwargs.pop("_block_vars", None)
         if not nests(__obj):
-            return super().call(__context, __obj, *guard(bounds, __obj, args, kwargs), **kwargs)
+            made = super().call(__context, __obj, *guard(bounds, __obj, args, kwargs), **kwargs)
+            return bounds.nest(made) if type(made) is dict else made
         bounds.enter()
         try:
             return super().call(__context, __obj, *guard(bounds, __obj, args, kwargs), **kwargs)

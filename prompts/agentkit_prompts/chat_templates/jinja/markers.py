@@ -10,7 +10,7 @@ from jinja2 import nodes
 from agentkit_prompts.chat_templates.jinja.environment import compiled
 from agentkit_prompts.chat_templates.jinja.probe import WORD, Probe
 
-__all__ = ["tokens_of_sources"]
+__all__ = ["literals", "tokens_of_texts"]
 
 _MARKER = re.compile(
     r"<[|\uff5c][^\s<>|\uff5c]{1,60}[|\uff5c]?>"  # <|im_start|>, <|turn>, and the same with a wide bar
@@ -29,18 +29,17 @@ _PLAIN = re.compile(
 )
 
 
-def tokens_of_sources(sources: Iterable[str], tokens: Iterable[str | None], probe: Probe) -> tuple[str, ...]:
+def tokens_of_texts(texts: Iterable[str], tokens: Iterable[str | None], probe: Probe) -> tuple[str, ...]:
     """Return special tokens, then bracketed markers, then role markers that are plain words, each once, in order.
 
     Args:
-        sources: The templates of a model; their literal text is searched for markers.
+        texts: Literal texts of the templates of a model, which are searched for markers.
         tokens: Special tokens that are known.
         probe: Renders small conversations, for markers that the template puts together from a role.
     """
     found = [token for token in tokens if token and not token.isspace()]
-    for source in sources:
-        for text in _literals(source):
-            found += _MARKER.findall(text)
+    for text in texts:
+        found += _MARKER.findall(text)
     plain: list[str] = []
     for glue in _glue(probe):
         found += _MARKER.findall(glue)
@@ -48,7 +47,8 @@ def tokens_of_sources(sources: Iterable[str], tokens: Iterable[str | None], prob
     return tuple(dict.fromkeys([*found, *plain]))
 
 
-def _literals(source: str) -> Iterator[str]:
+def literals(source: str) -> Iterator[str]:
+    """Yield the literal texts of a template, and those of its expressions."""
     for node in compiled(source, True).environment.parse(source).find_all((nodes.TemplateData, nodes.Const)):
         text = node.data if isinstance(node, nodes.TemplateData) else node.value if isinstance(node, nodes.Const) else 0
         if isinstance(text, str):

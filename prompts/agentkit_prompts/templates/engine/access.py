@@ -92,8 +92,8 @@ def attribute(meter: Meter, value: Any, name: str) -> Any:
 def element(meter: Meter, value: Any, key: Any) -> Any:
     """Return `value[key]` as templates see it; a text key that is no element is read as an attribute."""
     kind = type(value)
-    if isinstance(key, tuple) or (isinstance(key, str) and len(key) > _MAX_FREE_KEY):
-        meter.measure(key)
+    if isinstance(key, tuple | frozenset) or (isinstance(key, str) and len(key) > _MAX_FREE_KEY):
+        meter.key(key, len(value) if kind in MAPPINGS else 0)
     if kind in MAPPINGS:
         try:
             return value[key]
@@ -123,7 +123,7 @@ def slice_of(meter: Meter, value: Any, start: Any, stop: Any, step: Any) -> Any:
     if not is_plain and (isinstance(value, Mapping) or not _has_own_elements(type(value))):
         raise Fault(f"{type(value).__name__} cannot be sliced: expected text, a list or a tuple")
     made = value[start:stop:step]
-    meter.charge(1 + (len(made) // 16 if isinstance(made, str) else len(made)))
+    meter.charge(6 + (len(made) // 8 if isinstance(made, str) else len(made)))
     return made
 
 

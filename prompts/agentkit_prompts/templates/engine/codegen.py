@@ -21,6 +21,7 @@ from agentkit_prompts.templates.engine.values import Undefined
 
 __all__ = ["Code", "generate"]
 
+_READING = (nodes.Output, nodes.TemplateData, nodes.Name, nodes.Getattr, nodes.Const, nodes.If, nodes.Not)
 _SPECIAL = ("caller", "kwargs", "varargs")
 
 
@@ -295,6 +296,8 @@ class _Generator(Expressions):
         else:
             self.write(f"for {index}, {target} in enumerate({items}):")
         self.level += 1
+        if not _only_reads(node.body):
+            self.write("if clock() > meter.look_at: meter.look()")
         if not counters:
             self.write(f"{inner.symbols.ref('loop')}.index0 = {index}")
         for temp, pattern in unpack:
@@ -332,6 +335,7 @@ class _Generator(Expressions):
         target, unpack = self.target(node.target, test)
         self.write(f"for {at}, {target} in enumerate({items}):")
         self.level += 1
+        self.write("if clock() > meter.look_at: meter.look()")
         for temp, pattern in unpack:
             self.store(pattern, temp, test)
         self.enter(test)
@@ -381,6 +385,17 @@ class _Generator(Expressions):
         self.write(f"return concat(meter, literals, {inner.buffer})")
         self.level -= 1
         return f"Macro({function}, {name!r}, {names!r}, {tuple(takes)!r})"
+
+
+def _only_reads(body: Iterable[nodes.Node]) -> bool:
+    """Tell whether a round reads and prints and nothing else: what can be slow in it looks at the clock itself."""
+    stack: list[nodes.Node] = list(body)
+    while stack:
+        node = stack.pop()
+        if not isinstance(node, _READING):
+            return False
+        stack.extend(node.iter_child_nodes())
+    return True
 
 
 def _uses_of_loop(body: Iterable[nodes.Node]) -> set[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from jinja2 import nodes
@@ -105,10 +106,15 @@ class Expressions(NodeVisitor):
         return repr(node.data)
 
     def visit_Tuple(self, node: nodes.Tuple, frame: Frame) -> str:
-        return f"({''.join(self.expression(item, frame) + ', ' for item in node.items)})"
+        return self.nested_in(node, f"({''.join(self.expression(item, frame) + ', ' for item in node.items)})")
 
     def visit_List(self, node: nodes.List, frame: Frame) -> str:
-        return f"[{', '.join(self.expression(item, frame) for item in node.items)}]"
+        return self.nested_in(node, f"[{', '.join(self.expression(item, frame) for item in node.items)}]")
+
+    @staticmethod
+    def nested_in(node: nodes.List | nodes.Tuple, code: str) -> str:
+        """Return the code of a literal, its nesting checked where a value from elsewhere stands in it."""
+        return code if all(isinstance(item, nodes.Const) for item in node.items) else f"meter.nest({code})"
 
     def visit_Dict(self, node: nodes.Dict, frame: Frame) -> str:
         pairs = [f"({self.expression(item.key, frame)}, {self.expression(item.value, frame)})" for item in node.items]
@@ -252,16 +258,16 @@ def _mapping(meter: Meter, pairs: tuple[tuple[Any, Any], ...]) -> dict[Any, Any]
     made: dict[Any, Any] = {}
     for key, value in pairs:
         if not isinstance(key, str):
-            meter.measure(key)
+            meter.key(key, len(made))
         made[key] = value
-    return made
+    return meter.nest(made)
 
 
 def _keywords(meter: Meter, value: Any) -> dict[str, Any]:
     require(value)
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise Fault("** takes a mapping whose keys are text")
-    meter.charge(len(value))
+    meter.charge(8 * len(value))
     return value
 
 
@@ -270,6 +276,7 @@ _RUNTIME: dict[str, Any] = {
     "Loop": Loop,
     "Macro": Macro,
     "UNSET": UNSET,
+    "clock": monotonic,
     "attribute": access.attribute,
     "call": methods.call,
     "call_method": methods.call_method,

@@ -16,7 +16,7 @@ from agentkit_prompts.templates.engine.is_tests import TESTS
 from agentkit_prompts.templates.engine.list_filters import LIST_FILTERS, getter, items_of, whole
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.methods import of_text, replace
-from agentkit_prompts.templates.engine.operators import percent
+from agentkit_prompts.templates.engine.operators import percent, refuse_large_numbers
 from agentkit_prompts.templates.engine.values import Fault, Undefined, require
 
 __all__ = ["FILTERS"]
@@ -46,7 +46,7 @@ def _map(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> list[Any]:
 
 def _select(by_attribute: bool, wanted: bool) -> Callable[..., list[Any]]:
     def apply(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> list[Any]:
-        items = meter.items(value, 3)
+        items = meter.items(value, 8)
         read: Callable[[Any], Any] = getter(meter, None)
         if by_attribute:
             if not args:
@@ -89,7 +89,7 @@ def _center(meter: Meter, value: Any, /, width: Any = 80) -> str:
 def _indent(meter: Meter, value: Any, /, width: Any = 4, first: bool = False, blank: bool = False) -> str:
     given = text(meter, value)
     start = text(meter, width) if isinstance(width, str) else " " * whole("width", width)
-    meter.chars(len(given), 3)
+    meter.pay("filter.indent", given, start)
     meter.chars(len(given) + (len(given.splitlines()) + 1) * (len(start) + 1))
     return filters.do_indent(given, start, first, blank)
 
@@ -100,7 +100,7 @@ def _truncate(
     given = text(meter, value)
     size = whole("length", length, len(end), 1 << 40)
     more = whole("leeway", 5 if leeway is None else leeway, 0, 1 << 40)
-    meter.chars(min(size, len(given)))
+    meter.pay("filter.truncate", given)
     return filters.do_truncate(_JINJA, given, size, killwords, end, more)
 
 
@@ -115,7 +115,9 @@ def _wordwrap(
 ) -> str:
     given = text(meter, value)
     size = whole("width", width, 1)
-    meter.chars(len(given) * (1 + len(wrapstring)), 32)
+    if not isinstance(wrapstring, str):
+        raise Fault(f"wordwrap takes a text as wrapstring, got {type(wrapstring).__name__}")
+    meter.pay("filter.wordwrap", given, size, wrapstring=wrapstring)
     return filters.do_wordwrap(_JINJA, given, size, break_long_words, wrapstring, break_on_hyphens)
 
 
@@ -128,11 +130,12 @@ def _format(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> str:
 def _int(meter: Meter, value: Any, /, default: Any = 0, base: int = 10) -> Any:
     meter.charge(10)
     require(value)
+    refuse_large_numbers(value)
     try:
         if isinstance(value, str):
             if len(value) > 4000:
                 return default
-            meter.charge(len(value) ** 2 // 40_000)
+            meter.pay("filter.int", value, default, base)
         elif isinstance(value, Decimal) and value.is_finite() and value.adjusted() > 1000:
             return default
         return filters.do_int(value, default, base)
@@ -143,8 +146,9 @@ def _int(meter: Meter, value: Any, /, default: Any = 0, base: int = 10) -> Any:
 def _float(meter: Meter, value: Any, /, default: Any = 0.0) -> Any:
     meter.charge(10)
     require(value)
+    refuse_large_numbers(value)
     if isinstance(value, str):
-        meter.chars(len(value), 4)
+        meter.pay("filter.float", value)
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
@@ -154,12 +158,14 @@ def _float(meter: Meter, value: Any, /, default: Any = 0.0) -> Any:
 def _abs(meter: Meter, value: Any, /) -> Any:
     if not isinstance(value, int | float | Decimal):
         raise Fault(f"abs takes a number, got {type(value).__name__}")
+    refuse_large_numbers(value)
     return abs(value)
 
 
 def _round(meter: Meter, value: Any, /, precision: Any = 0, method: str = "common") -> Any:
     if not isinstance(value, int | float | Decimal):
         raise Fault(f"round takes a number, got {type(value).__name__}")
+    refuse_large_numbers(value)
     digits = whole("precision", precision, -300, 300)
     if isinstance(value, Decimal) and value.is_finite() and value.adjusted() > 300 and method != "common":
         raise Fault("a number grows too large")
@@ -178,7 +184,8 @@ def _filesizeformat(meter: Meter, value: Any, /, binary: bool = False) -> str:
 def _urlencode(meter: Meter, value: Any, /) -> str:
     def quoted(part: Any, is_query: bool) -> str:
         encoded = text(meter, part).encode("utf-8", "surrogatepass")
-        meter.chars(3 * len(encoded), 8)
+        meter.chars(3 * len(encoded))
+        meter.pay("filter.urlencode", encoded)
         return url_quote(encoded, for_qs=is_query)
 
     if isinstance(value, str) or not isinstance(value, Mapping | list | tuple):
@@ -191,7 +198,7 @@ def _urlencode(meter: Meter, value: Any, /) -> str:
 
 def _striptags(meter: Meter, value: Any, /) -> str:
     given = text(meter, value)
-    meter.chars(len(given), 16)
+    meter.charge(2 * len(given))
     kept: list[str] = []
     at = 0
     for opening, closing in (("<!--", "-->"), ("<", ">")):
@@ -209,12 +216,12 @@ def _tojson(meter: Meter, value: Any, /, indent: Any = None, sort_keys: bool = F
     return json_text(meter, value, indent, sort_keys=bool(sort_keys))
 
 
-_ESCAPE = of_text(lambda given: given.translate(_HTML), 3)
+_ESCAPE = of_text(lambda given: given.translate(_HTML), "filter.escape")
 
 FILTERS: dict[str, Callable[..., Any]] = {
     **LIST_FILTERS,
     "abs": _abs,
-    "capitalize": of_text(str.capitalize),
+    "capitalize": of_text(str.capitalize, "str.capitalize"),
     "center": _center,
     "d": _default,
     "default": _default,
@@ -227,24 +234,24 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "indent": _indent,
     "int": _int,
     "join": _join,
-    "lower": of_text(str.lower),
+    "lower": of_text(str.lower, "str.lower"),
     "map": _map,
     "reject": _select(False, False),
     "rejectattr": _select(True, False),
     "replace": _replace,
     "round": _round,
-    "safe": of_text(str, 1),
+    "safe": of_text(str, "str.removeprefix"),
     "select": _select(False, True),
     "selectattr": _select(True, True),
-    "string": of_text(str, 1),
+    "string": of_text(str, "str.removeprefix"),
     "striptags": _striptags,
-    "title": of_text(filters.do_title, 8),
+    "title": of_text(filters.do_title, "filter.title"),
     "tojson": _tojson,
-    "trim": of_text(filters.do_trim, 1),
+    "trim": of_text(filters.do_trim, "str.strip"),
     "truncate": _truncate,
-    "upper": of_text(str.upper),
+    "upper": of_text(str.upper, "str.upper"),
     "urlencode": _urlencode,
-    "wordcount": of_text(lambda given: len(_WORD.findall(given)), 16),
+    "wordcount": of_text(lambda given: len(_WORD.findall(given)), "filter.wordcount"),
     "wordwrap": _wordwrap,
 }
 """Filters by name. Each gets the meter, the value, then the arguments written in the template."""

@@ -26,6 +26,7 @@ __all__ = ["concat", "is_parts", "json_text", "parts_of", "text", "text_kept"]
 
 _MAX_DEPTH = 100
 _MAX_INT = 1 << 8192
+_MAX_SHORT = 1 << 64
 _ADDRESS = re.compile(r"\bat 0x[0-9A-Fa-f]{4,}")
 _AS_STR = (datetime, date, time, timedelta, UUID, Decimal, PurePath, Url)
 _LEAVES = frozenset({str, bool, float, type(None)})
@@ -44,13 +45,13 @@ def text(meter: Meter, value: object) -> str:
     if isinstance(value, str):
         return str.__str__(value)
     if kind is int or kind is float or kind is bool or value is None:
-        return _number(value)
+        return _number(meter, value)
     if isinstance(value, Undefined):
         return "" if kind is Nothing else value.fail()
     if isinstance(value, Enum):
         return text(meter, value.value)
     if isinstance(value, int | float):
-        return _number(value)
+        return _number(meter, value)
     if isinstance(value, Media):
         return value.alt
     if isinstance(value, _AS_STR):
@@ -87,7 +88,10 @@ def concat(meter: Meter, literals: frozenset[str], buffer: list[str]) -> str:
 
 def json_text(meter: Meter, value: object, indent: int | None = None, *, sort_keys: bool = False) -> str:
     """Return canonical JSON: keys in insertion order, characters as they are, objects by their public fields."""
+    before = meter.left
     data = _as_data(meter, value, 0)
+    if indent is not None or sort_keys:  # written by Python code then, not by C
+        meter.charge(4 * (before - meter.left))
     if indent is not None and not 0 <= indent <= 16:
         raise Fault(f"JSON indent must be between 0 and 16, got {indent}")
     made = json.dumps(data, ensure_ascii=False, indent=indent, sort_keys=sort_keys)
@@ -95,9 +99,14 @@ def json_text(meter: Meter, value: object, indent: int | None = None, *, sort_ke
     return made
 
 
-def _number(value: object) -> str:
-    if isinstance(value, int) and not -_MAX_INT < value < _MAX_INT:
-        raise Fault("the number has too many digits to be printed")
+def _number(meter: Meter, value: object) -> str:
+    if isinstance(value, int):
+        if not -_MAX_INT < value < _MAX_INT:
+            raise Fault("the number has too many digits to be printed")
+        if not -_MAX_SHORT < value < _MAX_SHORT:
+            meter.pay("print int", value)
+    elif value is not None:
+        meter.pay("print float", value)
     return int.__repr__(value) if isinstance(value, int) and not isinstance(value, bool) else repr(value)
 
 
@@ -177,18 +186,20 @@ def _as_data(meter: Meter, value: object, depth: int) -> Any:
         raise Fault(f"the data is cyclic or nests deeper than {_MAX_DEPTH} levels")
     deeper = depth + 1
     if kind is list or kind is tuple:
-        meter.charge(24 + 3 * len(value))  # type: ignore[arg-type]
+        meter.charge(24 + 4 * len(value))  # type: ignore[arg-type]
         items: Iterable[object] = value  # type: ignore[assignment]
         listed = [item if type(item) in _LEAVES else _as_data(meter, item, deeper) for item in items]
+        meter.charge(10 * list(map(type, listed)).count(float))
         meter.charge(len(listed) * depth // 2)  # an indented line is as long as it is deep
         meter.chars(sum([len(item) for item in listed if type(item) is str]))
         return listed
     if kind is dict or isinstance(value, Mapping):
-        meter.charge(24 + 4 * len(value))  # type: ignore[arg-type]
+        meter.charge(40 + 8 * len(value))  # type: ignore[arg-type]
         made = {
             key if type(key) is str else _key(key): item if type(item) in _LEAVES else _as_data(meter, item, deeper)
             for key, item in value.items()  # type: ignore[attr-defined]
         }
+        meter.charge(10 * list(map(type, made.values())).count(float))
         meter.charge(len(made) * depth // 2)
         meter.chars(sum([len(item) for pair in made.items() for item in pair if type(item) is str]))
         return made
@@ -198,7 +209,7 @@ def _as_data(meter: Meter, value: object, depth: int) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int | float):
-        _number(value)
+        _number(meter, value)
         return value
     if isinstance(value, Undefined):
         value.fail()

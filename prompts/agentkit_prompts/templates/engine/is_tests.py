@@ -8,7 +8,7 @@ from typing import Any
 from jinja2.tests import TESTS as JINJA_TESTS
 
 from agentkit_prompts.templates.engine.meter import Meter
-from agentkit_prompts.templates.engine.operators import COMPARE
+from agentkit_prompts.templates.engine.operators import BINARY, COMPARE
 from agentkit_prompts.templates.engine.values import Fault, Undefined, require
 
 __all__ = ["TESTS"]
@@ -31,7 +31,7 @@ def _is_iterable(value: Any) -> bool:
 def _divisibleby(meter: Meter, value: Any, num: Any, /) -> bool:
     if not isinstance(value, int | float) or not isinstance(num, int | float):
         raise Fault(f"divisibleby takes numbers, got {type(value).__name__} and {type(num).__name__}")
-    return bool(value % num == 0)
+    return bool(BINARY["%"](meter, value, num) == 0)
 
 
 def _case(run: Callable[[str], bool]) -> Callable[[Meter, Any], bool]:
@@ -39,7 +39,7 @@ def _case(run: Callable[[str], bool]) -> Callable[[Meter, Any], bool]:
         require(value)
         if not isinstance(value, str):
             return False
-        meter.chars(len(value))
+        meter.pay("str.islower", value)
         return run(value)
 
     return test

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from jinja2.filters import do_batch, sync_do_slice
@@ -57,8 +58,11 @@ def getter(meter: Meter, path: Any) -> Callable[[Any], Any]:
     return read
 
 
-def _fold(value: Any) -> Any:
-    return value.lower() if isinstance(value, str) else value
+def _fold(meter: Meter, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    meter.charge(len(value) >> 2)
+    return value.lower()
 
 
 def _keys(meter: Meter, path: Any, case_sensitive: bool) -> Callable[[Any], Any]:
@@ -68,11 +72,11 @@ def _keys(meter: Meter, path: Any, case_sensitive: bool) -> Callable[[Any], Any]
     read = [getter(meter, part) for part in path.split(",")] if isinstance(path, str) else [getter(meter, path)]
     if len(read) == 1:
         one = read[0]
-        return one if case_sensitive else lambda item: _fold(one(item))
+        return one if case_sensitive else lambda item: _fold(meter, one(item))
 
     def keys(item: Any) -> tuple[Any, ...]:
         meter.charge(len(read))
-        return tuple([each(item) if case_sensitive else _fold(each(item)) for each in read])
+        return tuple([each(item) if case_sensitive else _fold(meter, each(item)) for each in read])
 
     return keys
 
@@ -83,10 +87,10 @@ def sort_items(
     if isinstance(value, set | frozenset):
         meter.charge(10 * len(value))
         value = sorted(value, key=lambda item: (type(item).__name__, text(meter, item)))
-    items = meter.items(value, 6)
+    items = meter.items(value, 14)
     key = _keys(meter, attribute, case_sensitive)
     keys = [key(item) for item in items]
-    meter.measure(keys, keys)
+    meter.sort(keys)
     order = sorted(range(len(items)), key=keys.__getitem__, reverse=bool(reverse))
     return [items[at] for at in order]
 
@@ -106,7 +110,7 @@ def items_of(meter: Meter, value: Any, /) -> list[tuple[Any, Any]]:
         raise Fault(f"only a mapping has items, got {type(value).__name__}")
     if type(value) in MAPPINGS:
         meter.charge(2 * len(value) + 2)
-        return list(value.items())
+        return meter.nest(list(value.items()))
     return [(key, value[key]) for key in meter.items(value, 2)]
 
 
@@ -116,7 +120,7 @@ def unique(meter: Meter, value: Any, /, case_sensitive: bool = False, attribute:
     kept: list[Any] = []
     for item in meter.items(value, 3):
         one = key(item)
-        meter.measure(one)
+        meter.key(one, len(seen))
         if one not in seen:
             seen.add(one)
             kept.append(item)
@@ -134,12 +138,12 @@ def group(meter: Meter, value: Any, /, attribute: Any, default: Any = None, case
     groups: list[tuple[Any, list[Any]]] = []
     last: Any = Undefined("grouper")
     for grouper, item in sort_items(meter, pairs, False, case_sensitive, 0):
-        one = grouper if case_sensitive else _fold(grouper)
+        one = grouper if case_sensitive else _fold(meter, grouper)
         if not groups or one != last:
             groups.append((grouper, []))
             last = one
         groups[-1][1].append(item)
-    return [_Group(grouper, items) for grouper, items in groups]
+    return meter.nest([_Group(grouper, items) for grouper, items in groups])
 
 
 class _Group(NamedTuple):
@@ -153,7 +157,7 @@ class _Group(NamedTuple):
 
 def extreme(run: Callable[..., Any]) -> Callable[..., Any]:
     def apply(meter: Meter, value: Any, /, case_sensitive: bool = False, attribute: Any = None) -> Any:
-        items = meter.items(value, 3)
+        items = meter.items(value, 10)
         if not items:
             return Undefined("item", hint="the list is empty, so it has no least or greatest item")
         key = _keys(meter, attribute, case_sensitive)
@@ -173,11 +177,15 @@ def total(meter: Meter, value: Any, /, attribute: Any = None, start: Any = 0) ->
 
 
 def first(meter: Meter, value: Any, /) -> Any:
+    if type(value) in MAPPINGS:
+        value = tuple(islice(value, 1))
     items = meter.items(value, 0)
     return items[0] if items else Undefined("first", hint="the list is empty, so it has no first item")
 
 
 def last(meter: Meter, value: Any, /) -> Any:
+    if type(value) in MAPPINGS:
+        value = tuple(islice(reversed(value), 1))
     items = meter.items(value, 0)
     return items[-1] if items else Undefined("last", hint="the list is empty, so it has no last item")
 
@@ -191,7 +199,7 @@ def length(meter: Meter, value: Any, /) -> int:
 
 def reverse(meter: Meter, value: Any, /) -> Any:
     if isinstance(value, str):
-        meter.chars(len(value))
+        meter.chars(len(value), 2)
         return str.__str__(value)[::-1]
     return list(meter.items(value))[::-1]
 
@@ -201,14 +209,14 @@ def batch(meter: Meter, value: Any, /, linecount: Any, fill_with: Any = None) ->
     items = meter.items(value, 2)
     meter.charge(8 * (len(items) // size))
     meter.charge(size if fill_with is not None else 0)
-    return list(do_batch(items, size, fill_with))
+    return meter.nest(list(do_batch(items, size, fill_with)))
 
 
 def columns(meter: Meter, value: Any, /, slices: Any, fill_with: Any = None) -> list[list[Any]]:
     count = whole("slices", slices, 1)
     items = meter.items(value, 2)
     meter.charge(count)
-    return list(sync_do_slice(items, count, fill_with))
+    return meter.nest(list(sync_do_slice(items, count, fill_with)))
 
 
 LIST_FILTERS: dict[str, Callable[..., Any]] = {

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from time import thread_time
+from time import monotonic, thread_time
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
+from agentkit_prompts.templates.engine.costs import cost
 from agentkit_prompts.templates.engine.values import Fault, Nothing, Undefined
 
 __all__ = ["DEFAULT", "Limits", "Meter"]
 
 _CHARS_PER_STEP = 16
 _STEPS_BETWEEN_CLOCKS = 50_000
+_CALL = 4
+"""Steps of calling anything at all."""
+_SECONDS_BETWEEN_CLOCKS = 0.005
 _MAX_CALL_DEPTH = 100
+_MAX_NESTING = 100
 _OURS = "agentkit_prompts."
 _COLLIDES = (1 << 61) - 1  # whole numbers from here on have hashes that were chosen by whoever chose them
 _SCALARS = frozenset({bool, float, type(None)})
+_QUICK = _SCALARS | {int, str}
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+_CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, *_VIEWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +40,18 @@ class Limits:
     steps: int = 1_000_000
     """Steps of work: a loop over 10,000 documents whose body has 60 nodes passes, a nested-loop bomb does not."""
     seconds: float = 2.0
-    """CPU time of the thread. A backstop of `steps` for slow properties and iterators of the caller's own objects."""
+    """CPU time of the thread. A backstop of `steps` for slow properties and iterators of the caller's own objects;
+    every round of a loop looks at it."""
 
 
 DEFAULT = Limits()
+_Container = TypeVar("_Container", list[Any], tuple[Any, ...], dict[Any, Any])
 
 
 class Meter:
     """What one run has used of its limits."""
 
-    __slots__ = ("depth", "end", "gate", "left", "limits")
+    __slots__ = ("depth", "end", "gate", "left", "levels", "limits", "look_at")
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -49,6 +59,8 @@ class Meter:
         self.gate = max(0, limits.steps - _STEPS_BETWEEN_CLOCKS)
         self.end = 0.0
         self.depth = 0
+        self.look_at = monotonic() + _SECONDS_BETWEEN_CLOCKS
+        self.levels: dict[int, tuple[int, object]] = {}
 
     def charge(self, steps: int) -> None:
         """Take steps off what is left.
@@ -73,6 +85,17 @@ class Meter:
             self.end = now + self.limits.seconds
         elif now > self.end:
             raise Fault(f"the template takes too long: more than {self.limits.seconds} s")
+
+    def look(self) -> None:
+        """Look at the clock and at what is left: a round of a loop does so when `look_at` is over."""
+        if self.left < 0:
+            self._check()
+        self.tick()
+        self.look_at = monotonic() + _SECONDS_BETWEEN_CLOCKS
+
+    def pay(self, name: str, *operands: Any, **keywords: Any) -> None:
+        """Charge what a row of the table of costs takes at worst for these operands."""
+        self.charge(_CALL + cost(name, operands, keywords))
 
     def chars(self, count: int, slowness: int = 1) -> None:
         """Charge a string of `count` characters that is about to be made or searched."""
@@ -102,7 +125,7 @@ class Meter:
             self.charge(weight * len(value) + 2)  # type: ignore[arg-type]
             return value  # type: ignore[return-value]
         if kind is dict or kind is MappingProxyType:
-            self.charge(weight * len(value) + 2)  # type: ignore[arg-type]
+            self.charge(weight * len(value) + (len(value) >> 3) + 2)  # type: ignore[arg-type]
             return list(value)  # type: ignore[call-overload,no-any-return]
         if isinstance(value, Undefined):
             return () if kind is Nothing else value.fail()
@@ -114,7 +137,7 @@ class Meter:
         if isinstance(value, bytes | bytearray | memoryview):
             raise Fault(f"{kind.__name__} is not text: decode it before it gets here")
         if isinstance(value, Mapping) or hasattr(kind, "__len__"):
-            self.charge(weight * len(value) + 2)  # type: ignore[arg-type]
+            self.charge(max(weight, 2) * len(value) + 2)  # type: ignore[arg-type]
             if kind.__module__.startswith(_OURS):
                 return list(value)  # type: ignore[call-overload,no-any-return]
             weight = 1
@@ -128,24 +151,85 @@ class Meter:
             self.tick()
             yield item
 
-    def measure(self, *values: object) -> None:
-        """Charge every node of nested containers that are about to be compared, hashed or sorted."""
-        stack: list[Any] = [values]
-        while stack:
-            value = stack.pop()
-            steps = 12
+    def nest(self, made: _Container) -> _Container:
+        """Return a container that was just made, when no value in it nests too deeply.
+
+        Hashing, comparing and printing recurse in C, where too many levels are the end of the process.
+        """
+        for item in made.values() if type(made) is dict else made:
+            if isinstance(item, _CONTAINERS):
+                self._level(made, 1)
+                break
+        return made
+
+    def _level(self, value: Any, above: int) -> int:
+        """Return how many levels a container has; they are kept for the run, and the container with them."""
+        known = self.levels.get(id(value))
+        if known is None:
+            if above > _MAX_NESTING:
+                self._too_deep()
+            self.charge(15 + 2 * len(value))
+            inner = 0
             for item in value.values() if isinstance(value, dict) else value:
-                kind = type(item)
-                if kind is str:
-                    steps += 1 + (len(item) >> 8)
-                else:
-                    steps += 1
-                    if kind is int:
+                if isinstance(item, _CONTAINERS):
+                    inner = max(inner, self._level(item, above + 1))
+            known = self.levels[id(value)] = (inner + 1, value)
+        if known[0] + above > _MAX_NESTING + 1:
+            self._too_deep()
+        return known[0]
+
+    def _too_deep(self) -> NoReturn:
+        raise Fault(f"a value nests deeper than {_MAX_NESTING} levels of lists, tuples and mappings")
+
+    def measure(self, *values: object) -> None:
+        """Charge every node of nested containers that are about to be compared, hashed or sorted.
+
+        Raises:
+            Fault: They are more than is left, or nest so deeply that hashing them is not safe.
+        """
+        level: list[Any] = [values]
+        for _ in range(_MAX_NESTING + 4):  # what is measured may stand in a list of keys, or of arguments
+            inner: list[Any] = []
+            for value in level:
+                self.charge(12 + len(value))
+                steps = 0
+                for item in value.values() if isinstance(value, dict) else value:
+                    kind = type(item)
+                    if kind is str:
+                        steps += len(item) >> 8
+                    elif kind is int:
                         if not -_COLLIDES < item < _COLLIDES:
-                            steps += 1_000
+                            steps += 1_000 + (item.bit_length() >> 10)
                     elif kind not in _SCALARS:
-                        if isinstance(item, list | tuple | dict):
-                            stack.append(item)
+                        if isinstance(item, _CONTAINERS):
+                            inner.append(item)
                         elif isinstance(item, str):
                             steps += len(item) >> 8
-            self.charge(steps)
+                self.charge(steps)
+            if not inner:
+                return
+            level = inner
+        self._too_deep()
+
+    def sort(self, keys: list[Any]) -> None:
+        """Charge the sorting of values: each is compared as often as their number has binary digits."""
+        before = self.left
+        self.measure(keys, keys)
+        self.charge((before - self.left) * len(keys).bit_length() // 4)
+
+    def search(self, value: object, items: Sequence[Any]) -> None:
+        """Charge the comparing of a value with each of `items`."""
+        kind = type(value)
+        if kind is str:
+            self.charge((len(value) >> 8) * len(items))  # type: ignore[arg-type]
+        elif isinstance(value, _CONTAINERS):
+            self.measure(value, items)
+        elif kind not in _QUICK or not _QUICK.issuperset(map(type, items)):  # such as a Decimal, or the caller's own
+            self.charge(60 * len(items))
+            self.tick()
+
+    def key(self, value: object, size: int) -> None:
+        """Charge the hashing of a value, and finding it among `size` others whose hashes may all be the same."""
+        self.measure(value)
+        if isinstance(value, _CONTAINERS):  # their hash is no secret: many with one hash can be looked for beforehand
+            self.charge(size)

@@ -8,24 +8,15 @@ from datetime import date, time, timedelta
 from typing import Any
 
 from agentkit_prompts.templates.engine.access import attribute
+from agentkit_prompts.templates.engine.costs import COSTS, SAME_SIZE, WIDTH
 from agentkit_prompts.templates.engine.finalise import text
 from agentkit_prompts.templates.engine.list_filters import items_of
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.objects import Cycler, Function, Loop, Macro, Namespace
 from agentkit_prompts.templates.engine.values import Fault, require
 
-__all__ = ["SAME_SIZE", "WIDTH", "call", "call_method", "of_text"]
+__all__ = ["call", "call_method", "of_text"]
 
-SAME_SIZE = (
-    *("capitalize", "casefold", "lower", "swapcase", "title", "upper"),
-    *("lstrip", "rstrip", "strip", "removeprefix", "removesuffix", "partition", "rpartition"),
-    *("count", "endswith", "find", "index", "rfind", "rindex", "startswith"),
-    *("isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower"),
-    *("isnumeric", "isprintable", "isspace", "istitle", "isupper"),
-)
-"""Methods of str whose result is about as long as the text."""
-WIDTH = ("center", "ljust", "rjust", "zfill")
-"""Methods of str whose first argument is the length of the result."""
 _FIELD = re.compile(r"\{\{|\}\}|\{(?P<name>\w*)(?::(?P<spec>[^{}]*))?\}|[{}]")
 _SPEC = re.compile(
     r"(?:.?[<>=^])?[+\- ]?#?0?(?P<width>\d{0,4})[,_]?(?:\.(?P<precision>\d{1,3}))?[bcdeEfFgGosxX%]?", re.S
@@ -54,7 +45,7 @@ def call(meter: Meter, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 def call_method(meter: Meter, target: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call `target.name(...)`, if templates may."""
-    meter.charge(5)
+    meter.charge(10)
     if isinstance(target, str):
         method = _STR.get(name)
         if method is not None:
@@ -66,6 +57,8 @@ def call_method(meter: Meter, target: Any, name: str, args: tuple[Any, ...], kwa
     elif isinstance(target, list | tuple):
         if name in ("count", "index"):
             meter.measure(target, args)
+            for one in args[:1]:
+                meter.search(one, target)
             return getattr(target, name)(*args, **kwargs)
     elif isinstance(target, date | time | timedelta):
         if name == "strftime":
@@ -86,12 +79,13 @@ def call_method(meter: Meter, target: Any, name: str, args: tuple[Any, ...], kwa
     )
 
 
-def of_text(run: Callable[..., Any], slowness: int = 2) -> Callable[..., Any]:
-    """Return a filter or method that gives `run` the text of a value, charged by its length."""
+def of_text(run: Callable[..., Any], row: str) -> Callable[..., Any]:
+    """Return a filter or method that gives `run` the text of a value, charged by a row of the table of costs."""
+    worst = COSTS[row].worst
 
     def apply(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> Any:
         given = text(meter, value)
-        meter.chars(len(given), slowness)
+        meter.charge(4 + worst(given, *args, **kwargs))
         return run(given, *args, **kwargs)
 
     return apply
@@ -113,7 +107,7 @@ def replace(meter: Meter, value: str, old: Any, new: Any, count: int = -1) -> st
     """Replace a part of a text wherever it is, or `count` times."""
     if not isinstance(old, str) or not isinstance(new, str) or not isinstance(count, int):
         raise Fault("replace takes two texts and a whole number")
-    meter.chars(len(value), 2)
+    meter.pay("str.replace", value, old, new)
     found = value.count(old) if count < 0 else min(count, value.count(old))
     meter.chars(max(0, len(value) + found * (len(new) - len(old))))
     return str.replace(value, str.__str__(old), str.__str__(new), count)
@@ -156,6 +150,8 @@ def format_text(meter: Meter, template: str, *args: Any, **kwargs: Any) -> str:
             raise Fault(f"{spec!r} is not a format that templates know")
         if not isinstance(value, int | float) or not spec:
             value = text(meter, value)
+        if isinstance(value, int):
+            meter.pay("print int", value)
         meter.chars(10_000 if spec else len(str(value)))
         try:
             made.append(format(value, spec))
@@ -167,7 +163,7 @@ def format_text(meter: Meter, template: str, *args: Any, **kwargs: Any) -> str:
 
 
 def _get(meter: Meter, value: Mapping[Any, Any], key: Any, default: Any = None) -> Any:
-    meter.measure(key)
+    meter.key(key, len(value))
     return value[key] if key in value else default  # noqa: SIM401 (a mapping's own get may do anything)
 
 
@@ -184,9 +180,8 @@ def _strftime(value: Any, pattern: Any) -> str:
 
 
 _STR: dict[str, Callable[..., Any]] = {
-    **{name: of_text(getattr(str, name)) for name in SAME_SIZE},
+    **{name: of_text(getattr(str, name), f"str.{name}") for name in (*SAME_SIZE, "rsplit", "split", "splitlines")},
     **{name: _wide(name) for name in WIDTH},
-    **{name: of_text(getattr(str, name), 8) for name in ("split", "rsplit", "splitlines")},
     "format": format_text,
     "join": join_texts,
     "replace": replace,

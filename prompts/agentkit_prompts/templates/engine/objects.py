@@ -53,11 +53,11 @@ class Macro:
                 or Undefined("caller", hint=f"macro {self.name!r} was not called by a call block")
             )
         if takes_kwargs:
-            given.append(kwargs)
+            given.append(meter.nest(kwargs))
         elif kwargs:
             raise Fault(f"macro {self.name!r} takes no argument {next(iter(kwargs))!r}")
         if takes_varargs:
-            given.append(args[len(names) :])
+            given.append(meter.nest(args[len(names) :]))
         elif len(args) > len(names):
             raise Fault(f"macro {self.name!r} takes at most {len(names)} arguments, got {len(args)}")
         meter.enter()
@@ -180,21 +180,24 @@ def _range(meter: Meter, /, *args: Any) -> range:
 
 def _dict(meter: Meter, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
     made: dict[str, Any] = {}
+    meter.charge(15)
     for pairs in args:
         if isinstance(pairs, Mapping):
-            made.update((key, pairs[key]) for key in meter.items(pairs))
+            made.update((key, pairs[key]) for key in meter.items(pairs, 8))
         else:
-            for pair in meter.items(pairs):
+            for pair in meter.items(pairs, 8):
                 key, value = meter.items(pair)
-                meter.measure(key)
+                meter.key(key, len(made))
                 made[key] = value
     made.update(kwargs)
-    return made
+    return meter.nest(made)
 
 
 def _cycler(meter: Meter, /, *values: Any) -> Cycler:
     if not values:
         raise Fault("cycler needs values to cycle through")
+    meter.charge(15)
+    meter.nest(values)
     return Cycler(values)
 
 

@@ -9,11 +9,23 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
+from agentkit_prompts.templates.engine.access import MAPPINGS
 from agentkit_prompts.templates.engine.finalise import text
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.values import Fault, Undefined, require
 
-__all__ = ["BINARY", "COMPARE", "PERCENT", "join", "negative", "percent", "positive", "refuse_large", "room_of"]
+__all__ = [
+    "BINARY",
+    "COMPARE",
+    "PERCENT",
+    "join",
+    "negative",
+    "percent",
+    "positive",
+    "refuse_large",
+    "refuse_large_numbers",
+    "room_of",
+]
 
 _MAX_INT_BITS = 8192
 _MAX_FIELD_WIDTH = 10_000
@@ -21,6 +33,7 @@ _MAX_DIGITS = 1_000
 _NUMBERS = (int, float, Decimal)
 _TIMES = (datetime, date, timedelta, time)
 _SEQUENCES = (list, tuple)
+_SIZED = (str, list, tuple, dict, set, frozenset, *MAPPINGS)
 PERCENT = re.compile(
     r"%(?:\((?P<name>[^()]*)\))?(?P<spec>[#0\- +]*(?P<width>\*|\d*)(?:\.(?P<precision>\*|\d*))?)(?P<kind>.?)", re.S
 )
@@ -48,6 +61,13 @@ def _refuse(sign: str, left: object, right: object) -> Fault:
     return Fault(f"{type(left).__name__} {sign} {type(right).__name__} is not something templates can work out")
 
 
+def refuse_large_numbers(*numbers: Any) -> None:
+    """Refuse to work with whole numbers that are too large, from wherever they come."""
+    for number in numbers:
+        if isinstance(number, int):
+            refuse_large(number.bit_length())
+
+
 def _whole(value: Any) -> Any:
     if type(value) is int:
         refuse_large(value.bit_length())
@@ -58,6 +78,7 @@ def _arithmetic(sign: str, run: Callable[[Any, Any], Any], times: bool) -> Calla
     def calculate(meter: Meter, left: Any, right: Any) -> Any:
         meter.charge(2)
         if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
+            refuse_large_numbers(left, right)
             return _whole(run(left, right))
         if times and isinstance(left, _TIMES) and isinstance(right, _TIMES):
             return run(left, right)
@@ -70,6 +91,7 @@ def add(meter: Meter, left: Any, right: Any) -> Any:
     """Add numbers and times, join text with text and lists with lists."""
     meter.charge(2)
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
+        refuse_large_numbers(left, right)
         return _whole(left + right)  # type: ignore[operator]
     if isinstance(left, str) and isinstance(right, str):
         meter.chars(len(left) + len(right))
@@ -119,6 +141,7 @@ def modulo(meter: Meter, left: Any, right: Any) -> Any:
         return percent(meter, left, right)
     meter.charge(2)
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
+        refuse_large_numbers(left, right)
         return left % right  # type: ignore[operator]
     raise _refuse("%", left, right)
 
@@ -172,6 +195,7 @@ def percent(meter: Meter, template: str, values: Any) -> str:
 
 def join(meter: Meter, *values: Any) -> str:
     """Join the texts of values: the `~` operator."""
+    meter.charge(4 * len(values))
     texts = [value if type(value) is str else text(meter, value) for value in values]
     meter.chars(sum(map(len, texts)))
     return "".join(texts)
@@ -179,11 +203,13 @@ def join(meter: Meter, *values: Any) -> str:
 
 def positive(meter: Meter, value: Any) -> Any:
     """Return a number as it is."""
+    refuse_large_numbers(value)
     return +value if isinstance(value, _NUMBERS) else _minus(value)
 
 
 def negative(meter: Meter, value: Any) -> Any:
     """Return a number with its sign turned."""
+    refuse_large_numbers(value)
     return -value if isinstance(value, int | float | Decimal | timedelta) else _minus(value)
 
 
@@ -199,10 +225,10 @@ def contains(meter: Meter, value: Any, container: Any) -> bool:
     if isinstance(container, str):
         if not isinstance(value, str):
             raise Fault(f"a text can hold text only, not {type(value).__name__}")
-        meter.chars(len(container))
+        meter.pay("str.find", container, value)
         return str.__contains__(container, value)
     if isinstance(container, Mapping | set | frozenset):
-        meter.measure(value)
+        meter.key(value, len(container))
         try:
             return value in container
         except TypeError:
@@ -210,18 +236,15 @@ def contains(meter: Meter, value: Any, container: Any) -> bool:
     if isinstance(container, range) and type(value) is int:
         return value in container
     items = meter.items(container)
-    if isinstance(value, list | tuple | dict):
-        meter.measure(value, items)
-    elif isinstance(value, str):
-        meter.charge((len(value) >> 8) * len(items))
+    meter.search(value, items)
     return value in items
 
 
 def _comparison(run: Callable[[Any, Any], bool]) -> Callable[[Meter, Any, Any], bool]:
     def compare(meter: Meter, left: Any, right: Any) -> bool:
         meter.charge(1)
-        if isinstance(left, str | list | tuple | dict) and isinstance(right, str | list | tuple | dict):
-            meter.measure(left, right)
+        if isinstance(left, _SIZED) and isinstance(right, _SIZED):
+            meter.measure(*[list(one.items()) if type(one) in MAPPINGS else one for one in (left, right)])
         return bool(run(left, right))
 
     return compare

@@ -1,0 +1,118 @@
+"""Isolated chat templates render as others do, in a process that is killed when it takes too much."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import signal
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit_prompts.chat_templates.jinja import isolated
+from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplate
+from agentkit_prompts.chat_templates.jinja.isolated import IsolatedProcess
+from agentkit_prompts.errors import ChatTemplateError
+
+CHAT = (
+    "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>"
+    "{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}"
+    "{% else %}{{ m.content }}{% endif %}"
+    "{% endfor %}{{ strftime_now('%Y') if strftime_now }}{{ extra }}"
+)
+MESSAGES: list[dict[str, Any]] = [
+    {"role": "user", "content": "Hi <é> \ud800 漢"},
+    {"role": "assistant", "content": "Hello"},
+    {"role": "user", "content": "More"},
+]
+HI = [{"role": "user", "content": "Hi"}]
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="limits of a process are Unix's")
+
+
+def test_an_isolated_template_gives_what_it_gives_without_isolation() -> None:
+    fields: dict[str, Any] = {"bos_token": "<s>", "now": datetime(2031, 1, 2)}
+    here, away = JinjaChatTemplate(CHAT, **fields), JinjaChatTemplate(CHAT, isolated=True, **fields)
+    assert away.render(MESSAGES, extra=[1, {"a": None}]) == here.render(MESSAGES, extra=[1, {"a": None}])
+    assert away.spans(MESSAGES) == here.spans(MESSAGES)
+    assert away.control_tokens == here.control_tokens
+    assert away.diagnose() == here.diagnose()
+
+
+def test_a_mistake_is_reported_when_the_template_is_made() -> None:
+    with pytest.raises(ChatTemplateError, match="chat template:2: unexpected"):
+        JinjaChatTemplate("\n{{ 1 + }}", isolated=True)
+
+
+def test_a_refusal_reaches_the_caller_and_the_process_goes_on() -> None:
+    template = JinjaChatTemplate("{{ raise_exception('No.') if messages|length > 1 }}ok", isolated=True, lossy=True)
+    with pytest.raises(ChatTemplateError, match="refuses this conversation: No"):
+        template.render(MESSAGES)
+    process = template._process._process
+    assert template.render(HI) == "ok"
+    assert template._process._process is process
+
+
+def test_what_takes_too_much_memory_is_an_error_and_not_the_end() -> None:
+    template = JinjaChatTemplate(
+        "{{ ('a' * (10**10 if messages|length > 1 else 1))|length }}", isolated=True, lossy=True, limits=None
+    )
+    with pytest.raises(ChatTemplateError):
+        template.render(MESSAGES)
+    assert template.render(HI) == "1"
+
+
+def test_a_process_that_crashes_is_an_error_and_another_one_starts() -> None:
+    deep = (
+        "{% set ns = namespace(x=(1,)) %}{% for i in range(9) %}{% for j in range(99999) %}{% set ns.x = (ns.x,) %}"
+        "{% endfor %}{% endfor %}{{ {ns.x: 1}|length }}"
+    )
+    template = JinjaChatTemplate(
+        "{% if messages|length > 1 %}" + deep + "{% endif %}ok", isolated=True, lossy=True, limits=None
+    )
+    with pytest.raises(ChatTemplateError, match="the process of the isolated template ended"):
+        template.render(MESSAGES)
+    assert template.render(HI) == "ok"
+
+
+def test_what_never_ends_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolated, "_MAX_SECONDS", 3.0)
+    endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+    template = JinjaChatTemplate(
+        "{% if messages|length > 1 %}" + endless + "{% endif %}ok", isolated=True, lossy=True, limits=None
+    )
+    start = time.monotonic()
+    with pytest.raises(ChatTemplateError, match="took more than 3 seconds"):
+        template.render(MESSAGES)
+    assert time.monotonic() - start < 30
+    assert template.render(HI) == "ok"
+
+
+def test_the_process_sees_no_keys_and_ends_with_its_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_API_KEY", "sk-1")
+    template = JinjaChatTemplate("{{ messages[0].content }}", isolated=True)
+    process = template._process._process
+    assert process is not None
+    seen = Path(f"/proc/{process.pid}/environ")
+    if seen.exists():
+        assert b"SECRET_API_KEY" not in seen.read_bytes()
+    template._process.close()
+    assert process.returncode == -signal.SIGKILL
+    assert template.render(HI) == "Hi"
+
+
+def test_a_template_with_another_time_shares_the_process() -> None:
+    template = JinjaChatTemplate("{{ strftime_now('%Y') }}{{ messages[0].content }}", isolated=True)
+    first, second = template.with_now(datetime(2031, 1, 2)), template.with_now(datetime(2032, 1, 2))
+    assert (first.render(HI), second.render(HI)) == ("2031Hi", "2032Hi")
+    assert first._process is second._process is template._process
+
+
+def test_what_is_not_json_is_refused_with_what_to_pass() -> None:
+    with pytest.raises(ChatTemplateError, match="passes JSON data"):
+        IsolatedProcess().ask("render", given=object())
+    assert isinstance(copy.deepcopy(IsolatedProcess()), IsolatedProcess)
+    assert isinstance(pickle.loads(pickle.dumps(IsolatedProcess())), IsolatedProcess)
