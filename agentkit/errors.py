@@ -19,6 +19,7 @@ __all__ = [
     "OutputError",
     "Paused",
     "RunIdReused",
+    "ScopeMismatch",
     "SessionBusy",
 ]
 
@@ -111,6 +112,10 @@ class RunIdReused(AgentError):
         super().__init__(
             f"run id {run_id!r} was used for another input in this conversation: give every run an id of its own"
         )
+
+
+class ScopeMismatch(AgentError):
+    """A run was to read memory in one scope and to go on with a conversation of another. Nothing was read or sent."""
 
 
 class SessionBusy(AgentError):

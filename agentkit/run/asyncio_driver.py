@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from agentkit.errors import ApprovalError, Paused
-from agentkit.models.model import Model, Reply
-from agentkit.recaller import Found, Recaller, recall
+from agentkit.models.model import Model, Reply, Usage
+from agentkit.recaller import Found
 from agentkit.run import events
 from agentkit.run.begin import beginning
 from agentkit.run.decisions import Approved, Decision, Denied, decision
@@ -28,6 +28,7 @@ from agentkit.run.effects import (
 )
 from agentkit.run.nested_runs import Nesting
 from agentkit.session import Session
+from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, Selection
@@ -39,6 +40,7 @@ from agentkit_tools.tool_context import ToolContext
 __all__ = ["AsyncDriver"]
 
 R = TypeVar("R")
+_NO_USAGE = Usage()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,10 +52,11 @@ class AsyncDriver:
     """The tools of the run by name."""
     equip: Callable[[PromptContext], Awaitable[Mapping[str, Tool]]] | None
     select: Callable[[PromptContext], Awaitable[tuple[Selection, ...]]]
+    recall: Callable[[str, Session | None, int | None], Found] | None
+    """Asks memory, for a query, the session and how much of it the prompt shows."""
     conversation: Conversation
     """What the run goes on with where there is no session."""
     session: Session | None
-    memory: Recaller | None
     deps: Any
     run_id: str
     is_new: bool
@@ -61,6 +64,8 @@ class AsyncDriver:
     nesting: Nesting
     unkept: tuple[Message, ...] = ()
     """Messages that could not be added to the conversation."""
+    sent: Composition | None = None
+    """What was sent last."""
     calls: dict[str, int] = field(default_factory=dict)
     """How many calls of each tool there were."""
 
@@ -105,16 +110,23 @@ class AsyncDriver:
         return self.tools
 
     async def _call_model(self, effect: CallModel) -> Reply:
-        emit = self.nesting.emit
-        if emit is None:
-            reply = await self.model.request(effect.composition)
-            self.nesting.spend(reply.usage)
-            return reply
-        step = effect.step
-        emit(events.PromptComposed(step, effect.composition))
-        reply = await self.model.request(effect.composition, on_text=lambda text: emit(events.TextDelta(step, text)))
-        self.nesting.spend(reply.usage)
-        emit(events.ModelReplied(step, reply))
+        nesting, emit = self.nesting, self.nesting.emit
+        self.sent = effect.composition
+        reserved, usage = nesting.reserve(effect.composition), _NO_USAGE
+        try:
+            if emit is None:
+                reply = await self.model.request(effect.composition)
+            else:
+                step = effect.step
+                emit(events.PromptComposed(step, effect.composition))
+                reply = await self.model.request(
+                    effect.composition, on_text=lambda text: emit(events.TextDelta(step, text))
+                )
+            usage = reply.usage
+        finally:
+            nesting.spend(usage, reserved)
+        if emit is not None:
+            emit(events.ModelReplied(effect.step, reply))
         return reply
 
     async def _call_tools(self, effect: CallTools, loop: Generator[Effect, Any, Any]) -> Effect:
@@ -156,8 +168,8 @@ class AsyncDriver:
             raise
 
     async def _recall(self, effect: Recall) -> Found:
-        assert self.memory is not None
-        found = await asyncio.to_thread(recall, self.memory, effect.query, self.session, effect.visible)
+        assert self.recall is not None
+        found = await asyncio.to_thread(self.recall, effect.query, self.session, effect.visible)
         if self.nesting.emit is not None:
             self.nesting.emit(events.Recalled(effect.query, *found))
         return found
