@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, Unpack, cast, overload
+from types import MappingProxyType, NoneType
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, Unpack, cast, overload
 
 from typing_extensions import TypeVar
 
+from agentkit.agent_tool import agent_tool
 from agentkit.chain import Chain, Output
 from agentkit.errors import AgentDefinitionError, JournalError
 from agentkit.models.model import Model
@@ -19,16 +22,15 @@ from agentkit.models.model_names import model_named
 from agentkit.recaller import Recall, RecallOptions, check_memory, in_scope
 from agentkit.recaller import recall as ask
 from agentkit.run.asyncio_driver import AsyncDriver
-from agentkit.run.decisions import Approver, Denied
-from agentkit.run.events import Event, Nested
+from agentkit.run.events import Event
 from agentkit.run.journal import Journal
 from agentkit.run.limits import Limits
 from agentkit.run.loop import RunResult, remembering, run_loop, visible
-from agentkit.run.nested_runs import Nesting, current_run
+from agentkit.run.nested_runs import Nesting
 from agentkit.run.options import ResumeOptions, RunOptions, check_options
 from agentkit.run.run import Run
-from agentkit.run.sync_driver import run_blocking
 from agentkit.session import Session, checked_session
+from agentkit.sync_driver import run_blocking, streamed
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
@@ -41,13 +43,12 @@ from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, TextPrompt
 from agentkit_tools import Toolset, by_name
 from agentkit_tools.calling.tool_policy import PolicyOptions
-from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool import Tool
-from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
     from agentkit_memory import Scope
     from agentkit_tools import TurnTools
+
 
 __all__ = ["Agent"]
 
@@ -56,6 +57,16 @@ Input: TypeAlias = PromptContext | UserInput | str | Sequence[str | Part] | Mapp
 Tools: TypeAlias = "Iterable[Tool | Callable[..., Any]] | TurnTools"
 _DEFAULT_LIMITS = Limits()
 _NO_OPTIONS = RecallOptions()
+
+
+class Changes(TypedDict, total=False):
+    """What `but` and `override` change."""
+
+    model: Model
+    layers: Layers | TextPrompt | str
+    tools: Tools
+    output: Any
+    limits: Limits
 
 
 class Agent(Generic[Deps, Output]):
@@ -83,7 +94,7 @@ class Agent(Generic[Deps, Output]):
             what memory finds, or there is no model of that name.
     """
 
-    __slots__ = ("_at", "chain", "limits", "memory", "name", "recall", "specs", "tools")
+    __slots__ = ("_at", "_given", "chain", "limits", "memory", "name", "recall", "specs", "tools")
 
     tools: Mapping[str, Tool]
     """The tools by name; empty when each run has its own."""
@@ -156,12 +167,47 @@ class Agent(Generic[Deps, Output]):
                 "instead of the prompter"
             )
         self.chain: Chain[Output] = model
+        self._given: Tools = tools if isinstance(tools, Sequence) or hasattr(tools, "at") else tuple(tools)
         self._at = None if type(tools) is Toolset else getattr(tools, "at", None)
-        self.tools = by_name(cast(Iterable[Tool], tools)) if self._at is None else {}
+        self.tools = by_name(cast(Iterable[Tool], self._given)) if self._at is None else {}
         self.specs = tuple([tool.spec for tool in self.tools.values()])
         self.memory = memory
         self.recall = recall
         self.limits = limits
+
+    def but(self, **changes: Unpack[Changes]) -> Agent[Deps, Any]:
+        """Return the agent with another model, layers, tools, output type or limits. Raises like the class."""
+        check_options(changes, Changes)
+        chain = self.chain
+        if not changes.keys().isdisjoint(("model", "layers", "output")):
+            chain = Chain(
+                changes.get("model", chain.model),
+                changes.get("layers", chain.prompter or chain.layers),
+                output=changes.get("output", chain.output),
+                tokenizer=chain.tokenizer,
+                budget=chain.budget,
+                redact=chain.redact,
+            )
+        return Agent(
+            chain,
+            tools=changes.get("tools", self._given),
+            memory=self.memory,
+            recall=self.recall,
+            limits=changes.get("limits", self.limits),
+            name=self.name,
+        )
+
+    @contextmanager
+    def override(self, **changes: Unpack[Changes]) -> Iterator[None]:
+        """Run every run of this agent with changes until the end of the block, wherever it is started: for tests.
+
+        It holds for what is called in the block, not for other threads and tasks that were running before.
+        """
+        token = _OVERRIDES.set({**_OVERRIDES.get(), id(self): self.but(**changes)})
+        try:
+            yield
+        finally:
+            _OVERRIDES.reset(token)
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
@@ -228,6 +274,11 @@ class Agent(Generic[Deps, Output]):
             NothingToContinue: There is no input, and nothing without an answer.
         """
         check_options(options, RunOptions)
+        if id(self) in _OVERRIDES.get():
+            return await _OVERRIDES.get()[id(self)]._begin(user_input, options)
+        return await self._begin(user_input, options)
+
+    async def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> RunResult[Output]:
         session, given = checked_session(options.get("session")), options.get("run_id")
         memory = in_scope(self.memory, session, options.get("scope"))
         run_id = given or os.urandom(16).hex()
@@ -343,36 +394,7 @@ class Agent(Generic[Deps, Output]):
         Raises:
             ToolDefinitionError: An additional kwarg is called like `argument`, or the policy makes no sense.
         """
-        needs = self.additional_kwargs_schema or {}
-        properties = needs.get("properties", {})
-        if argument in properties:
-            by = ", ".join(properties[argument].get("x-required-by", ())) or "a prompt"
-            raise ToolDefinitionError(
-                f"tool {name}: {argument!r} is what the agent is asked, and an additional kwarg that {by} requires:"
-                " choose another name with `argument=...`"
-            )
-        asked = {"type": "string", "description": "What to ask, with everything that has to be known for it."}
-        parameters = {
-            **needs,
-            "type": "object",
-            "properties": {argument: asked, **{key: _without_origin(item) for key, item in properties.items()}},
-            "required": [argument, *needs.get("required", ())],
-            "additionalProperties": False,
-        }
-
-        async def answer(_context: ToolContext[Any], **arguments: Any) -> Output:
-            outer = current_run()
-            emit = outer.emit if outer is not None else None
-            result = await self.run(
-                UserInput(arguments.pop(argument), additional_kwargs=arguments),
-                deps=_context.deps,
-                on_event=None if emit is None else lambda event: emit(Nested(_context.call_id, name, event)),
-                approve=_outer_approver(outer),
-                run_id=_context.idempotency_key,
-            )
-            return result.output
-
-        return Tool.from_json_schema(name, description, parameters, answer, **policy)
+        return agent_tool(self, name, description, argument, policy)
 
     async def stream(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
@@ -401,17 +423,15 @@ class Agent(Generic[Deps, Output]):
                 run.cancel()
                 await asyncio.gather(run, return_exceptions=True)
 
+    def stream_sync(
+        self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
+    ) -> Generator[Event[Output], None, None]:
+        """Answer one user input from code that is not async, yielding events. See `stream`.
 
-def _outer_approver(outer: Nesting | None) -> Approver:
-    """Return what decides about the calls of an agent that is a tool: what decides for the run around it."""
-    if outer is not None and callable(outer.approve):
-        return outer.approve
-    return lambda call: Denied("it needs the approval of a person, and nobody is there to ask.")
-
-
-def _without_origin(schema: Any) -> Any:
-    """Who requires a kwarg is the agent's own business."""
-    return {key: value for key, value in schema.items() if key != "x-required-by"}
+        The run waits for who reads the events once a few are waiting. Leaving early cancels it: close the generator.
+        """
+        yield from streamed(lambda on_event: self.run_sync(user_input, **{**options, "on_event": on_event}))  # type: ignore[arg-type]
 
 
 _NO_CONVERSATION = Conversation()
+_OVERRIDES: ContextVar[Mapping[int, Agent[Any, Any]]] = ContextVar("agentkit_overrides", default=MappingProxyType({}))

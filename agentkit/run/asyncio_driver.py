@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -41,6 +42,7 @@ __all__ = ["AsyncDriver"]
 
 R = TypeVar("R")
 _NO_USAGE = Usage()
+_log = logging.getLogger("agentkit")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,6 +77,8 @@ class AsyncDriver:
         try:
             effect = loop.send(None)
             while True:
+                if _log.isEnabledFor(logging.DEBUG):
+                    _log.debug("run %s: %s", self.run_id, type(effect).__name__)
                 if isinstance(effect, CallModel):
                     answer = await self._call_model(effect)
                 elif isinstance(effect, CallTools):
@@ -250,6 +254,9 @@ class _Round:
         if not self._is_heard:  # the loop has ended: what was answered could not be written down
             return
         step = self.effect.step if isinstance(self.effect, CallTools) else 0
+        if result.error is not None:
+            run_id = self._driver.run_id
+            _log.warning("run %s: the tool %s failed (%s)", run_id, result.name, result.call_id, exc_info=result.error)
         self._is_heard = False
         self.effect = self.loop.send((result, self._nesting.inner_usage()))
         self._is_heard = True
