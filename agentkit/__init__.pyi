@@ -11,6 +11,7 @@ from agentkit.errors import NothingToContinue as NothingToContinue
 from agentkit.errors import OutputError as OutputError
 from agentkit.errors import Paused as Paused
 from agentkit.errors import RunIdReused as RunIdReused
+from agentkit.errors import ScopeMismatch as ScopeMismatch
 from agentkit.errors import SessionBusy as SessionBusy
 from agentkit.fact_extraction import FoundFact as FoundFact
 from agentkit.fact_extraction import FoundFacts as FoundFacts
@@ -31,6 +32,7 @@ from agentkit.models.offline import OfflineModel as OfflineModel
 from agentkit.models.openai_chat import OpenAIModel as OpenAIModel
 from agentkit.models.scripted import ScriptedModel as ScriptedModel
 from agentkit.recaller import Recaller as Recaller
+from agentkit.recaller import RecallOptions as RecallOptions
 from agentkit.run.decisions import Approved as Approved
 from agentkit.run.decisions import Approver as Approver
 from agentkit.run.decisions import Denied as Denied
@@ -48,6 +50,7 @@ from agentkit.run.events import ToolStarted as ToolStarted
 from agentkit.run.journal import Journal as Journal
 from agentkit.run.limits import Limits as Limits
 from agentkit.run.loop import RunResult as RunResult
+from agentkit.run.options import RunOptions as RunOptions
 from agentkit.session import InMemorySession as InMemorySession
 from agentkit.session import Session as Session
 from agentkit_prompts.composition.composition import Composition as Composition

@@ -4,43 +4,51 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, Unpack, cast, overload
+from types import MappingProxyType, NoneType
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, Unpack, cast, overload
 
 from typing_extensions import TypeVar
 
+from agentkit.agent_tool import agent_tool
 from agentkit.chain import Chain, Output
 from agentkit.errors import AgentDefinitionError, JournalError
 from agentkit.models.model import Model
-from agentkit.recaller import Recaller, recall
+from agentkit.models.model_names import model_named
+from agentkit.recaller import Recall, RecallOptions, check_memory, in_scope
+from agentkit.recaller import recall as ask
 from agentkit.run.asyncio_driver import AsyncDriver
-from agentkit.run.decisions import Approver, Denied
-from agentkit.run.events import Event, Nested
+from agentkit.run.events import Event
 from agentkit.run.journal import Journal
 from agentkit.run.limits import Limits
 from agentkit.run.loop import RunResult, remembering, run_loop, visible
-from agentkit.run.nested_runs import Approval, Nesting, current_run
+from agentkit.run.nested_runs import Nesting
+from agentkit.run.options import ResumeOptions, RunOptions, check_options
 from agentkit.run.run import Run
-from agentkit.run.sync_driver import run_blocking
-from agentkit.session import Session
+from agentkit.session import Session, checked_session
+from agentkit.sync_driver import run_blocking, streamed
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
 from agentkit_prompts.schemas.params import JsonSchema
+from agentkit_prompts.tokens.budget import Budget
+from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tree.layers import Layers
-from agentkit_prompts.tree.leaves import TextPrompt
+from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, TextPrompt
 from agentkit_tools import Toolset, by_name
 from agentkit_tools.calling.tool_policy import PolicyOptions
-from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool import Tool
-from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
+    from agentkit_memory import Scope
     from agentkit_tools import TurnTools
+
 
 __all__ = ["Agent"]
 
@@ -48,18 +56,33 @@ Deps = TypeVar("Deps", default=None)
 Input: TypeAlias = PromptContext | UserInput | str | Sequence[str | Part] | Mapping[str, Any]
 Tools: TypeAlias = "Iterable[Tool | Callable[..., Any]] | TurnTools"
 _DEFAULT_LIMITS = Limits()
+_NO_OPTIONS = RecallOptions()
+
+
+class Changes(TypedDict, total=False):
+    """What `but` and `override` change."""
+
+    model: Model
+    layers: Layers | TextPrompt | str
+    tools: Tools
+    output: Any
+    limits: Limits
 
 
 class Agent(Generic[Deps, Output]):
     """Answers user input, calling tools on the way.
 
     Args:
-        model: A model, or a `Chain` that brings layers and output type with it.
+        model: A model, its name such as "openai:gpt-5-mini", or a `Chain` that brings layers and output type with it.
         layers: The prompts, placed; a str is the one prompt of `system`.
         tools: Functions decorated with `@tool`, or plain functions; or a toolset, whose `at` makes those of each run:
             `TurnTools`, `MCPToolset`.
-        memory: Where chunks are recalled from before each run.
+        memory: Where chunks are recalled from before each run; its scope is the widest that is read, see `RunOptions`.
+            With plain text as layers, what is recalled stands before the input.
+        recall: How memory is asked.
         output: The type of the answer.
+        budget: Tokens a composition may have at most.
+        tokenizer: Counts tokens; a fast estimate when not given.
         deps: The type of what tools receive in their `ToolContext`; only for type checkers.
         limits: What one run may use.
         name: What journals call it: a journal is resumed by the agent of that name only.
@@ -67,10 +90,11 @@ class Agent(Generic[Deps, Output]):
     Raises:
         ToolDefinitionError: Two tools have the same name, or one cannot be offered to a model.
         PromptError: A prompt can never render.
-        AgentDefinitionError: The output type cannot be asked for, or layers are given beside a `Chain`.
+        AgentDefinitionError: The output type cannot be asked for, layers are given beside a `Chain`, no prompt shows
+            what memory finds, or there is no model of that name.
     """
 
-    __slots__ = ("_at", "chain", "limits", "memory", "name", "specs", "tools")
+    __slots__ = ("_at", "_given", "chain", "limits", "memory", "name", "recall", "specs", "tools")
 
     tools: Mapping[str, Tool]
     """The tools by name; empty when each run has its own."""
@@ -83,7 +107,8 @@ class Agent(Generic[Deps, Output]):
         model: Chain[Output],
         *,
         tools: Tools = ...,
-        memory: Recaller | None = ...,
+        memory: Recall | None = ...,
+        recall: RecallOptions = ...,
         deps: type[Deps] = ...,
         limits: Limits = ...,
         name: str = ...,
@@ -91,24 +116,30 @@ class Agent(Generic[Deps, Output]):
     @overload
     def __init__(
         self,
-        model: Model,
+        model: Model | str,
         layers: Layers | TextPrompt | str = ...,
         *,
         tools: Tools = ...,
-        memory: Recaller | None = ...,
+        memory: Recall | None = ...,
+        recall: RecallOptions = ...,
         output: type[Output] = ...,
+        budget: int | Budget | None = ...,
+        tokenizer: TokenCounter | None = ...,
         deps: type[Deps] = ...,
         limits: Limits = ...,
         name: str = ...,
     ) -> None: ...
     def __init__(
         self,
-        model: Model | Chain[Output],
+        model: Model | Chain[Output] | str,
         layers: Layers | TextPrompt | str = "",
         *,
         tools: Tools = (),
-        memory: Recaller | None = None,
+        memory: Recall | None = None,
+        recall: RecallOptions = _NO_OPTIONS,
         output: type[Any] = str,
+        budget: int | Budget | None = None,
+        tokenizer: TokenCounter | None = None,
         deps: type[Any] = NoneType,
         limits: Limits = _DEFAULT_LIMITS,
         name: str = "agent",
@@ -116,9 +147,19 @@ class Agent(Generic[Deps, Output]):
         del deps
         self.name = name
         if not isinstance(model, Chain):
-            model = Chain(model, layers, output=output)
-        elif layers or output is not str:
-            raise AgentDefinitionError("a Chain brings its layers and its output type: give them to the Chain instead")
+            if isinstance(model, str):
+                model = model_named(model)
+            if memory is not None and isinstance(layers, TextPrompt | str):
+                layers = Layers(layers or (), before_input=[MemoPrompt(), KnowledgePrompt()])
+            model = Chain(model, layers, output=output, budget=budget, tokenizer=tokenizer)
+        elif layers or output is not str or budget is not None or tokenizer is not None:
+            raise AgentDefinitionError(
+                "a Chain brings its layers, output type, budget and tokenizer: give them to the Chain instead"
+            )
+        if memory is not None:
+            check_memory(memory, model.layers)
+        elif recall is not _NO_OPTIONS:
+            raise AgentDefinitionError("recall= says how memory is asked, and there is none: give the agent memory=")
         prompter = model.prompter
         if prompter is not None and (prompter.tools or prompter.history):
             raise AgentDefinitionError(
@@ -126,11 +167,47 @@ class Agent(Generic[Deps, Output]):
                 "instead of the prompter"
             )
         self.chain: Chain[Output] = model
+        self._given: Tools = tools if isinstance(tools, Sequence) or hasattr(tools, "at") else tuple(tools)
         self._at = None if type(tools) is Toolset else getattr(tools, "at", None)
-        self.tools = by_name(cast(Iterable[Tool], tools)) if self._at is None else {}
+        self.tools = by_name(cast(Iterable[Tool], self._given)) if self._at is None else {}
         self.specs = tuple([tool.spec for tool in self.tools.values()])
         self.memory = memory
+        self.recall = recall
         self.limits = limits
+
+    def but(self, **changes: Unpack[Changes]) -> Agent[Deps, Any]:
+        """Return the agent with another model, layers, tools, output type or limits. Raises like the class."""
+        check_options(changes, Changes)
+        chain = self.chain
+        if not changes.keys().isdisjoint(("model", "layers", "output")):
+            chain = Chain(
+                changes.get("model", chain.model),
+                changes.get("layers", chain.prompter or chain.layers),
+                output=changes.get("output", chain.output),
+                tokenizer=chain.tokenizer,
+                budget=chain.budget,
+                redact=chain.redact,
+            )
+        return Agent(
+            chain,
+            tools=changes.get("tools", self._given),
+            memory=self.memory,
+            recall=self.recall,
+            limits=changes.get("limits", self.limits),
+            name=self.name,
+        )
+
+    @contextmanager
+    def override(self, **changes: Unpack[Changes]) -> Iterator[None]:
+        """Run every run of this agent with changes until the end of the block, wherever it is started: for tests.
+
+        It holds for what is called in the block, not for other threads and tasks that were running before.
+        """
+        token = _OVERRIDES.set({**_OVERRIDES.get(), id(self): self.but(**changes)})
+        try:
+            yield
+        finally:
+            _OVERRIDES.reset(token)
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
@@ -161,42 +238,29 @@ class Agent(Generic[Deps, Output]):
             return ctx
         return ctx.evolve(session_key=f"{'' if session is None else session.id}\n{run_id}")
 
-    def compose(self, user_input: Input, *, session: Session | None = None) -> Composition:
+    def compose(
+        self, user_input: Input, *, session: Session | None = None, scope: Scope | str | None = None
+    ) -> Composition:
         """Return what a run would send first, recalling but not sending or keeping anything."""
+        memory = in_scope(self.memory, checked_session(session), scope)
         ctx = self.context(user_input, session)
         self.chain.preflight(ctx.user_input)
         if self._at is not None:
             tools = run_blocking(self._equip(ctx))
             ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values()]))
-        if self.memory is not None:
-            found = recall(self.memory, ctx.user_input.text, session, visible(self.chain, ctx))
+        if memory is not None:
+            found = ask(memory, ctx.user_input.text, session, visible(self.chain, ctx), self.recall)
             ctx = remembering(ctx, found)
         return self.chain.compose(ctx)
 
-    async def run(
-        self,
-        user_input: Input | None,
-        *,
-        deps: Deps = cast(Any, None),
-        session: Session | None = None,
-        on_event: Callable[[Event[Output]], None] | None = None,
-        approve: Approver | None = None,
-        run_id: str | None = None,
-        journal: Path | str | Callable[[str], object] | None = None,
-    ) -> RunResult[Output]:
+    async def run(self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]) -> RunResult[Output]:
         """Answer one user input.
 
         Args:
             user_input: Text, parts, a `UserInput` with additional kwargs, the slots of the chain's prompter, or a whole
                 context, which the agent completes with the conversation of the session, its tools, and what memory
                 recalls. None goes on with a session whose last message has no answer yet, as after a failed run.
-            deps: Handed to tools in their `ToolContext`.
-            session: Conversation to go on with; it receives the messages of the run. None starts from nothing.
-            on_event: Called with every event, in order.
-            approve: Decides about tool calls that need approval. Without it the run pauses at the first of them.
-            run_id: Id of the run; a new one when not given. Idempotency keys derive from it. With the id of an earlier
-                run on the same session it goes on where that one was cut short.
-            journal: Where the journal is kept while the run goes on: a file, or a function that is given each line.
+            **options: See `RunOptions`.
 
         Raises:
             PromptError: A prompt cannot be rendered, or kwargs are missing; nothing was sent or kept.
@@ -205,74 +269,84 @@ class Agent(Generic[Deps, Output]):
             LimitExceeded: The run used more than its limits allow.
             Paused: A tool call needs approval, and nobody is there to ask.
             ApprovalError: What `approve` answered is no decision.
+            ScopeMismatch: Memory, session and `scope` do not belong together.
             SessionBusy: Another run is using the session.
             NothingToContinue: There is no input, and nothing without an answer.
         """
-        is_new, run_id = run_id is None, run_id or os.urandom(16).hex()
-        ctx = self._asked("" if user_input is None else user_input, session, run_id)
-        on = None if session is None else session.id
-        noted = Journal(self.name, run_id, ctx, session=on, goes_on=user_input is None)
-        return await self._run(ctx, noted, None, deps, session, on_event, approve, journal, is_new=is_new)
+        check_options(options, RunOptions)
+        if id(self) in _OVERRIDES.get():
+            return await _OVERRIDES.get()[id(self)]._begin(user_input, options)
+        return await self._begin(user_input, options)
+
+    async def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> RunResult[Output]:
+        session, given = checked_session(options.get("session")), options.get("run_id")
+        memory = in_scope(self.memory, session, options.get("scope"))
+        run_id = given or os.urandom(16).hex()
+        journal = Journal(
+            self.name,
+            run_id,
+            self._asked("" if user_input is None else user_input, session, run_id),
+            session=None if session is None else session.id,
+            goes_on=user_input is None,
+            scope=getattr(getattr(memory, "scope", None), "names", None),
+        )
+        keep = options.get("journal")
+        kept = Path(keep) if isinstance(keep, str) else keep
+        return await self._run(journal, journal.context, memory, options, is_new=given is None, keep=kept)
 
     async def resume(
-        self,
-        journal: Journal | Path,
-        *,
-        deps: Deps = cast(Any, None),
-        session: Session | None = None,
-        on_event: Callable[[Event[Output]], None] | None = None,
-        approve: Approval | None = None,
+        self, journal: Journal | Path, **options: Unpack[ResumeOptions[Deps, Output]]
     ) -> RunResult[Output]:
         """Go on with a run from its journal, in this process or another one: what was done is not done again.
 
         Args:
             journal: The journal, as `Paused`, any error of a run, or `Journal.loads` gives it; or its file, which is
                 gone on with.
-            deps: Handed to tools in their `ToolContext`.
-            session: The session of the run, opened anew; it must be given if the run had one.
-            on_event: Called with every event that is new.
-            approve: Decides about calls that need approval: a function, or decisions by the ids of the calls.
+            **options: See `ResumeOptions`. `session` is that of the run, opened anew; it must be given if there was
+                one.
 
         Raises:
-            JournalError: It cannot be read, or is that of another agent or conversation.
+            JournalError: It cannot be read, or is that of another agent, conversation or memory.
             AgentError: As `run` does.
         """
+        check_options(options, ResumeOptions)
         known = journal if isinstance(journal, Journal) else Journal.read(journal)
+        session = checked_session(options.get("session"))
         if known.agent != self.name:
             raise JournalError(f"journal of run {known.run_id!r}: its agent is {known.agent!r}, not {self.name!r}")
-        given = None if session is None else session.id
-        if known.session != given:
+        if known.session != (None if session is None else session.id):
             wanted = "without a session" if known.session is None else f"on session {known.session!r}"
             raise JournalError(f"journal of run {known.run_id!r}: it ran {wanted}: resume it with session= as it was")
+        scope = None if known.scope is None or session is not None else known.scope
+        memory = in_scope(self.memory, session, scope)
+        fresh = known.anew()
         ctx = self._with_key(known.context, session, known.run_id)
-        noted = Journal(self.name, known.run_id, known.context, session=given, goes_on=known.goes_on)
         keep = None if isinstance(journal, Journal) else journal
-        return await self._run(ctx, noted, known, deps, session, on_event, approve, keep, is_new=False)
+        return await self._run(fresh, ctx, memory, options, known=known, keep=keep)
 
     async def _run(
         self,
+        journal: Journal,
         ctx: PromptContext,
-        noted: Journal,
-        known: Journal | None,
-        deps: Any,
-        session: Session | None,
-        on_event: Callable[[Event[Output]], None] | None,
-        approve: Approval | None,
-        keep: Path | str | Callable[[str], object] | None,
+        memory: Recall | None,
+        options: Mapping[str, Any],
         *,
-        is_new: bool,
+        known: Journal | None = None,
+        is_new: bool = False,
+        keep: Path | Callable[[str], object] | None = None,
     ) -> RunResult[Output]:
-        chain, nesting = self.chain, Nesting(self.limits, on_event, approve)
+        chain, session, on_event = self.chain, options.get("session"), options.get("on_event")
+        nesting = Nesting(self.limits, on_event, options.get("approve"))
         driver = AsyncDriver(
             model=chain.model,
             tools=self.tools,
             equip=None if self._at is None else self._equip,
             select=chain.selections,
+            recall=None if memory is None else partial(ask, memory, options=self.recall),
             conversation=ctx.conversation,
             session=session,
-            memory=self.memory,
-            deps=deps,
-            run_id=noted.run_id,
+            deps=options.get("deps"),
+            run_id=journal.run_id,
             is_new=is_new,
             nesting=nesting,
         )
@@ -281,45 +355,25 @@ class Agent(Generic[Deps, Output]):
             ctx,
             self.tools if self._at is None else None,
             nesting.limits,
-            run_id=noted.run_id,
-            recalls=self.memory is not None,
-            goes_on=noted.goes_on,
+            run_id=journal.run_id,
+            recalls=memory is not None,
+            goes_on=journal.goes_on,
             memo=session.memo if session is not None else Memo(),
         )
-        kept = Path(keep) if isinstance(keep, str) else keep
-        return await Run(driver, noted, known=known, keep=kept, on_event=on_event).result(loop)
+        return await Run(driver, journal, known=known, keep=keep, on_event=on_event).result(loop)
 
     async def _equip(self, ctx: PromptContext) -> Mapping[str, Tool]:
         """Return the tools that a run has."""
         assert self._at is not None
         return by_name(await self._at(ctx))
 
-    def run_sync(
-        self,
-        user_input: Input | None,
-        *,
-        deps: Deps = cast(Any, None),
-        session: Session | None = None,
-        on_event: Callable[[Event[Output]], None] | None = None,
-        approve: Approver | None = None,
-        run_id: str | None = None,
-        journal: Path | str | Callable[[str], object] | None = None,
-    ) -> RunResult[Output]:
+    def run_sync(self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]) -> RunResult[Output]:
         """Answer one user input from code that is not async, also inside a running event loop. See `run`."""
-        options: dict[str, Any] = {"on_event": on_event, "approve": approve, "run_id": run_id, "journal": journal}
-        return run_blocking(self.run(user_input, deps=deps, session=session, **options))
+        return run_blocking(self.run(user_input, **options))
 
-    def resume_sync(
-        self,
-        journal: Journal | Path,
-        *,
-        deps: Deps = cast(Any, None),
-        session: Session | None = None,
-        on_event: Callable[[Event[Output]], None] | None = None,
-        approve: Approval | None = None,
-    ) -> RunResult[Output]:
+    def resume_sync(self, journal: Journal | Path, **options: Unpack[ResumeOptions[Deps, Output]]) -> RunResult[Output]:
         """Go on with a run from code that is not async. See `resume`."""
-        return run_blocking(self.resume(journal, deps=deps, session=session, on_event=on_event, approve=approve))
+        return run_blocking(self.resume(journal, **options))
 
     def as_tool(
         self, *, name: str, description: str, argument: str = "input", **policy: Unpack[PolicyOptions]
@@ -340,54 +394,25 @@ class Agent(Generic[Deps, Output]):
         Raises:
             ToolDefinitionError: An additional kwarg is called like `argument`, or the policy makes no sense.
         """
-        needs = self.additional_kwargs_schema or {}
-        properties = needs.get("properties", {})
-        if argument in properties:
-            by = ", ".join(properties[argument].get("x-required-by", ())) or "a prompt"
-            raise ToolDefinitionError(
-                f"tool {name}: {argument!r} is what the agent is asked, and an additional kwarg that {by} requires:"
-                " choose another name with `argument=...`"
-            )
-        asked = {"type": "string", "description": "What to ask, with everything that has to be known for it."}
-        parameters = {
-            **needs,
-            "type": "object",
-            "properties": {argument: asked, **{key: _without_origin(item) for key, item in properties.items()}},
-            "required": [argument, *needs.get("required", ())],
-            "additionalProperties": False,
-        }
-
-        async def answer(_context: ToolContext[Any], **arguments: Any) -> Output:
-            outer = current_run()
-            emit = outer.emit if outer is not None else None
-            result = await self.run(
-                UserInput(arguments.pop(argument), additional_kwargs=arguments),
-                deps=_context.deps,
-                on_event=None if emit is None else lambda event: emit(Nested(_context.call_id, name, event)),
-                approve=_outer_approver(outer),
-                run_id=_context.idempotency_key,
-            )
-            return result.output
-
-        return Tool.from_json_schema(name, description, parameters, answer, **policy)
+        return agent_tool(self, name, description, argument, policy)
 
     async def stream(
-        self,
-        user_input: Input,
-        *,
-        deps: Deps = cast(Any, None),
-        session: Session | None = None,
-        approve: Approver | None = None,
-        run_id: str | None = None,
+        self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
     ) -> AsyncGenerator[Event[Output], None]:
         """Answer one user input, yielding events; the last one is `RunFinished`. Raises what `run` does.
 
         Leaving early cancels the run. To have it ended before going on, use `contextlib.aclosing`.
         """
         events: asyncio.Queue[Event[Output] | None] = asyncio.Queue()
-        run = asyncio.create_task(
-            self.run(user_input, deps=deps, session=session, on_event=events.put_nowait, approve=approve, run_id=run_id)
-        )
+        heard = options.get("on_event")
+
+        def on_event(event: Event[Output]) -> None:
+            if heard is not None:
+                heard(event)
+            events.put_nowait(event)
+
+        options["on_event"] = on_event
+        run = asyncio.create_task(self.run(user_input, **options))
         run.add_done_callback(lambda _: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:
@@ -398,17 +423,15 @@ class Agent(Generic[Deps, Output]):
                 run.cancel()
                 await asyncio.gather(run, return_exceptions=True)
 
+    def stream_sync(
+        self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
+    ) -> Generator[Event[Output], None, None]:
+        """Answer one user input from code that is not async, yielding events. See `stream`.
 
-def _outer_approver(outer: Nesting | None) -> Approver:
-    """Return what decides about the calls of an agent that is a tool: what decides for the run around it."""
-    if outer is not None and callable(outer.approve):
-        return outer.approve
-    return lambda call: Denied("it needs the approval of a person, and nobody is there to ask.")
-
-
-def _without_origin(schema: Any) -> Any:
-    """Who requires a kwarg is the agent's own business."""
-    return {key: value for key, value in schema.items() if key != "x-required-by"}
+        The run waits for who reads the events once a few are waiting. Leaving early cancels it: close the generator.
+        """
+        yield from streamed(lambda on_event: self.run_sync(user_input, **{**options, "on_event": on_event}))  # type: ignore[arg-type]
 
 
 _NO_CONVERSATION = Conversation()
+_OVERRIDES: ContextVar[Mapping[int, Agent[Any, Any]]] = ContextVar("agentkit_overrides", default=MappingProxyType({}))

@@ -12,6 +12,7 @@ from typing_extensions import TypeVar
 
 from agentkit.errors import AgentDefinitionError, OutputError
 from agentkit.models.model import Model, Reply
+from agentkit.sync_driver import run_blocking
 from agentkit_prompts.composition.compose import Memo, compose
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.frozen import freeze
@@ -171,6 +172,17 @@ class Chain(Generic[Output]):
         if self.layers.plan.selecting:
             ctx = ctx.evolve(selections=await self.selections(ctx))
         return self.parse(await self.model.request(self.compose(ctx), on_text=on_text))
+
+    def run_sync(
+        self,
+        ctx: PromptContext | SlotValues,
+        *,
+        history: History | None = None,
+        tools: Tools | None = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Output:
+        """Compose, send once, and return the answer, from code that is not async. See `run`."""
+        return run_blocking(self.run(ctx, history=history, tools=tools, on_text=on_text))
 
     async def selections(self, ctx: PromptContext) -> tuple[Selection, ...]:
         """Return what the example selectors choose, awaiting those that need it, before the prompt is rendered."""

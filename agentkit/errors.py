@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from agentkit_prompts.errors import Picklable
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -19,11 +21,12 @@ __all__ = [
     "OutputError",
     "Paused",
     "RunIdReused",
+    "ScopeMismatch",
     "SessionBusy",
 ]
 
 
-class AgentError(Exception):
+class AgentError(Picklable):
     """Base of the errors of the runtime.
 
     Every error that ends a run, of whatever class, has the attributes `messages` (what the run added to the
@@ -33,16 +36,6 @@ class AgentError(Exception):
     messages: tuple[Message, ...] = ()
     usage: Any = None
     journal: Any = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _remade, (type(self), self.args, self.__dict__)
-
-
-def _remade(kind: type[AgentError], args: tuple[Any, ...], state: dict[str, Any]) -> AgentError:
-    error = kind.__new__(kind)
-    error.args = args
-    error.__dict__.update(state)
-    return error
 
 
 class AgentDefinitionError(AgentError, ValueError):
@@ -111,6 +104,10 @@ class RunIdReused(AgentError):
         super().__init__(
             f"run id {run_id!r} was used for another input in this conversation: give every run an id of its own"
         )
+
+
+class ScopeMismatch(AgentError):
+    """A run was to read memory in one scope and to go on with a conversation of another. Nothing was read or sent."""
 
 
 class SessionBusy(AgentError):

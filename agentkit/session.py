@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
+from agentkit.errors import AgentDefinitionError
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.read_messages import read_messages
 
-__all__ = ["InMemorySession", "Session"]
+__all__ = ["InMemorySession", "Session", "checked_session"]
 
 
 class Session(Protocol):
@@ -78,3 +79,17 @@ class InMemorySession:
     def position(self, key: str) -> int | None:
         """Return how many messages stand before those that were appended under a key; None when there are none."""
         return self._positions.get(key)
+
+
+def checked_session(session: object) -> Session | None:
+    """Return what a run was given as its session.
+
+    Raises:
+        AgentDefinitionError: It is none, such as the name of one.
+    """
+    if session is None or callable(getattr(session, "append_now", None)):
+        return cast("Session | None", session)
+    raise AgentDefinitionError(
+        f"session: expected a session, such as memory.session({session!r:.40}) or InMemorySession(), "
+        f"got {type(session).__name__}"
+    )

@@ -8,12 +8,13 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
 from agentkit.models.model import Reply
-from agentkit.models.model_errors import ModelAuthError, ModelError, ModelInterrupted, ModelRequestError
+from agentkit.models.model_errors import ModelAuthError, ModelError, ModelInterrupted, ModelRequestError, NetworkRefused
 from agentkit.models.reply_reader import ReplyReader
 
 if TYPE_CHECKING:
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
 
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["OFFICIAL", "EndpointModel", "host_of"]
+__all__ = ["OFFICIAL", "EndpointModel", "host_of", "no_real_models"]
 
 OFFICIAL = "https://api.openai.com/v1"
 """Where requests go by default."""
 
+_REFUSED: ContextVar[bool] = ContextVar("agentkit_no_real_models", default=False)
 _NO_KEY = "no-key"
 _CONNECT_SECONDS = 5.0
 _MIN_SECRET = 8
@@ -91,6 +93,8 @@ class EndpointModel(ABC):
             ModelInterrupted: The stream broke off; carries the text until then.
             ModelReplyError: The endpoint answered something else than a completion.
         """
+        if _REFUSED.get():
+            raise NetworkRefused(f"{self!r} would send a request: no real model is allowed here", model=self.name)
         client = await self._client()
         body, reader = self._body(composition), self._reader(composition)
         if on_text is not None:
@@ -248,3 +252,17 @@ def _check(url: str, model: str) -> str:
 def host_of(url: str) -> str:
     """Return host and port of an address, without credentials."""
     return url.partition("://")[2].partition("/")[0].rpartition("@")[2]
+
+
+@contextmanager
+def no_real_models() -> Iterator[None]:
+    """Refuse every request to a model over a network until the end of the block: for tests.
+
+    Raises, in the run that tries:
+        NetworkRefused: Names the model.
+    """
+    token = _REFUSED.set(True)
+    try:
+        yield
+    finally:
+        _REFUSED.reset(token)

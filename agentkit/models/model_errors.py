@@ -15,6 +15,7 @@ __all__ = [
     "ModelReplyError",
     "ModelRequestError",
     "ModelUnavailable",
+    "NetworkRefused",
     "ScriptExhausted",
     "Where",
 ]
@@ -50,6 +51,10 @@ class ModelAuthError(ModelError):
 
 class ModelRequestError(ModelError):
     """A request the endpoint cannot accept (400, 404, 422 ...), or that could not be put on the wire."""
+
+
+class NetworkRefused(ModelError):
+    """A model behind a network was asked inside of `no_real_models()`. Nothing was sent."""
 
 
 class ModelRateLimited(ModelError):

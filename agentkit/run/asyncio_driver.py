@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from agentkit.errors import ApprovalError, Paused
-from agentkit.models.model import Model, Reply
-from agentkit.recaller import Found, Recaller, recall
+from agentkit.models.model import Model, Reply, Usage
+from agentkit.recaller import Found
 from agentkit.run import events
 from agentkit.run.begin import beginning
 from agentkit.run.decisions import Approved, Decision, Denied, decision
@@ -28,6 +29,7 @@ from agentkit.run.effects import (
 )
 from agentkit.run.nested_runs import Nesting
 from agentkit.session import Session
+from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, Selection
@@ -39,6 +41,8 @@ from agentkit_tools.tool_context import ToolContext
 __all__ = ["AsyncDriver"]
 
 R = TypeVar("R")
+_NO_USAGE = Usage()
+_log = logging.getLogger("agentkit")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,10 +54,11 @@ class AsyncDriver:
     """The tools of the run by name."""
     equip: Callable[[PromptContext], Awaitable[Mapping[str, Tool]]] | None
     select: Callable[[PromptContext], Awaitable[tuple[Selection, ...]]]
+    recall: Callable[[str, Session | None, int | None], Found] | None
+    """Asks memory, for a query, the session and how much of it the prompt shows."""
     conversation: Conversation
     """What the run goes on with where there is no session."""
     session: Session | None
-    memory: Recaller | None
     deps: Any
     run_id: str
     is_new: bool
@@ -61,6 +66,8 @@ class AsyncDriver:
     nesting: Nesting
     unkept: tuple[Message, ...] = ()
     """Messages that could not be added to the conversation."""
+    sent: Composition | None = None
+    """What was sent last."""
     calls: dict[str, int] = field(default_factory=dict)
     """How many calls of each tool there were."""
 
@@ -70,6 +77,8 @@ class AsyncDriver:
         try:
             effect = loop.send(None)
             while True:
+                if _log.isEnabledFor(logging.DEBUG):
+                    _log.debug("run %s: %s", self.run_id, type(effect).__name__)
                 if isinstance(effect, CallModel):
                     answer = await self._call_model(effect)
                 elif isinstance(effect, CallTools):
@@ -105,16 +114,23 @@ class AsyncDriver:
         return self.tools
 
     async def _call_model(self, effect: CallModel) -> Reply:
-        emit = self.nesting.emit
-        if emit is None:
-            reply = await self.model.request(effect.composition)
-            self.nesting.spend(reply.usage)
-            return reply
-        step = effect.step
-        emit(events.PromptComposed(step, effect.composition))
-        reply = await self.model.request(effect.composition, on_text=lambda text: emit(events.TextDelta(step, text)))
-        self.nesting.spend(reply.usage)
-        emit(events.ModelReplied(step, reply))
+        nesting, emit = self.nesting, self.nesting.emit
+        self.sent = effect.composition
+        reserved, usage = nesting.reserve(effect.composition), _NO_USAGE
+        try:
+            if emit is None:
+                reply = await self.model.request(effect.composition)
+            else:
+                step = effect.step
+                emit(events.PromptComposed(step, effect.composition))
+                reply = await self.model.request(
+                    effect.composition, on_text=lambda text: emit(events.TextDelta(step, text))
+                )
+            usage = reply.usage
+        finally:
+            nesting.spend(usage, reserved)
+        if emit is not None:
+            emit(events.ModelReplied(effect.step, reply))
         return reply
 
     async def _call_tools(self, effect: CallTools, loop: Generator[Effect, Any, Any]) -> Effect:
@@ -156,8 +172,8 @@ class AsyncDriver:
             raise
 
     async def _recall(self, effect: Recall) -> Found:
-        assert self.memory is not None
-        found = await asyncio.to_thread(recall, self.memory, effect.query, self.session, effect.visible)
+        assert self.recall is not None
+        found = await asyncio.to_thread(self.recall, effect.query, self.session, effect.visible)
         if self.nesting.emit is not None:
             self.nesting.emit(events.Recalled(effect.query, *found))
         return found
@@ -238,6 +254,9 @@ class _Round:
         if not self._is_heard:  # the loop has ended: what was answered could not be written down
             return
         step = self.effect.step if isinstance(self.effect, CallTools) else 0
+        if result.error is not None:
+            run_id = self._driver.run_id
+            _log.warning("run %s: the tool %s failed (%s)", run_id, result.name, result.call_id, exc_info=result.error)
         self._is_heard = False
         self.effect = self.loop.send((result, self._nesting.inner_usage()))
         self._is_heard = True

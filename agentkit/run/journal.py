@@ -39,19 +39,28 @@ class Journal:
         run_id: Id of the run.
         session: Id of the session; None without one.
         goes_on: Whether the run had no input of its own.
+        scope: The names of the scope whose memory was read; None where memory has no scopes.
         context: The context it was asked with; the conversation of a session is not in it.
         entries: What was answered so far.
     """
 
-    __slots__ = ("_write", "_written", "agent", "context", "entries", "goes_on", "run_id", "session")
+    __slots__ = ("_write", "_written", "agent", "context", "entries", "goes_on", "run_id", "scope", "session")
 
     def __init__(
-        self, agent: str, run_id: str, context: PromptContext, *, session: str | None = None, goes_on: bool = False
+        self,
+        agent: str,
+        run_id: str,
+        context: PromptContext,
+        *,
+        session: str | None = None,
+        goes_on: bool = False,
+        scope: tuple[str, ...] | None = None,
     ) -> None:
         self.agent = agent
         self.run_id = run_id
         self.session = session
         self.goes_on = goes_on
+        self.scope = scope
         self.context = context
         self.entries: list[Entry] = []
         self._write: Callable[[str], object] | None = None
@@ -68,6 +77,12 @@ class Journal:
         self._write, self._written = write, lines - 1
         if not lines:
             write(self._head())
+
+    def anew(self) -> Self:
+        """Return a journal of the same run without entries."""
+        return type(self)(
+            self.agent, self.run_id, self.context, session=self.session, goes_on=self.goes_on, scope=self.scope
+        )
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -100,6 +115,7 @@ class Journal:
                 "run_id": self.run_id,
                 "session": self.session,
                 "goes_on": self.goes_on,
+                "scope": self.scope,
                 "context": context,
             }
         )
@@ -126,8 +142,14 @@ class Journal:
             )
         try:
             context = _context().validate_python(head["context"])
+            names = head["scope"]
             journal = cls(
-                head["agent"], head["run_id"], context, session=head["session"], goes_on=bool(head["goes_on"])
+                head["agent"],
+                head["run_id"],
+                context,
+                session=head["session"],
+                goes_on=bool(head["goes_on"]),
+                scope=None if names is None else tuple(names),
             )
         except (KeyError, ValueError, TypeError) as error:
             raise JournalError(f"journal, line 1: {type(error).__name__}: {error}") from error

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from agentkit.errors import AgentDefinitionError
+from agentkit.errors import AgentDefinitionError, LimitExceeded
+from agentkit.models.model import Usage
 
 __all__ = ["Limits"]
 
@@ -22,7 +24,12 @@ class Limits:
     tool_calls: int | None = None
     """Tool calls. A reply with more calls than are left runs none of them."""
     tokens: int | None = None
-    """Input and output tokens, as the model reports them. Checked between steps."""
+    """Input and output tokens, as the model reports them. Checked between steps. Runs inside of this one draw on what
+    is left; of those that run at the same time none sends a prompt for which the others leave no room."""
+    input_tokens: int | None = None
+    """Input tokens, as the model reports them. Checked between steps."""
+    output_tokens: int | None = None
+    """Output tokens, as the model reports them. Checked between steps."""
     seconds: float | None = None
     """Wall time; the run is cancelled then."""
     nested_runs: int = 8
@@ -30,8 +37,14 @@ class Limits:
     repairs: int = 2
     """Turns in which the model may repair an answer that is not the output type."""
 
+    on_limit: Literal["raise", "return"] = "raise"
+    """Whether a run raises at a limit, or returns what it has, with the reason in `RunResult.limit`."""
+
     def __post_init__(self) -> None:
-        lowest = {"steps": 1, "tool_calls": 0, "tokens": 1, "nested_runs": 0, "repairs": 0}
+        lowest = {
+            **dict.fromkeys(("steps", "tokens", "input_tokens", "output_tokens"), 1),
+            **dict.fromkeys(("tool_calls", "nested_runs", "repairs"), 0),
+        }
         wrong = [
             f"{name}={value!r} must be {low} or more"
             for name, low in lowest.items()
@@ -39,5 +52,23 @@ class Limits:
         ]
         if self.seconds is not None and not self.seconds > 0:
             wrong.append(f"seconds={self.seconds!r} must be above 0, or None")
+        if self.on_limit not in ("raise", "return"):
+            wrong.append(f"on_limit={self.on_limit!r} must be 'raise' or 'return'")
         if wrong:
             raise AgentDefinitionError(f"limits: {'; '.join(wrong)}")
+
+    def check(self, usage: Usage) -> None:
+        """Check what was used so far.
+
+        Raises:
+            LimitExceeded: It is more than one of the limits on tokens.
+        """
+        used = (
+            ("tokens", usage.input_tokens + usage.output_tokens),
+            ("input_tokens", usage.input_tokens),
+            ("output_tokens", usage.output_tokens),
+        )
+        for name, spent in used:
+            allowed = getattr(self, name)
+            if allowed is not None and spent > allowed:
+                raise LimitExceeded(name, allowed, "allow more, or shorten the prompt")

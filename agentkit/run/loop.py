@@ -62,6 +62,8 @@ class RunResult(Generic[Output]):
     finish_reason: str
     """Why the model stopped: `stop`, or `length` when the answer was cut; see `Reply`."""
     run_id: str
+    limit: LimitExceeded | None = None
+    """The limit that ended the run, where `Limits.on_limit` is `return`; the output is what there was until then."""
     journal: Journal | None = field(default=None, repr=False, compare=False)
     """What the run asked for and was answered: `Agent.resume` takes it."""
 
@@ -152,8 +154,7 @@ def run_loop(
                 return RunResult(output, (*messages, message), composition, usage, step, reply.finish_reason, run_id)
         yield Append(fresh, f"{run_id}:{step}")
         messages += fresh
-        if limits.tokens is not None and usage.input_tokens + usage.output_tokens > limits.tokens:
-            raise LimitExceeded("tokens", limits.tokens, "allow more, or shorten the prompt")
+        limits.check(usage)
         traffic = ctx.intermediate
         ctx = ctx.evolve(intermediate=traffic.append(*fresh) if len(traffic) else Conversation(fresh))
         composition = chain.compose(ctx, memo=memo)

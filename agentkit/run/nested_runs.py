@@ -6,9 +6,8 @@ outer run, and it may use no more than what is left there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar, Token
-from dataclasses import replace
 from typing import TypeAlias
 
 from agentkit.errors import LimitExceeded
@@ -16,6 +15,7 @@ from agentkit.models.model import Usage
 from agentkit.run.decisions import Approver, Decision
 from agentkit.run.events import Event
 from agentkit.run.limits import Limits
+from agentkit_prompts.composition.composition import Composition
 
 __all__ = ["Approval", "Nesting", "current_run"]
 
@@ -32,15 +32,24 @@ class Nesting:
         LimitExceeded: It would be inside of too many runs.
     """
 
-    __slots__ = ("_counted", "_deepest", "_depth", "_inner", "_outer", "_own", "_token", "approve", "emit", "limits")
-
-    limits: Limits
-    """What this run may use: its own limits, and no more than what is left of the limits of the runs around it."""
+    __slots__ = (
+        "_counted",
+        "_deepest",
+        "_depth",
+        "_inner",
+        "_outer",
+        "_reserved",
+        "_token",
+        "_used",
+        "approve",
+        "emit",
+        "limits",
+    )
 
     def __init__(self, limits: Limits, emit: Callable[[Event], None] | None, approve: Approval | None) -> None:
         self.emit = emit
         self.approve = approve
-        self._own: list[Usage] = []
+        self._used = self._reserved = 0
         self._inner: list[Usage] = []  # appending is atomic: a tool may run an agent in another thread
         self._counted = 0
         self._token: Token[Nesting | None] | None = None
@@ -52,9 +61,6 @@ class Nesting:
             self._deepest = min(outer._deepest, self._depth + limits.nested_runs)
             if self._depth > outer._deepest:
                 raise LimitExceeded("nested_runs", outer._deepest, _ADVICE)
-            left = outer._left()
-            if left is not None and (limits.tokens is None or left < limits.tokens):
-                limits = replace(limits, tokens=max(left, 1))
         self.limits = limits
 
     def __enter__(self) -> Nesting:
@@ -65,13 +71,40 @@ class Nesting:
         assert self._token is not None
         _current.reset(self._token)
 
-    def spend(self, usage: Usage) -> None:
-        """Count a reply of this run's model, here and in all runs around this one."""
-        self._own.append(usage)
-        outer = self._outer
-        while outer is not None:
-            outer._inner.append(usage)
-            outer = outer._outer
+    def reserve(self, composition: Composition) -> int:
+        """Set aside what sending a composition takes, here and in all runs around this one; return the tokens.
+
+        A single prompt may take more than is left, which its reply then says; not while others are on their way.
+
+        Raises:
+            LimitExceeded: One of these runs has not so many left.
+        """
+        runs = [*self._chain()]
+        if all(run.limits.tokens is None for run in runs):
+            return 0
+        needed = composition.tokens
+        for run in runs:
+            allowed = run.limits.tokens
+            if allowed is not None and run._used + (run._reserved and run._reserved + needed) > allowed:
+                advice = f"other runs use what is left, and the next prompt takes about {needed}; allow more"
+                raise LimitExceeded("tokens", allowed, advice)
+        for run in runs:
+            run._reserved += needed
+        return needed
+
+    def spend(self, usage: Usage, reserved: int) -> None:
+        """Count a reply of this run's model, here and in all runs around this one, in place of what was set aside."""
+        for run in self._chain():
+            run._reserved -= reserved
+            run._used += usage.input_tokens + usage.output_tokens
+            if run is not self:
+                run._inner.append(usage)
+
+    def _chain(self) -> Iterator[Nesting]:
+        run: Nesting | None = self
+        while run is not None:
+            yield run
+            run = run._outer
 
     def inner_usage(self) -> Usage | None:
         """Return what the runs inside have spent since this was asked last, or None when there were none."""
@@ -80,13 +113,6 @@ class Nesting:
         fresh = self._inner[self._counted :]
         self._counted += len(fresh)
         return sum(fresh, Usage())
-
-    def _left(self) -> int | None:
-        """Tokens that this run may still use; `limits` already has what the runs around it had left."""
-        if self.limits.tokens is None:
-            return None
-        used = sum([*self._own, *self._inner], Usage())
-        return self.limits.tokens - used.input_tokens - used.output_tokens
 
 
 _current: ContextVar[Nesting | None] = ContextVar("agentkit_run", default=None)

@@ -20,6 +20,7 @@ from agentkit.run.loop import RunResult
 from agentkit.run.recording import recording
 from agentkit.run.replaying import replaying
 from agentkit.session import Session
+from agentkit_prompts.composition.composition import Composition
 
 __all__ = ["Run"]
 
@@ -71,11 +72,21 @@ class Run(Generic[Output]):
             with suppress(Exception):  # an exception without attributes
                 error.messages = (*journal.messages, *driver.unkept)  # type: ignore[attr-defined]
                 error.usage, error.journal = journal.usage, journal  # type: ignore[attr-defined]
-            raise
+            if not isinstance(error, LimitExceeded) or driver.nesting.limits.on_limit == "raise" or driver.sent is None:
+                raise
+            result = self._cut(error, driver.sent)
         result = replace(result, journal=journal)
         if self._on_event is not None:
             self._on_event(RunFinished(result))
         return result
+
+    def _cut(self, error: LimitExceeded, sent: Composition) -> RunResult[Output]:
+        """Return what there is of a run that reached a limit: the last text of the model."""
+        journal = self.journal
+        texts = [message.text for message in journal.messages if message.role == "assistant" and message.text]
+        output: Any = texts[-1] if texts else ""
+        steps = sum([entry.effect == "CallModel" for entry in journal.entries])
+        return RunResult(output, journal.messages, sent, journal.usage, steps, "limit", journal.run_id, error)
 
     async def _within(
         self, seconds: float | None, loop: Generator[Effect, Any, RunResult[Output]]

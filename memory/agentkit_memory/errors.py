@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from agentkit_prompts.errors import Picklable
+
 __all__ = [
     "EmbedderError",
     "EmbedderMismatch",
@@ -32,7 +34,7 @@ __all__ = [
 ]
 
 
-class StoreError(Exception):
+class StoreError(Picklable):
     """Base of every error of the memory layer."""
 
 

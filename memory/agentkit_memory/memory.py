@@ -183,7 +183,7 @@ class Memory:
         if not session_id:
             raise ScopeError("a session id cannot be empty: name the conversation")
         row = open_branch(self._store.database, self._own_scope(), session_id, branch, expires_at)
-        return StoredSession(row, load=load)
+        return StoredSession(row, self.scope, load=load)
 
     def delete_session(self, session_id: str) -> bool:
         """Delete a conversation of this scope, its forks and everything made of it; return whether there was one.

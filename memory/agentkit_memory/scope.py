@@ -57,6 +57,10 @@ class Scope:
         """Return the scope with the given names filled in; the tenant stays."""
         return replace(self, user=user or self.user, session=session or self.session, agent=agent or self.agent)
 
+    def covers(self, other: Scope) -> bool:
+        """Whether `other` is this scope, or one inside of it."""
+        return all(own in ("", name) for own, name in zip(self.names, other.names, strict=True))
+
     @property
     def names(self) -> tuple[str, str, str, str]:
         """All four, in order."""

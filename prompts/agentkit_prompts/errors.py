@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 __all__ = [
     "BudgetError",
@@ -20,6 +21,7 @@ __all__ = [
     "LiteralTextWarning",
     "MediaError",
     "MessageError",
+    "Picklable",
     "PromptError",
     "PromptFilesError",
     "PrompterError",
@@ -36,7 +38,21 @@ _MAX_LISTED = 20
 _OURS = ("agentkit", "agentkit_prompts", "pydantic")
 
 
-class PromptError(Exception):
+class Picklable(Exception):
+    """Base of errors whose classes take other arguments than a message: they go to another process as they are."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remade, (type(self), self.args, self.__dict__)
+
+
+def _remade(kind: type[Picklable], args: tuple[Any, ...], state: Mapping[str, Any]) -> Picklable:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class PromptError(Picklable):
     """Base of every error of the prompt layer.
 
     Attributes:

@@ -163,7 +163,7 @@ def test_the_outer_limit_of_tokens_ends_the_inner_run_and_then_the_outer_one() -
         outer.run_sync("go")
     assert caught.value.limit == "tokens"
     assert len(endless.requests) == 3  # 10 + 3 * 40 is more than 100
-    assert "at its limit of 90 tokens" in caught.value.messages[-1].text
+    assert "at its limit of 100 tokens" in caught.value.messages[-1].text
     assert valid(caught.value.messages)
 
 

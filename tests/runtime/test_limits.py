@@ -10,6 +10,7 @@ import pytest
 from agentkit import (
     Agent,
     AgentDefinitionError,
+    Composition,
     Example,
     InMemorySession,
     Layers,
@@ -19,6 +20,7 @@ from agentkit import (
     Reply,
     ScriptedModel,
     Usage,
+    tool,
 )
 from agentkit.prompts import ExamplesPrompt
 from tests.runtime.scripts import Never, calling, roles, valid
@@ -157,3 +159,47 @@ def test_limits_that_nothing_can_stay_within_are_all_named() -> None:
     for name in ("steps=0", "tool_calls=-1", "tokens=0", "seconds=nan", "repairs=-1"):
         assert name in str(caught.value)
     Limits(steps=1, tool_calls=0, tokens=1, seconds=0.001, repairs=0)
+
+
+def test_runs_at_the_same_time_draw_on_what_is_left_of_the_tokens_around_them() -> None:
+    sent: list[int] = []
+
+    class Counting:
+        name = "counting"
+
+        async def request(self, composition: Composition, *, on_text: object = None) -> Reply:
+            sent.append(composition.tokens)
+            await asyncio.sleep(0.05)
+            return Reply(Message("assistant", "ok"), Usage(composition.tokens, 2))
+
+    inner = Agent(Counting(), "You help. " * 10).as_tool(name="helper", description="Helps.")
+    calls = calling(*[("helper", {"input": "x"})] * 5)
+    outer = Agent(ScriptedModel([calls, "Done."]), tools=[inner], limits=Limits(tokens=100))
+    result = outer.run_sync("go")
+    assert result.usage.input_tokens + result.usage.output_tokens <= 100
+    assert 1 <= len(sent) < 5
+    assert "limit of 100 tokens" in str([message.text for message in result.messages])
+
+
+@pytest.mark.parametrize(
+    ("limits", "name"),
+    [
+        (Limits(steps=2, on_limit="return"), "steps"),
+        (Limits(input_tokens=15, on_limit="return"), "input_tokens"),
+        (Limits(output_tokens=3, on_limit="return"), "output_tokens"),
+        (Limits(tokens=15, on_limit="return"), "tokens"),
+    ],
+)
+def test_at_a_limit_a_run_may_return_what_it_has_with_the_reason(limits: Limits, name: str) -> None:
+    @tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    model = ScriptedModel.repeat(Reply(calling("look", text="So far: blue."), Usage(10, 2)))
+    session = InMemorySession()
+    result = Agent(model, tools=[look], limits=limits).run_sync("go", session=session)
+    assert (result.output, result.finish_reason) == ("So far: blue.", "limit")
+    assert result.limit is not None and result.limit.limit == name
+    assert tuple(session.conversation) == result.messages and valid(result.messages)
+    assert result.usage.input_tokens >= 10 and result.journal is not None

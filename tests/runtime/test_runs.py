@@ -35,10 +35,10 @@ from agentkit import (
     ToolContext,
     Usage,
     UserInput,
+    sync_driver,
     tool,
 )
 from agentkit.prompts import Image, KnowledgePrompt, MemoPrompt, Text, TextPrompt
-from agentkit.run import sync_driver
 from tests.runtime.scripts import Library, calling, roles
 
 

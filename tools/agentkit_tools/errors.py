@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentkit_prompts.context.wire.clean import clean
+from agentkit_prompts.errors import Picklable
 
 __all__ = [
     "ArgumentProblem",
@@ -24,7 +25,7 @@ _MAX_PROBLEMS = 50
 _MAX_TEXT = 2_000
 
 
-class ToolError(Exception):
+class ToolError(Picklable):
     """Base of every error of the tools layer. A tool may raise it: its message goes to the model."""
 
 

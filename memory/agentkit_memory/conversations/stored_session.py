@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agentkit_memory.checks import is_time, is_whole
 from agentkit_memory.errors import HeadMoved, KeyReused, MessageUnreadable, RecallError, ScopeError, WouldWait
 from agentkit_memory.process.forks import track
-from agentkit_memory.scope import check_name
+from agentkit_memory.scope import Scope, check_name
 from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.context.conversation import Conversation
@@ -37,8 +37,10 @@ class StoredSession:
     date, so that nothing is lost or interleaved.
     """
 
-    def __init__(self, branch: Branch, *, load: bool = True) -> None:
+    def __init__(self, branch: Branch, scope: Scope, *, load: bool = True) -> None:
         self._branch = branch
+        self.scope = scope
+        """Whose conversation it is."""
         self._lock = RLock()
         self.memo = Memo()
         """Fragments rendered for earlier turns of this session."""
@@ -215,7 +217,7 @@ class StoredSession:
             raise ScopeError("a fork needs a name to open it by again")
         if at is not None:
             _check_number("fork: at", at)
-        return StoredSession(self._branch.fork(name, len(self.conversation) if at is None else at))
+        return StoredSession(self._branch.fork(name, len(self.conversation) if at is None else at), self.scope)
 
     def branches(self) -> tuple[BranchInfo, ...]:
         """Return every branch of the conversation, `main` first."""

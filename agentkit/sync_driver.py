@@ -9,18 +9,21 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import queue
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
-__all__ = ["run_blocking"]
+__all__ = ["run_blocking", "streamed"]
 
 R = TypeVar("R")
 
 _MAX_IDLE = 8
+_MAX_WAITING = 64
+"""Events that wait for whoever reads them."""
 _idle: list[asyncio.Runner] = []
 """The one used last is taken first. Appending and popping are atomic: there is no lock that a fork could copy."""
 
@@ -90,6 +93,38 @@ def _run_in_thread(coroutine: Coroutine[Any, Any, R], context: Context) -> R:
         wait([outcome])
         raise
     return outcome.result()
+
+
+def streamed(run: Callable[[Callable[[Any], None]], object]) -> Generator[Any, None, None]:
+    """Yield what `run`, which is called in a thread, passes on; raise what it raises. Closing cancels it."""
+    waiting: queue.Queue[Any] = queue.Queue(maxsize=_MAX_WAITING)
+    end, left = object(), threading.Event()
+
+    def pass_on(event: Any) -> None:
+        while not left.is_set():
+            with suppress(queue.Full):
+                waiting.put(event, timeout=0.1)
+                return
+        raise asyncio.CancelledError
+
+    def work() -> None:
+        try:
+            outcome.set_result(context.run(run, pass_on))
+        except BaseException as error:
+            outcome.set_exception(error)
+        finally:
+            with suppress(asyncio.CancelledError):
+                pass_on(end)
+
+    context, outcome = copy_context(), Future[object]()
+    threading.Thread(target=work, name="agentkit-stream", daemon=True).start()
+    try:
+        while (event := waiting.get()) is not end:
+            yield event
+        outcome.result()
+    finally:
+        left.set()
+        wait([outcome])
 
 
 def _in_running_loop() -> bool:

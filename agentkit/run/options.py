@@ -1,0 +1,59 @@
+"""`RunOptions`: what one run may be given beside its input, whichever way it is started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypedDict
+
+from typing_extensions import TypeVar
+
+from agentkit.run.events import Event
+from agentkit.run.nested_runs import Approval
+from agentkit.session import Session
+from agentkit_prompts.errors import nearest
+
+if TYPE_CHECKING:
+    from agentkit_memory import Scope
+
+__all__ = ["ResumeOptions", "RunOptions", "check_options"]
+
+Deps = TypeVar("Deps", default=Any)
+Output = TypeVar("Output", default=Any)
+
+
+class ResumeOptions(TypedDict, Generic[Deps, Output], total=False):
+    """What a run that goes on may be given; all of it may be left out."""
+
+    deps: Deps
+    """Handed to tools in their `ToolContext`."""
+    session: Session | None
+    """Conversation to go on with; it receives the messages of the run. None starts from nothing."""
+    on_event: Callable[[Event[Output]], None] | None
+    """Called with every event, in order."""
+    approve: Approval | None
+    """Decides about tool calls that need approval: a function, or decisions by the ids of the calls. Without it the run
+    pauses at the first call that needs one."""
+
+
+class RunOptions(ResumeOptions[Deps, Output], Generic[Deps, Output], total=False):
+    """What a run may be given beside its input; all of it may be left out."""
+
+    run_id: str | None
+    """Id of the run; a new one when not given. Idempotency keys derive from it. With the id of an earlier run on the
+    same session it goes on where that one was cut short."""
+    journal: Path | str | Callable[[str], object] | None
+    """Where the journal is kept while the run goes on: a file, or a function that is given each line."""
+    scope: Scope | str | None
+    """Whose memory is read where there is no session. With a session it is that of the session."""
+
+
+def check_options(options: Iterable[str], known: Any) -> None:
+    """Refuse options that would be ignored.
+
+    Raises:
+        TypeError: Names all of them.
+    """
+    names = known.__annotations__
+    if unknown := [name for name in options if name not in names]:
+        raise TypeError("; ".join(f"there is no option {name!r}{nearest(name, names)}" for name in unknown))

@@ -1,0 +1,63 @@
+"""Agents with something changed, for one place or for a block, and runs from code that is not async."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from agentkit import Agent, Chain, LimitExceeded, Limits, PromptContext, RunFinished, ScriptedModel, TextDelta, tool
+from tests.runtime.scripts import calling
+
+
+@tool
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+def test_an_agent_with_changes_keeps_the_rest() -> None:
+    agent = Agent(ScriptedModel(["first"]), "One.", tools=[look], name="named")
+    other = agent.but(model=ScriptedModel([calling("look"), "second"]), layers="Two.", limits=Limits(steps=2))
+    assert (other.run_sync("x").output, agent.run_sync("x").output) == ("second", "first")
+    assert (other.name, [*other.tools], agent.but(tools=[]).tools) == ("named", ["look"], {})
+    assert agent.but(model=ScriptedModel(["3"]), output=int).run_sync("x").output == 3
+    with pytest.raises(TypeError, match="no option 'modle'; did you mean 'model'"):
+        agent.but(modle=1)  # type: ignore[call-arg]
+
+
+def test_an_override_holds_in_its_block_for_inner_runs_too() -> None:
+    agent = Agent(ScriptedModel.repeat("real"), "x")
+    outer = Agent(
+        ScriptedModel.repeat(calling(("ask", {"input": "?"})), "done"),
+        tools=[agent.as_tool(name="ask", description="Asks.")],
+    )
+    with agent.override(model=ScriptedModel.repeat("fake")):
+        assert agent.run_sync("x").output == "fake"
+        assert outer.run_sync("x").messages[2].text == "fake"
+    assert agent.run_sync("x").output == "real"
+
+
+def test_a_stream_is_read_from_code_that_is_not_async() -> None:
+    agent = Agent(ScriptedModel.repeat("one two three"))
+    events = list(agent.stream_sync("go"))
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "one two three"
+    assert isinstance(events[-1], RunFinished)
+    with pytest.raises(LimitExceeded):
+        list(Agent(ScriptedModel.repeat(calling("look")), tools=[look], limits=Limits(steps=1)).stream_sync("go"))
+
+
+def test_a_stream_that_is_left_ends_its_run_and_the_run_waits_for_who_reads() -> None:
+    before = threading.active_count()
+    heard: list[Any] = []
+    agent = Agent(ScriptedModel.repeat(*["word " * 500]))
+    stream = agent.stream_sync("go", on_event=heard.append)
+    next(stream)
+    stream.close()
+    assert len(heard) < 500
+    assert threading.active_count() <= before
+
+
+def test_a_chain_runs_from_code_that_is_not_async() -> None:
+    assert Chain(ScriptedModel(["yes"]), "Say yes.").run_sync(PromptContext(user_input="?")) == "yes"

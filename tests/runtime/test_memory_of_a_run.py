@@ -1,0 +1,154 @@
+"""Whose memory a run reads, how it is asked, and what is refused because it would be ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit import (
+    Agent,
+    AgentDefinitionError,
+    AgentError,
+    Chain,
+    Document,
+    InMemorySession,
+    Journal,
+    OpenAIModel,
+    Paused,
+    RecallOptions,
+    ScopeMismatch,
+    ScriptedModel,
+    tool,
+)
+from agentkit.memory import Memory, Scope
+from agentkit.prompts import Layers, MemoPrompt
+from tests.runtime.scripts import Library, calling
+
+ADA, BOB = Scope("acme", user="ada"), Scope("acme", user="bob")
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Any:
+    with Memory.open(tmp_path / "store", scope="acme") as opened:
+        for scope, text in (
+            (Scope("acme"), "The office opens at nine."),
+            (ADA, "Ada earns five."),
+            (BOB, "Bob owes six."),
+        ):
+            (tmp_path / "note.md").write_text(text)
+            opened.within(scope).ingest([tmp_path / "note.md"])
+        yield opened
+
+
+def sent(agent: Agent[Any, Any], **options: Any) -> str:
+    return str(agent.run_sync("Who earns, owes, opens?", **options).composition.messages)
+
+
+def test_one_agent_serves_all_users_each_with_the_memory_of_their_session(memory: Memory) -> None:
+    agent = Agent(ScriptedModel.repeat("ok"), memory=memory)
+    ada = sent(agent, session=memory.within(ADA).session("a"))
+    bob = sent(agent, session=memory.within(BOB).session("b"))
+    assert "Ada earns five" in ada and "Bob owes" not in ada and "at nine" in ada
+    assert "Bob owes six" in bob and "Ada earns" not in bob and "at nine" in bob
+
+
+def test_without_a_session_scope_says_whose_memory_is_read(memory: Memory) -> None:
+    agent = Agent(ScriptedModel.repeat("ok"), memory=memory)
+    assert "Ada earns five" in sent(agent, scope=ADA)
+    assert "Ada earns five" in str(agent.compose("Who earns?", scope=ADA).messages)
+    shared = sent(agent)
+    assert "Ada" not in shared and "Bob" not in shared and "at nine" in shared
+
+
+def test_scopes_that_disagree_end_the_run_before_anything_is_read(memory: Memory) -> None:
+    session = memory.within(BOB).session("b")
+    agent = Agent(ScriptedModel(["never"]), memory=memory.within(ADA))
+    for options in ({"session": session}, {"scope": BOB}, {"scope": Scope("other")}, {"scope": "acme"}):
+        with pytest.raises(ScopeMismatch):
+            agent.run_sync("Who earns?", **options)  # type: ignore[arg-type]
+        with pytest.raises(ScopeMismatch):
+            agent.compose("Who earns?", **options)  # type: ignore[arg-type]
+    with pytest.raises(ScopeMismatch, match="scope= is"):
+        Agent(ScriptedModel(["never"]), memory=memory).run_sync("?", session=session, scope=ADA)
+    assert len(session.conversation) == 0
+
+
+@pytest.mark.parametrize("found", [None, Library("a")])
+def test_a_scope_that_would_be_ignored_is_refused(found: Any) -> None:
+    with pytest.raises(AgentError, match="would be ignored"):
+        Agent(ScriptedModel(["never"]), memory=found).run_sync("?", scope="acme")
+
+
+def test_a_resumed_run_reads_the_memory_it_began_with(memory: Memory) -> None:
+    @tool(approval="always")
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    def agent() -> Agent[Any, Any]:
+        return Agent(ScriptedModel([calling("pay"), "Done."]), memory=memory, tools=[pay])
+
+    with pytest.raises(Paused) as paused:
+        agent().run_sync("Who earns?", scope=ADA)
+    lines = paused.value.journal.dumps().splitlines(keepends=True)
+    begun = Journal.loads(lines[0])  # the process died before memory was asked
+    result = agent().resume_sync(begun, approve=lambda call: True)
+    assert "Ada earns five" in str(result.composition.messages)
+
+
+def test_with_a_plain_text_as_prompt_what_is_recalled_is_placed_and_shown() -> None:
+    agent = Agent(ScriptedModel(["ok"]), "Answer.", memory=Library("The sky is blue."))
+    composition = agent.compose("Which colour?")
+    assert "The sky is blue." in str(composition.messages)
+    assert "before_input[0]" in {row.layer for row in composition.explain()}
+
+
+def test_memory_that_no_prompt_shows_is_refused() -> None:
+    with pytest.raises(AgentDefinitionError, match="add MemoPrompt"):
+        Agent(ScriptedModel([]), Layers("Answer."), memory=Library("a"))
+    with pytest.raises(AgentDefinitionError, match="add MemoPrompt"):
+        Agent(Chain(ScriptedModel([]), "Answer."), memory=Library("a"))
+
+
+def test_a_plain_function_is_a_memory_and_recall_options_reach_those_that_take_them() -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def plain(query: str) -> Sequence[Document]:
+        asked.append((query,))
+        return [Document("found")]
+
+    def choosy(query: str, *, limit: int = 5, policy: str = "") -> Sequence[Document]:
+        asked.append((query, limit, policy))
+        return [Document("found")]
+
+    assert "found" in sent(Agent(ScriptedModel(["ok"]), memory=plain))
+    Agent(ScriptedModel(["ok"]), memory=choosy, recall=RecallOptions(limit=2, policy="words")).run_sync("q")
+    assert asked == [("Who earns, owes, opens?",), ("q", 2, "words")]
+    with pytest.raises(AgentError, match="plain takes no limit"):
+        Agent(ScriptedModel(["ok"]), memory=plain, recall=RecallOptions(limit=2)).run_sync("q")
+
+
+def test_what_is_given_in_place_of_a_memory_a_session_or_a_model_is_refused_with_what_to_give() -> None:
+    made: list[tuple[Callable[[], object], str]] = [
+        (lambda: Agent(ScriptedModel([]), memory="notes"), r"Memory.open\('notes'\)"),  # type: ignore[call-overload]
+        (lambda: Agent(ScriptedModel([]), recall=RecallOptions(limit=2)), "give the agent memory="),
+        (lambda: Agent("gpt-4o"), '"openai:gpt-4o"'),
+        (lambda: Agent("opena:gpt-4o"), "did you mean 'openai'"),
+        (lambda: Agent("openai:"), "no provider"),
+        (lambda: Agent(ScriptedModel([])).run_sync("x", session="s"), r"memory.session\('s'\)"),  # type: ignore[arg-type]
+        (lambda: Agent(Chain(ScriptedModel([])), budget=5), "a Chain brings"),  # type: ignore[call-overload]
+    ]
+    for make, what in made:
+        with pytest.raises(AgentDefinitionError, match=what):
+            make()
+    with pytest.raises(TypeError, match="no option 'sesion'; did you mean 'session'"):
+        Agent(ScriptedModel(["x"])).run_sync("x", sesion=InMemorySession())  # type: ignore[call-arg]
+
+
+def test_a_model_may_be_named_and_a_budget_given() -> None:
+    agent = Agent("openai:gpt-5-mini", Layers("a", before_input=MemoPrompt()), budget=50)
+    assert isinstance(agent.chain.model, OpenAIModel) and agent.chain.model.name == "gpt-5-mini"
+    assert agent.chain.budget == 50
