@@ -50,7 +50,7 @@ from agentkit.run.events import ToolStarted as ToolStarted
 from agentkit.run.journal import Journal as Journal
 from agentkit.run.limits import Limits as Limits
 from agentkit.run.loop import RunResult as RunResult
-from agentkit.run.options import RunOptions as RunOptions
+from agentkit.run.run_options import RunOptions as RunOptions
 from agentkit.session import InMemorySession as InMemorySession
 from agentkit.session import Session as Session
 from agentkit_prompts.composition.composition import Composition as Composition

@@ -27,8 +27,8 @@ from agentkit.run.journal import Journal
 from agentkit.run.limits import Limits
 from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Nesting
-from agentkit.run.options import ResumeOptions, RunOptions, check_options
 from agentkit.run.run import Run
+from agentkit.run.run_options import ResumeOptions, RunOptions, check_options
 from agentkit.session import Session, checked_session
 from agentkit.sync_driver import run_blocking, streamed
 from agentkit_prompts.composition.compose import Memo
