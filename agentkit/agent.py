@@ -57,6 +57,8 @@ Input: TypeAlias = PromptContext | UserInput | str | Sequence[str | Part] | Mapp
 Tools: TypeAlias = "Iterable[Tool | Callable[..., Any]] | TurnTools"
 _DEFAULT_LIMITS = Limits()
 _NO_OPTIONS = RecallOptions()
+_INNER_SECONDS = 600.0
+"""Time limit of an agent that is a tool, if the policy has none."""
 
 
 class Changes(TypedDict, total=False):
@@ -389,12 +391,12 @@ class Agent(Generic[Deps, Output]):
             name: Name for the model.
             description: Text for the model: what this agent is good for, and what it cannot do.
             argument: Name of the parameter that is the user input of this agent.
-            **policy: Fields of `ToolPolicy`, such as `timeout`.
+            **policy: Fields of `ToolPolicy`; `timeout` is 600 seconds if it is not given.
 
         Raises:
             ToolDefinitionError: An additional kwarg is called like `argument`, or the policy makes no sense.
         """
-        return agent_tool(self, name, description, argument, policy)
+        return agent_tool(self, name, description, argument, {"timeout": _INNER_SECONDS, **policy})
 
     async def stream(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import traceback
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -33,6 +34,7 @@ from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, Selection
+from agentkit_prompts.context.wire.clean import clean
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.dispatch import call_tools
 from agentkit_tools.tool import Tool
@@ -43,6 +45,7 @@ __all__ = ["AsyncDriver"]
 R = TypeVar("R")
 _NO_USAGE = Usage()
 _log = logging.getLogger("agentkit")
+_log.addHandler(logging.NullHandler())  # whoever wants to read it says where
 
 
 @dataclass(slots=True, kw_only=True)
@@ -254,9 +257,9 @@ class _Round:
         if not self._is_heard:  # the loop has ended: what was answered could not be written down
             return
         step = self.effect.step if isinstance(self.effect, CallTools) else 0
-        if result.error is not None:
-            run_id = self._driver.run_id
-            _log.warning("run %s: the tool %s failed (%s)", run_id, result.name, result.call_id, exc_info=result.error)
+        if result.error is not None and _log.isEnabledFor(logging.WARNING):
+            trace = clean("".join(traceback.format_exception(result.error)))  # a handler has to encode it
+            _log.warning("run %s: the tool %s failed (%s)\n%s", self._driver.run_id, result.name, result.call_id, trace)
         self._is_heard = False
         self.effect = self.loop.send((result, self._nesting.inner_usage()))
         self._is_heard = True

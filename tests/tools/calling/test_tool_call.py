@@ -544,6 +544,39 @@ async def test_a_sync_tool_that_hangs_is_abandoned_counted_and_forgotten(own_thr
         await asyncio.sleep(0.01)
 
 
+async def test_when_too_many_sync_tools_hang_the_others_say_so_and_async_ones_go_on(
+    own_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool_threads, "_MAX_ABANDONED", 2)
+    release = threading.Event()
+
+    @tool(timeout=0.05)
+    def hang() -> None:
+        release.wait(30)
+
+    @tool
+    def quick() -> str:
+        return "quick"
+
+    @tool
+    async def free() -> str:
+        return "free"
+
+    while abandoned_threads() < 2:
+        await ask(hang)
+    refused = await ask(quick)
+    assert refused.status == "error" and "hold their threads" in str(refused.content)
+    assert (await ask(free)).content == "free"
+    release.set()
+    while abandoned_threads():
+        await asyncio.sleep(0.01)
+    assert (await ask(quick)).content == "quick"
+
+
+def test_a_tool_has_a_time_limit_by_default() -> None:
+    assert tool(lambda: None, name="plain", description="x").policy.timeout == 60
+
+
 def test_an_abandoned_thread_does_not_keep_the_process_alive() -> None:
     code = """
 import asyncio, time

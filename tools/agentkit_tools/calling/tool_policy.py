@@ -41,8 +41,8 @@ class ToolPolicy:
         ToolDefinitionError: A value is out of range.
     """
 
-    timeout: float | None = None
-    """Longest time one attempt may take. A sync function goes on in its daemon thread, whose result nobody reads."""
+    timeout: float | None = 60.0
+    """Longest time of one attempt; None: any. A sync function goes on in its thread, whose result nobody reads."""
     retries: int = 0
     """How often a failed attempt is repeated."""
     retry_on: tuple[type[Exception], ...] = (Exception,)

@@ -11,13 +11,17 @@ from contextvars import ContextVar, copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
+
+from agentkit_tools.errors import ToolError
 
 __all__ = ["abandoned_threads", "run_in_thread"]
 
 T = TypeVar("T")
 
 _MAX_THREADS = 256
+_MAX_ABANDONED = 64
+"""Threads that may run on in a process after nobody waits for them any more."""
 _IDLE_SECONDS = 10.0
 _inside: ContextVar[bool] = ContextVar("agentkit_tools_inside_thread", default=False)
 
@@ -188,8 +192,15 @@ def abandoned_threads() -> int:
 async def run_in_thread(call: Callable[[], T]) -> tuple[T, BaseException | None]:
     """Return what `call()` returned or raised in a daemon thread, in a copy of the current context.
 
-    When the task that waits is cancelled, a call that has begun goes on in its thread.
+    When the task that waits is cancelled, a call that has begun goes on in its thread. Where too many do, no further
+    call begins: the error is a `ToolError`.
     """
+    if _pool.abandoned >= _MAX_ABANDONED:
+        error = ToolError(
+            f"{_pool.abandoned} calls of sync tools ran out of time and hold their threads: no further sync tool is"
+            " called in this process until some of them end. Give these tools time limits inside, or make them async"
+        )
+        return cast(T, None), error
     context = copy_context()
     nested = _inside.get()
     if not nested:
