@@ -10,11 +10,13 @@ import typer
 
 from agentkit.cli.screen import complain, note
 from agentkit_memory import EmbedderError, Memory, Scope
+from agentkit_memory.embedders.store_embedders import embedder_named
 
 __all__ = [
     "HOME",
     "TENANT",
     "AsJson",
+    "EmbedderName",
     "Home",
     "SessionName",
     "TenantName",
@@ -40,6 +42,15 @@ TenantName: TypeAlias = Annotated[
 UserName: TypeAlias = Annotated[
     str | None, typer.Option("--user", metavar="NAME", help="A user of the store, where a program wrote for several.")
 ]
+EmbedderName: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--embedder",
+        envvar="AGENTKIT_EMBEDDER",
+        metavar="KIND:MODEL",
+        help="Model of dense retrieval, such as fastembed:BAAI/bge-small-en-v1.5. The name in a store loads none.",
+    ),
+]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 
 
@@ -63,16 +74,22 @@ def has_memory(home: Path) -> bool:
     return True
 
 
-def open_memory(home: Path, scope: Scope | None = None) -> Memory:
-    """Open a memory with its dense model, where the name of that tells how to make an embedder."""
+def open_memory(home: Path, scope: Scope | None = None, embedder: str | None = None) -> Memory:
+    """Open a memory with the embedder that the user named; the name that a store holds loads nothing.
+
+    A store may come from elsewhere, as part of a checkout: what it holds is data.
+    """
     scope = scope or Scope(TENANT)
+    if embedder:
+        named = embedder_named(utf8(embedder))
+        try:
+            return Memory.open(home, scope=scope, embedder=named)
+        except EmbedderError as error:
+            note(f"dense retrieval is off: {error}")
     memory = Memory.open(home, scope=scope)
-    model = memory.model
-    if not model:
-        return memory
-    memory.close()
-    try:
-        return Memory.open(home, scope=scope, embedder=model)
-    except EmbedderError as error:
-        note(f"searched with BM25 only: {error}")
-        return Memory.open(home, scope=scope)
+    if memory.model and not embedder:
+        note(
+            f"dense retrieval is off: {home} was embedded by the model {memory.model!r}, which is loaded only when "
+            "you name it with --embedder or AGENTKIT_EMBEDDER"
+        )
+    return memory
