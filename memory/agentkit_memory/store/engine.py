@@ -29,6 +29,7 @@ from agentkit_memory.errors import (
     WouldWait,
 )
 from agentkit_memory.process.forks import keep, track
+from agentkit_memory.process.private_files import private_file, private_folder
 from agentkit_memory.store.migrate import REVISION, current_revision, migrate
 from agentkit_memory.store.sqlite import SQLiteFile
 
@@ -82,9 +83,12 @@ class Database:
         if isinstance(target, Path):
             where = str(target)
             try:
-                target.parent.mkdir(parents=True, exist_ok=True)
+                private_folder(target.parent)
             except (OSError, ValueError) as error:
                 raise StoreUnavailable(f"{where}: its folder cannot be made ({error}); choose another one") from error
+            for name in (target.name, f"{target.name}-wal", f"{target.name}-shm"):
+                if name == target.name or target.with_name(name).exists():
+                    private_file(target.with_name(name))  # SQLite gives the others the rights of the first
             database = cls(SQLiteFile(target, timeout), where, timeout, clock)
         else:
             engine, where = _server(target, timeout)
