@@ -11,7 +11,7 @@ from sqlite3 import Error as SQLiteError
 from threading import RLock
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Insert, Table, create_engine, text
+from sqlalchemy import URL, Connection, Engine, Insert, Table, create_engine, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
@@ -279,7 +279,7 @@ def _server(address: str, timeout: float) -> tuple[Engine, str]:
         url = make_url(address)
         if url.get_backend_name() != "postgresql":
             raise StoreUnavailable(
-                f"{url.render_as_string()}: expected a folder or a postgresql:// URL; SQLite is opened by its folder"
+                f"{_shown(url)}: expected a folder or a postgresql:// URL; SQLite is opened by its folder"
             )
         if url.drivername == "postgresql":
             url = url.set(drivername="postgresql+psycopg")
@@ -297,7 +297,12 @@ def _server(address: str, timeout: float) -> tuple[Engine, str]:
         raise StoreUnavailable(
             f"{scheme}://... is not a database URL: expected postgresql://user@host/database"
         ) from error
-    return engine, url.render_as_string()  # which hides the password
+    return engine, _shown(url)
+
+
+def _shown(url: URL) -> str:
+    """Return a database URL without its password, nor its query, which may hold one too."""
+    return url.set(query={}).render_as_string()
 
 
 def _code(cause: object) -> str:

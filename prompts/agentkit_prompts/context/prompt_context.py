@@ -332,9 +332,7 @@ class PromptContext(Derived):
         if session_key is not None:
             _one(str, session_key, "session_key", problems)
             if session_key == "":
-                problems.append(
-                    ("session_key", "is empty, so anybody knows the nonce of its fences: give a secret, or None")
-                )
+                problems.append(("session_key", "is empty, so that its fences are no secret: give one, or None"))
         if selections != ():
             selections = _selections(selections, "selections", problems)
         if problems:
