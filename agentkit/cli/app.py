@@ -19,7 +19,7 @@ import agentkit
 from agentkit.cli.chat import Chat
 from agentkit.cli.default_agent import choose_model, default_agent
 from agentkit.cli.memory_commands import memory_app, recall
-from agentkit.cli.options import HOME, EmbedderName, Home, SessionName, has_memory, open_memory, utf8
+from agentkit.cli.options import HOME, EmbedderName, Home, SessionName, has_memory, open_memory, own_session, utf8
 from agentkit.cli.screen import LIBRARY_ERRORS, complain, layer_table, note, plain, prepare, progress_bar, put
 from agentkit.models.offline import OfflineModel
 from agentkit_memory import IngestOptions, IngestProgress, IngestReport, RecordFields
@@ -164,7 +164,7 @@ def chat(
     chosen = choose_model(model)
     with open_memory(home, embedder=embedder) as memory:
         name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
-        talk = Chat(default_agent(chosen, memory), memory.session(utf8(name)))
+        talk = Chat(default_agent(chosen, memory), own_session(memory, utf8(name)))
         before = len(talk.session.conversation)
         if isinstance(chosen, OfflineModel):
             note(_OFFLINE)
@@ -197,7 +197,7 @@ def compose(
         composition = default_agent(OfflineModel()).compose(utf8(text))
     else:
         with open_memory(home, embedder=embedder) as memory:
-            conversation = memory.session(utf8(session)) if session else None
+            conversation = own_session(memory, utf8(session)) if session else None
             composition = default_agent(OfflineModel(), memory).compose(utf8(text), session=conversation)
     if budget is not None:
         composition = fit_into(composition.layers, composition.context, budget=budget)

@@ -9,8 +9,9 @@ from typing import Annotated, TypeAlias
 import typer
 
 from agentkit.cli.screen import complain, note
-from agentkit_memory import EmbedderError, Memory, Scope
+from agentkit_memory import EmbedderError, Memory, Scope, StoredSession
 from agentkit_memory.embedders.store_embedders import embedder_named
+from agentkit_prompts.context.parts import Media
 
 __all__ = [
     "HOME",
@@ -23,6 +24,7 @@ __all__ = [
     "UserName",
     "has_memory",
     "open_memory",
+    "own_session",
     "utf8",
 ]
 
@@ -72,6 +74,24 @@ def has_memory(home: Path) -> bool:
         complain(f"{home}: may not be entered")
         raise typer.Exit(1) from None
     return True
+
+
+def own_session(memory: Memory, name: str) -> StoredSession:
+    """Open a conversation; one that holds media in files ends the command.
+
+    The command line stores text only. A store that came from elsewhere could name any file of this machine, and it
+    would be sent to the model.
+    """
+    session = memory.session(name)
+    for number, message in enumerate(session.conversation, 1):
+        for part in message.parts:
+            if isinstance(part, Media) and isinstance(part.source, Path):
+                complain(
+                    f"conversation {name!r}, message {number}: it names the file {str(part.source)!r}, which is not "
+                    "opened because a store names it; go on with this conversation from a program of yours"
+                )
+                raise typer.Exit(1)
+    return session
 
 
 def open_memory(home: Path, scope: Scope | None = None, embedder: str | None = None) -> Memory:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agentkit.memory import Memory, Scope
-from agentkit.prompts import Message
+from agentkit.prompts import File, Message, Text
 from agentkit_memory.index.vector_index import Point
 from agentkit_memory.terms.sparse import document_vector
 from tests.cli.conftest import Run, Start
@@ -373,3 +373,14 @@ def test_an_index_that_does_not_show_enough_is_not_read_and_says_why(run: Run, f
     assert json.loads(run("memory", "reembed", "--words", "--json").stdout)["flipped"] is False
     assert run("memory", "reembed", "--abandon").stdout == "dropped\n"
     assert run("memory", "reembed", "--words", "--no-gate").exit_code == 0
+
+
+@pytest.mark.parametrize("command", [("chat", "--once", "hi"), ("compose", "hi")])
+def test_a_file_that_a_stored_message_names_is_not_opened(run: Run, folder: Path, command: tuple[str, ...]) -> None:
+    (folder / "secret.txt").write_text("hush")
+    with Memory.open(folder / ".agentkit") as memory:
+        memory.session("s").append(Message("user", (Text("see"), File(folder / "secret.txt"))))
+    done = run(*command, "--session", "s")
+    assert done.exit_code == 1
+    assert "conversation 's', message 1: it names the file " in done.stderr
+    assert "hush" not in done.stdout + done.stderr

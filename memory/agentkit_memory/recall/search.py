@@ -137,9 +137,9 @@ class _Search:
                         if item.id not in self.found and not self._is_hidden(item):
                             self.found[item.id] = ScoredItem(item)
         if self.unreadable:
-            item, why = min(self.unreadable.items())
+            example, why = min(self.unreadable.items())
             self.degraded.append(
-                f"{len(self.unreadable)} damaged items were left out, such as {item} ({why}): remove them and store "
+                f"{len(self.unreadable)} damaged items were left out, such as {example} ({why}): remove them and store "
                 "them again"
             )
         pool = Pool(self.found.values())
