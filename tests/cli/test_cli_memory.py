@@ -331,7 +331,7 @@ def test_the_model_that_the_user_names_is_loaded(run: Run, folder: Path, package
     assert (folder / "loaded").exists()
 
 
-@pytest.mark.parametrize("name", ["./weights", "/tmp/weights", "../weights", "a/b/c", "~/weights", ".hidden", "C:\\w"])
+@pytest.mark.parametrize("name", ["./weights", "/srv/weights", "../weights", "a/b/c", "~/weights", ".hidden", "C:\\w"])
 def test_a_path_is_not_a_name_of_a_model(run: Run, ingested: None, name: str) -> None:
     done = run("recall", "barn owl", "--embedder", f"sentence-transformers:{name}")
     assert done.exit_code == 1
