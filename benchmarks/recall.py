@@ -100,7 +100,8 @@ def opened(folder: Path, model: str | None) -> Memory:
 def embedder(model: str) -> SentenceTransformersEmbedder:
     from agentkit_memory.embedders.local_embedders import SentenceTransformersEmbedder
 
-    return SentenceTransformersEmbedder(model, label="all-MiniLM-L6-v2" if model == installed() else None, offline=True)
+    name = Path(model) if model == installed() else model
+    return SentenceTransformersEmbedder(name, label="all-MiniLM-L6-v2" if model == installed() else None, offline=True)
 
 
 def installed() -> str | None:

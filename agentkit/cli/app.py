@@ -19,7 +19,7 @@ import agentkit
 from agentkit.cli.chat import Chat
 from agentkit.cli.default_agent import choose_model, default_agent
 from agentkit.cli.memory_commands import memory_app, recall
-from agentkit.cli.options import HOME, Home, SessionName, has_memory, open_memory, utf8
+from agentkit.cli.options import HOME, EmbedderName, Home, SessionName, has_memory, open_memory, own_session, utf8
 from agentkit.cli.screen import LIBRARY_ERRORS, complain, layer_table, note, plain, prepare, progress_bar, put
 from agentkit.models.offline import OfflineModel
 from agentkit_memory import IngestOptions, IngestProgress, IngestReport, RecordFields
@@ -108,6 +108,7 @@ def ingest(
     metadata: Annotated[
         list[str] | None, typer.Option(metavar="FIELD", help="Field of a JSON record to keep with it. Repeatable.")
     ] = None,
+    embedder: EmbedderName = None,
     home: Home = HOME,
 ) -> None:
     """Read files into memory, to be recalled when you ask.
@@ -118,7 +119,7 @@ def ingest(
     named = {"text": text, "title": title, "metadata": metadata}
     fields = RecordFields(**{field: tuple(names) for field, names in named.items() if names})
     options = IngestOptions(lenient=lenient, records=fields)
-    with open_memory(home) as memory, progress_bar(DownloadColumn()) as bar:
+    with open_memory(home, embedder=embedder) as memory, progress_bar(DownloadColumn()) as bar:
         task = bar.add_task("reading", total=None)
 
         def progress(now: IngestProgress) -> None:
@@ -152,6 +153,7 @@ def chat(
         typer.Option("--model", "-m", metavar="NAME", help="Model to ask; `offline` is the stand-in."),
     ] = None,
     once: Annotated[str | None, typer.Option(metavar="TEXT", help="Answer this, and end.")] = None,
+    embedder: EmbedderName = None,
     home: Home = HOME,
 ) -> None:
     """Talk with an agent that recalls what was ingested.
@@ -160,9 +162,9 @@ def chat(
     to stdout, everything else to stderr.
     """
     chosen = choose_model(model)
-    with open_memory(home) as memory:
+    with open_memory(home, embedder=embedder) as memory:
         name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
-        talk = Chat(default_agent(chosen, memory), memory.session(utf8(name)))
+        talk = Chat(default_agent(chosen, memory), own_session(memory, utf8(name)))
         before = len(talk.session.conversation)
         if isinstance(chosen, OfflineModel):
             note(_OFFLINE)
@@ -184,6 +186,7 @@ def compose(
     as_json: Annotated[bool, typer.Option("--json", help="The table and the request body, as JSON.")] = False,
     as_text: Annotated[bool, typer.Option("--text", help="The messages that would be sent, as plain text.")] = False,
     session: SessionName = None,
+    embedder: EmbedderName = None,
     home: Home = HOME,
 ) -> None:
     """Show what would be sent for TEXT, layer by layer. Nothing is sent."""
@@ -193,8 +196,8 @@ def compose(
         note(f"nothing was ingested into {home} yet")
         composition = default_agent(OfflineModel()).compose(utf8(text))
     else:
-        with open_memory(home) as memory:
-            conversation = memory.session(utf8(session)) if session else None
+        with open_memory(home, embedder=embedder) as memory:
+            conversation = own_session(memory, utf8(session)) if session else None
             composition = default_agent(OfflineModel(), memory).compose(utf8(text), session=conversation)
     if budget is not None:
         composition = fit_into(composition.layers, composition.context, budget=budget)

@@ -13,7 +13,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agentkit.cli.options import HOME, TENANT, AsJson, Home, TenantName, UserName, has_memory, open_memory, utf8
+from agentkit.cli.options import (
+    HOME,
+    TENANT,
+    AsJson,
+    EmbedderName,
+    Home,
+    TenantName,
+    UserName,
+    has_memory,
+    open_memory,
+    utf8,
+)
 from agentkit.cli.screen import complain, note, plain, progress_bar, put
 from agentkit_memory import Memory, Scope
 from agentkit_memory.reembed.gate import Reembedding, ReembedProgress
@@ -30,12 +41,12 @@ memory_app = typer.Typer(no_args_is_help=True, help="Check and repair a memory, 
 _KINDS = ("missing", "stale", "orphans")
 
 
-def _open(home: Path, scope: Scope | None = None) -> Memory:
+def _open(home: Path, scope: Scope | None = None, embedder: str | None = None) -> Memory:
     """Open a memory that exists: to look into one that does not is a slip of the pen, and makes none."""
     if not has_memory(home):
         complain(f"{home}: there is no memory; `agentkit ingest` makes one, --home DIR names another folder")
         raise typer.Exit(1)
-    return open_memory(home, scope)
+    return open_memory(home, scope, embedder)
 
 
 def recall(
@@ -46,13 +57,14 @@ def recall(
     as_json: AsJson = False,
     user: UserName = None,
     tenant: TenantName = TENANT,
+    embedder: EmbedderName = None,
     home: Home = HOME,
 ) -> None:
     """Show what memory finds for QUESTION, best first, with scores.
 
     The exit code is 1 when nothing is found.
     """
-    with _open(home, Scope(utf8(tenant), user=utf8(user or ""))) as memory:
+    with _open(home, Scope(utf8(tenant), user=utf8(user or "")), embedder) as memory:
         found = memory.recall(utf8(query), limit=limit, policy=policy)
     if as_json:
         put(_recall_json(found, why))
@@ -117,12 +129,12 @@ def verify(as_json: AsJson = False, home: Home = HOME) -> None:
 
 
 @memory_app.command()
-def repair(as_json: AsJson = False, home: Home = HOME) -> None:
+def repair(as_json: AsJson = False, embedder: EmbedderName = None, home: Home = HOME) -> None:
     """Index what is missing or stale, and remove what is left over.
 
     The exit code is 1 when something is still wrong afterwards.
     """
-    with _open(home) as memory:
+    with _open(home, embedder=embedder) as memory:
         done = memory.repair()
     if as_json:
         put(json.dumps(asdict(done), ensure_ascii=False, indent=2))

@@ -9,18 +9,22 @@ from typing import Annotated, TypeAlias
 import typer
 
 from agentkit.cli.screen import complain, note
-from agentkit_memory import EmbedderError, Memory, Scope
+from agentkit_memory import EmbedderError, Memory, Scope, StoredSession
+from agentkit_memory.embedders.store_embedders import embedder_named
+from agentkit_prompts.context.parts import Media
 
 __all__ = [
     "HOME",
     "TENANT",
     "AsJson",
+    "EmbedderName",
     "Home",
     "SessionName",
     "TenantName",
     "UserName",
     "has_memory",
     "open_memory",
+    "own_session",
     "utf8",
 ]
 
@@ -39,6 +43,15 @@ TenantName: TypeAlias = Annotated[
 ]
 UserName: TypeAlias = Annotated[
     str | None, typer.Option("--user", metavar="NAME", help="A user of the store, where a program wrote for several.")
+]
+EmbedderName: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--embedder",
+        envvar="AGENTKIT_EMBEDDER",
+        metavar="KIND:MODEL",
+        help="Model of dense retrieval, such as fastembed:BAAI/bge-small-en-v1.5. The name in a store loads none.",
+    ),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 
@@ -63,16 +76,40 @@ def has_memory(home: Path) -> bool:
     return True
 
 
-def open_memory(home: Path, scope: Scope | None = None) -> Memory:
-    """Open a memory with its dense model, where the name of that tells how to make an embedder."""
+def own_session(memory: Memory, name: str) -> StoredSession:
+    """Open a conversation; one that holds media in files ends the command.
+
+    The command line stores text only. A store that came from elsewhere could name any file of this machine, and it
+    would be sent to the model.
+    """
+    session = memory.session(name)
+    for number, message in enumerate(session.conversation, 1):
+        for part in message.parts:
+            if isinstance(part, Media) and isinstance(part.source, Path):
+                complain(
+                    f"conversation {name!r}, message {number}: it names the file {str(part.source)!r}, which is not "
+                    "opened because a store names it; go on with this conversation from a program of yours"
+                )
+                raise typer.Exit(1)
+    return session
+
+
+def open_memory(home: Path, scope: Scope | None = None, embedder: str | None = None) -> Memory:
+    """Open a memory with the embedder that the user named; the name that a store holds loads nothing.
+
+    A store may come from elsewhere, as part of a checkout: what it holds is data.
+    """
     scope = scope or Scope(TENANT)
+    if embedder:
+        named = embedder_named(utf8(embedder))
+        try:
+            return Memory.open(home, scope=scope, embedder=named)
+        except EmbedderError as error:
+            note(f"dense retrieval is off: {error}")
     memory = Memory.open(home, scope=scope)
-    model = memory.model
-    if not model:
-        return memory
-    memory.close()
-    try:
-        return Memory.open(home, scope=scope, embedder=model)
-    except EmbedderError as error:
-        note(f"searched with BM25 only: {error}")
-        return Memory.open(home, scope=scope)
+    if memory.model and not embedder:
+        note(
+            f"dense retrieval is off: {home} was embedded by the model {memory.model!r}, which is loaded only when "
+            "you name it with --embedder or AGENTKIT_EMBEDDER"
+        )
+    return memory

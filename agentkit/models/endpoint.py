@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
 from agentkit.models.model import Reply
-from agentkit.models.model_errors import ModelAuthError, ModelError, ModelInterrupted, ModelRequestError, NetworkRefused
+from agentkit.models.model_errors import (
+    ModelAuthError,
+    ModelError,
+    ModelInterrupted,
+    ModelRequestError,
+    NetworkRefused,
+    spellings,
+)
 from agentkit.models.reply_reader import ReplyReader
 
 if TYPE_CHECKING:
@@ -95,6 +102,13 @@ class EndpointModel(ABC):
         """
         if _REFUSED.get():
             raise NetworkRefused(f"{self!r} would send a request: no real model is allowed here", model=self.name)
+        try:
+            return await self._request(composition, on_text)
+        except ModelError as error:
+            _cut_chain(error, self._secret())
+            raise
+
+    async def _request(self, composition: Composition, on_text: Callable[[str], None] | None) -> Reply:
         client = await self._client()
         body, reader = self._body(composition), self._reader(composition)
         if on_text is not None:
@@ -104,6 +118,19 @@ class EndpointModel(ABC):
             answer = await client.post(self.path, body=body, cast_to=object)
             reader.add(json.loads(answer) if isinstance(answer, str) else answer)
             return reader.reply(self.name)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return the state without connections.
+
+        Raises:
+            TypeError: It holds a secret: a key, a client, or a base URL with a password.
+        """
+        if self._api_key or self._given is not None or "@" in (self._base_url or ""):
+            raise TypeError(
+                f"{self!r} cannot be pickled or copied, as it holds a key, a client or a password: make it again "
+                "there, with the key in OPENAI_API_KEY"
+            )
+        return self.__dict__ | {"_clients": {}}
 
     async def aclose(self) -> None:
         """Close the connections that the running event loop opened."""
@@ -163,7 +190,7 @@ class EndpointModel(ABC):
             ours = translate(error, model=self.name, host=self.host, key=key, path=self.path, received=received)
             if ours is None:
                 raise
-            raise ours from (None if key and key in str(error) else error)
+            raise ours from error
 
     async def _client(self) -> AsyncOpenAI:
         """Return the client of the running event loop: connections cannot move between loops."""
@@ -194,6 +221,10 @@ class EndpointModel(ABC):
             max_retries=self._max_retries,
             http_client=DefaultAsyncHttpx2Client(verify=_certificates()),
         )
+
+    def _secret(self) -> str:
+        key = (self._given.api_key if self._given else self._api_key or os.environ.get("OPENAI_API_KEY") or "").strip()
+        return key if len(key) >= _MIN_SECRET else ""
 
     def _endpoint(self) -> str:
         return self._base_url or os.environ.get("OPENAI_BASE_URL") or OFFICIAL
@@ -238,20 +269,49 @@ def _check(url: str, model: str) -> str:
     try:
         parts = urlsplit(url)
         known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        if known and ("?" in url or "#" in url):
+            raise ModelRequestError(
+                f"base_url (OPENAI_BASE_URL) has a query or a fragment, which may hold a secret: give the address of "
+                f"{host_of(url)} without, and a key as api_key=; to send more, give a client of yours as client=",
+                model=model,
+            )
     except ValueError:  # an unfinished IPv6 address, or a port that is no number
         known = False
     if not known:
-        shown = url.rpartition("@")[2]  # what stands before may be a password
         raise ModelRequestError(
-            f"base_url (OPENAI_BASE_URL) must be an address such as http://localhost:8000/v1, got {shown!r}",
+            f"base_url (OPENAI_BASE_URL) must be an address such as http://localhost:8000/v1, got {_shown(url)!r}",
             model=model,
         )
     return url
 
 
+def _shown(url: str) -> str:
+    """Return an address without what may be a secret: what stands before an @, a query and a fragment."""
+    return url.rpartition("@")[2].partition("?")[0].partition("#")[0]
+
+
+def _cut_chain(error: BaseException, key: str) -> None:
+    """Take out of the chain of an error what quotes the key: `raise ... from None` leaves it in `__context__`."""
+    seen = {id(error)}
+    todo, forms = [error], spellings(key)
+    while key and todo:
+        at = todo.pop()
+        for name in ("__cause__", "__context__"):
+            other = getattr(at, name)
+            if other is None or id(other) in seen:
+                continue
+            sent = getattr(getattr(other, "request", None), "headers", {})
+            texts = "\n".join((str(other), repr(other), repr(vars(other)), *sent.values()))
+            if any(form in texts for form in forms):
+                setattr(at, name, None)
+            else:
+                seen.add(id(other))
+                todo.append(other)
+
+
 def host_of(url: str) -> str:
-    """Return host and port of an address, without credentials."""
-    return url.partition("://")[2].partition("/")[0].rpartition("@")[2]
+    """Return host and port of an address, without credentials, query and fragment."""
+    return _shown(url.partition("://")[2].partition("/")[0])
 
 
 @contextmanager

@@ -5,7 +5,9 @@ Each message names the model, where it was asked, what happened and what to do; 
 
 from __future__ import annotations
 
+import json
 from typing import TypedDict, Unpack
+from urllib.parse import quote
 
 __all__ = [
     "ModelAuthError",
@@ -18,6 +20,7 @@ __all__ = [
     "NetworkRefused",
     "ScriptExhausted",
     "Where",
+    "spellings",
 ]
 
 
@@ -99,3 +102,8 @@ class ModelReplyError(ModelError):
 
 class ScriptExhausted(ModelError):
     """A scripted model was asked more often than it has replies."""
+
+
+def spellings(key: str) -> tuple[str, ...]:
+    """Return how an endpoint may repeat a key: as it is, as JSON or Python write it, or as in an address."""
+    return tuple({key, json.dumps(key)[1:-1], repr(key)[1:-1], quote(key, safe="")}) if key else ()

@@ -18,6 +18,7 @@ from agentkit.models.model_errors import (
     ModelRequestError,
     ModelUnavailable,
     Where,
+    spellings,
 )
 from agentkit.models.reply_reader import ProtocolError
 
@@ -40,7 +41,8 @@ def translate(
     where: Where = {"model": model, "host": host}
 
     def shown(text: str) -> str:
-        text = text.replace(key, "***") if key else text
+        for form in spellings(key):
+            text = text.replace(form, "***")
         return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}..."
 
     if isinstance(error, openai.APIStatusError):

@@ -195,7 +195,7 @@ def contexts(*, with_media: bool = True, orphans: bool = False) -> SearchStrateg
         intermediate=traffic(with_media=with_media),
         locale=st.sampled_from([None, "en", "zh-CN"]),
         now=st.just(datetime(2026, 1, 2, tzinfo=UTC)),
-        session_key=st.sampled_from(["key", "other key"]) | text,
+        session_key=st.sampled_from(["key", "other key"]) | text.filter(bool),
         extra=st.fixed_dictionaries({"note": text}),
     )
 

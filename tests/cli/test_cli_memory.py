@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agentkit.memory import Memory, Scope
-from agentkit.prompts import Message
+from agentkit.prompts import File, Message, Text
 from agentkit_memory.index.vector_index import Point
 from agentkit_memory.terms.sparse import document_vector
 from tests.cli.conftest import Run, Start
@@ -293,8 +294,48 @@ def test_a_store_read_by_a_model_that_has_no_name_here_is_searched_by_words(run:
         memory.ingest("docs")
     done = run("recall", "barn owl")
     assert done.exit_code == 0
-    assert "searched with BM25 only: " in done.stderr
+    assert "dense retrieval is off: " in done.stderr
     assert "letters" in done.stderr
+
+
+@pytest.fixture
+def packages(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages of models that leave a file when they are imported."""
+    (folder / "packages").mkdir()
+    for name in ("fastembed", "sentence_transformers"):
+        (folder / f"packages/{name}.py").write_text(f"open({str(folder / 'loaded')!r}, 'a').write('{name}')\n")
+        monkeypatch.setitem(sys.modules, name, None)
+        del sys.modules[name]  # whatever is imported from here on goes with the test
+    monkeypatch.syspath_prepend(folder / "packages")
+
+
+@pytest.mark.parametrize(
+    "command", [("recall", "barn owl"), ("ingest", "docs"), ("compose", "owls"), ("memory", "repair")]
+)
+@pytest.mark.parametrize("model", ["sentence-transformers:weights", "sentence-transformers:./weights", "fastembed:own"])
+def test_the_model_that_a_store_names_is_not_loaded(
+    run: Run, folder: Path, packages: None, model: str, command: tuple[str, ...]
+) -> None:
+    with Memory.open(folder / ".agentkit", embedder=Letters(model)) as memory:
+        memory.ingest("docs")
+    done = run(*command)
+    assert done.exit_code == 0
+    assert not (folder / "loaded").exists()
+    assert f"embedded by the model '{model}', which is loaded only when you name it" in done.stderr
+
+
+def test_the_model_that_the_user_names_is_loaded(run: Run, folder: Path, packages: None) -> None:
+    with Memory.open(folder / ".agentkit", embedder=Letters("sentence-transformers:letters")) as memory:
+        memory.ingest("docs")
+    assert run("recall", "barn owl", "--embedder", "sentence-transformers:letters").exit_code == 0
+    assert (folder / "loaded").exists()
+
+
+@pytest.mark.parametrize("name", ["./weights", "/srv/weights", "../weights", "a/b/c", "~/weights", ".hidden", "C:\\w"])
+def test_a_path_is_not_a_name_of_a_model(run: Run, ingested: None, name: str) -> None:
+    done = run("recall", "barn owl", "--embedder", f"sentence-transformers:{name}")
+    assert done.exit_code == 1
+    assert "expected its name on the hub" in done.stderr
 
 
 def test_reembedding_to_words_flips_and_says_what_it_checked(run: Run, folder: Path) -> None:
@@ -332,3 +373,14 @@ def test_an_index_that_does_not_show_enough_is_not_read_and_says_why(run: Run, f
     assert json.loads(run("memory", "reembed", "--words", "--json").stdout)["flipped"] is False
     assert run("memory", "reembed", "--abandon").stdout == "dropped\n"
     assert run("memory", "reembed", "--words", "--no-gate").exit_code == 0
+
+
+@pytest.mark.parametrize("command", [("chat", "--once", "hi"), ("compose", "hi")])
+def test_a_file_that_a_stored_message_names_is_not_opened(run: Run, folder: Path, command: tuple[str, ...]) -> None:
+    (folder / "secret.txt").write_text("hush")
+    with Memory.open(folder / ".agentkit") as memory:
+        memory.session("s").append(Message("user", (Text("see"), File(folder / "secret.txt"))))
+    done = run(*command, "--session", "s")
+    assert done.exit_code == 1
+    assert "conversation 's', message 1: it names the file " in done.stderr
+    assert "hush" not in done.stdout + done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any
@@ -11,6 +12,9 @@ from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
 from agentkit_prompts.errors import nearest
 
 __all__ = ["FastembedEmbedder", "SentenceTransformersEmbedder"]
+
+
+_HUB_NAME = re.compile(r"(?:[A-Za-z0-9][\w.-]{0,95}/)?[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 
 
 class _Lazy:
@@ -105,11 +109,14 @@ class SentenceTransformersEmbedder:
     """Loads a model at its first use, downloading it once if it is not on this machine.
 
     Args:
-        name: The model, as the hub has it, or its folder.
+        name: The model, as the hub has it; or its folder, as a `Path`: a string never leads to a folder.
         label: Names the vectors, where the name of the folder does not.
         device: Where it runs: `cpu`, `cuda`, ... ; chosen by the library by default.
         batch_size: Texts that are embedded at once.
         offline: Never download.
+
+    Raises:
+        EmbedderError: The string is not a name of the hub, such as that of a path.
     """
 
     def __init__(
@@ -123,14 +130,21 @@ class SentenceTransformersEmbedder:
     ) -> None:
         self._name = os.fspath(name)
         self._label = label
+        if is_name := isinstance(name, str):
+            _check_hub_name(name)
         self._options = {"batch_size": batch_size, "show_progress_bar": False}
 
         def load() -> Any:
             from sentence_transformers import SentenceTransformer  # pyright: ignore[reportMissingImports]
 
-            return SentenceTransformer(self._name, device=device, local_files_only=offline)
+            if is_name and os.path.lexists(self._name):  # the library would take it for the model
+                raise EmbedderError(
+                    f"model {self.model!r}: expected a name of the hub, and the current folder holds {self._name!r} "
+                    "too; to load that folder, give it as a pathlib.Path"
+                )
+            return SentenceTransformer(self._name, device=device, local_files_only=offline, trust_remote_code=False)
 
-        advice = "check the name, fetch it once with a connection, or give the folder that holds it"
+        advice = "check the name, fetch it once with a connection, or give the folder that holds it as a pathlib.Path"
         needs = "sentence-transformers: install the extra `sentence-transformers`"
         self._encoder = _Lazy(self.model, load, needs, advice)
 
@@ -150,3 +164,16 @@ class SentenceTransformersEmbedder:
     def embed_query(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per question, in order. Raises like `embed`."""
         return [vector.tolist() for vector in self._encoder().encode_query(list(texts), **self._options)]
+
+
+def _check_hub_name(name: str) -> None:
+    """Refuse what is not a name of the hub.
+
+    Raises:
+        EmbedderError: It is a path, or something else.
+    """
+    if not _HUB_NAME.fullmatch(name) or ".." in name:
+        raise EmbedderError(
+            f"model {name[:200]!r}: expected its name on the hub, MODEL or OWNER/MODEL; a folder is given as a "
+            "pathlib.Path to SentenceTransformersEmbedder"
+        )

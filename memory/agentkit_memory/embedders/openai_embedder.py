@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from threading import Lock
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
 
@@ -82,6 +84,7 @@ class OpenAIEmbedder:
 
         size = openai.omit if self._dimensions is None else self._dimensions
         given = [text or " " for text in texts]  # which endpoints refuse
+        refused: EmbedderError
         try:
             asked = client.with_options(timeout=timeout, max_retries=retries)
             answer = asked.embeddings.create(model=self._name, input=given, dimensions=size)
@@ -91,12 +94,13 @@ class OpenAIEmbedder:
             cause = error.__cause__ or error
             raise self._away(f"cannot be reached ({type(cause).__name__}: {cause})") from error
         except openai.APIStatusError as error:
-            raise self._refused(error) from None
+            refused = self._refused(error)
         except (openai.OpenAIError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise EmbedderError(
                 f"model {self.model!r} at {self._host(client)}: the answer is not one vector for each of {len(given)} "
                 f"texts ({type(error).__name__}: {str(error)[:200]}); check that the address speaks OpenAI's protocol"
             ) from error
+        raise refused  # outside: the error of the SDK may quote the key, and would be its context
 
     def _connected(self) -> OpenAI:
         with self._lock:
@@ -118,18 +122,22 @@ class OpenAIEmbedder:
                 f"model {self.model!r}: there is no API key: set OPENAI_API_KEY (or pass api_key=), or set "
                 "OPENAI_BASE_URL (base_url=) to the address of a server that needs none"
             )
-        if address and not address.startswith(("http://", "https://")):
+        shown = (address or "").rpartition("@")[2].partition("?")[0].partition("#")[0]  # the rest may be a secret
+        if address and (not address.startswith(("http://", "https://")) or "?" in address or "#" in address):
             raise EmbedderError(
                 f"model {self.model!r}: base_url (OPENAI_BASE_URL) must be an address such as "
-                f"http://localhost:8000/v1, got {address.rpartition('@')[2]!r}"
+                f"http://localhost:8000/v1, got {shown!r}; it has no query or fragment"
             )
         return OpenAI(api_key=key or _NO_KEY, base_url=address)
 
     def _refused(self, error: APIStatusError) -> EmbedderError:
         client = self._connected()
-        message = " ".join(str(error.message).split())[:300]
+        message = " ".join(str(error.message).split())
         if len(client.api_key) >= _MIN_SECRET:
-            message = message.replace(client.api_key, "***")
+            key = client.api_key
+            for form in (key, json.dumps(key)[1:-1], repr(key)[1:-1], quote(key, safe="")):
+                message = message.replace(form, "***")
+        message = message[:300]
         status = error.status_code
         if status in (408, 409, 429) or status >= 500:
             return self._away(f"failed ({message})")

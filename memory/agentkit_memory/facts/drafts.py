@@ -45,7 +45,7 @@ class FactDraft:
     valid_to: float | None = None
     """Until when it is recalled; None for ever."""
     metadata: Mapping[str, object] = field(default_factory=dict)
-    """Anything JSON can hold."""
+    """Anything JSON can hold, up to 32 levels deep and 8,192 characters long."""
 
 
 Extract: TypeAlias = Callable[[Sequence[Turn], Sequence[StoredFact]], Iterable[FactDraft]]

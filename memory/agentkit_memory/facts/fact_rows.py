@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
@@ -25,6 +24,7 @@ from agentkit_memory.store.item_rows import (
     text_columns,
     wanted,
 )
+from agentkit_memory.store.metadata import read_metadata, written_metadata
 from agentkit_memory.store.outbox import enqueue, withdraw
 from agentkit_memory.store.records import StoredFact
 from agentkit_memory.store.scope_rows import hold_scope, readable_ids, required, scope_id
@@ -127,10 +127,10 @@ class Facts:
             supersedes: Ids of facts of this scope that it replaces. They are kept, and no longer recalled.
             sources: Ids of items that it was taken from; the sources of a fact among them are its sources too. It is
                 deleted with any of them, and ends when one of them ends.
-            metadata: Anything JSON can hold.
+            metadata: Anything JSON can hold, up to 32 levels deep and 8,192 characters long.
 
         Raises:
-            FactError: The text is blank or cannot be stored, or a time is invalid.
+            FactError: The text or the metadata cannot be stored, or a time is invalid.
             NotFound: A fact to replace, or a source, is not in this scope.
         """
         taken_from, replaced = _ids("sources", sources), _ids("supersedes", supersedes)
@@ -225,9 +225,9 @@ class Facts:
             problems.append(f"it ends ({valid_to}) before it begins ({valid_from})")
         meta = "{}"
         try:
-            meta = json.dumps(dict(metadata), sort_keys=True, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            problems.append(f"its metadata is not JSON ({error})")
+            meta = written_metadata(metadata, sort_keys=True)
+        except ValueError as error:
+            problems.append(f"its metadata {error}")
         if problems:
             raise FactError(f"fact {text[:80]!r}: {'; '.join(problems)}")
         return meta
@@ -282,6 +282,11 @@ def _with_sources(connection: Connection, rows: Sequence[Any]) -> list[StoredFac
             sources[fact].append(source)
     found = []
     for fact, text, number, valid_from, valid_to, superseded_by, meta in rows:
-        times = valid_from, valid_to
-        found.append(StoredFact(fact, text, number, *times, superseded_by, tuple(sources[fact]), json.loads(meta)))
+        metadata, problem = dict[str, object](), ""
+        try:
+            metadata = read_metadata(meta)
+        except ValueError as error:
+            problem = str(error)
+        times, its_sources = (valid_from, valid_to), tuple(sources[fact])
+        found.append(StoredFact(fact, text, number, *times, superseded_by, its_sources, metadata, problem))
     return found

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from agentkit_memory.errors import IndexBroken, IndexBusy
 from agentkit_memory.process.forks import track
+from agentkit_memory.process.private_files import private_folder
 
 __all__ = ["FolderLock"]
 
@@ -28,7 +29,7 @@ class FolderLock:
         self._file = -1
         track(self)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            private_folder(folder)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise IndexBroken(f"{folder}: the index folder cannot be written ({error}); make it writable") from error

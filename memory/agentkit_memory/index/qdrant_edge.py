@@ -16,6 +16,7 @@ from agentkit_memory.index.lock import FolderLock
 from agentkit_memory.index.vector_index import DENSE, SCOPE, SPARSE, VERSION, Hit, Point, as_floats
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.process.forks import keep, track
+from agentkit_memory.process.private_files import keep_private, private_folder
 from agentkit_memory.terms.sparse import SparseVector
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class EdgeIndex:
             self._shard = self._load()
             if self._shard is None:
                 self.clear()
+            keep_private(folder)
         except BaseException:
             self._lock.release()
             raise
@@ -191,6 +193,7 @@ class EdgeIndex:
                 shutil.disk_usage(self.folder).free > _MIN_FREE + 4 * self._segment
             ):  # closing a segment takes about two of them
                 shard.optimize()  # mostly finds nothing to do
+        keep_private(self.folder)  # Edge makes its files with the rights that the umask leaves
 
     def compact(self) -> bool:
         with self._using() as shard:
@@ -206,6 +209,7 @@ class EdgeIndex:
                 self._shard = self._load()
             if self._shard is None:
                 raise OSError("it cannot be loaded after its segments were rewritten")
+        keep_private(self.folder)
         return True
 
     def clear(self) -> None:
@@ -219,7 +223,7 @@ class EdgeIndex:
             self._scopes = set()
             shutil.rmtree(self._shard_folder, ignore_errors=True)
             self._check_room()
-            self._shard_folder.mkdir()
+            private_folder(self._shard_folder)
             shard = edge.EdgeShard.create(str(self._shard_folder), self._config())
             shard.update(
                 edge.UpdateOperation.create_field_index(SCOPE, edge.IntegerIndexParams(memory=edge.Memory.Cold))
@@ -238,6 +242,7 @@ class EdgeIndex:
             try:
                 if shard is not None:
                     shard.close()
+                    keep_private(self.folder)
             finally:
                 self._lock.release()
 

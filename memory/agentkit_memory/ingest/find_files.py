@@ -22,6 +22,7 @@ __all__ = [
     "given_paths",
     "is_folder",
     "is_gone",
+    "is_inside",
     "is_same_folder",
     "reason",
 ]
@@ -46,6 +47,8 @@ class SourceFile:
 
     path: Path
     source: str
+    folder: Path | None = None
+    """The folder in which it was found, links resolved: it is read only if it lies inside. None if it was named."""
 
     @property
     def uri(self) -> str:
@@ -79,7 +82,8 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[SourceFile |
     """Yield each file once: those named, whatever their ending, and the files of folders whose ending is known.
 
     Hidden files and folders inside a folder, and links to folders, are skipped. A link that is named is the file that
-    it leads to. A link in a folder is a file of that folder, whatever it leads to: it is removed with the link.
+    it leads to. A link in a folder is a file of that folder, removed with the link; one that leads out of the folder is
+    not read: whoever wrote the folder would choose which files of this machine are stored.
     """
     seen: set[bytes] = set()  # digests, which are smaller than paths
     for given in paths:
@@ -108,7 +112,7 @@ def _find(path: Path) -> Iterator[SourceFile | IngestError]:
         for name in sorted(names):
             file = Path(parent, name)
             if not name.startswith(".") and file.suffix.lower() in FORMATS:
-                yield SourceFile(real / file.relative_to(path), _shown(file))
+                yield SourceFile(real / file.relative_to(path), _shown(file), real)
     for problem in problems:
         yield IngestError(_shown(Path(problem.filename)), f"the folder cannot be read ({reason(problem)})")
 
@@ -121,10 +125,18 @@ def is_folder(path: Path) -> bool:
         return False
 
 
-def is_gone(uri: str) -> bool:
-    """Return whether the file of a `file:` address certainly does not exist any more.
+def is_inside(path: Path, folder: Path) -> bool:
+    """Return whether a path lies in a folder once all links are followed. The folder has none in its path."""
+    try:
+        return Path(os.path.realpath(path)).is_relative_to(folder)
+    except (OSError, ValueError):
+        return False
 
-    There is nothing now, or a folder; or the path leads through a link now, to another file.
+
+def is_gone(uri: str, folder: Path | None = None) -> bool:
+    """Return whether the file of a `file:` address certainly is no file of the folder any more.
+
+    There is nothing now, or a folder; the path leads through a link now, to another file; or it leads out of `folder`.
     """
     path = _path(uri)
     try:
@@ -133,6 +145,8 @@ def is_gone(uri: str) -> bool:
         return True
     except OSError:  # such as a folder that may not be entered at the moment
         return False
+    if folder is not None and not is_inside(path, folder):
+        return True
     return stat.S_ISDIR(mode) or os.path.normcase(os.path.realpath(path.parent)) != os.path.normcase(path.parent)
 
 

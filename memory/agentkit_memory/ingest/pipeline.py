@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from agentkit_memory.checks import MAX_BYTES, expanded
@@ -216,5 +217,7 @@ def _hash(parts: list[str]) -> str:
 
 def _remove_gone(store: DocumentStore, folder: Path) -> list[str]:
     """Remove documents of a folder, by its real and its given path, whose files are gone."""
-    addresses = dict.fromkeys((folder.resolve().as_uri(), folder.absolute().as_uri()))
-    return [name for uri in addresses for name in store.remove_below(uri, is_gone, is_same_folder)]
+    real = folder.resolve()
+    addresses = dict.fromkeys((real.as_uri(), folder.absolute().as_uri()))
+    gone = partial(is_gone, folder=real)
+    return [name for uri in addresses for name in store.remove_below(uri, gone, is_same_folder)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, overload
 
 from agentkit_memory.recall.candidates import ScoredItem
 from agentkit_memory.recall.choice import relevance
+from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.records import TURN, Candidate
 from agentkit_prompts.context.prompt_context import Document, Fact
 
@@ -168,18 +168,15 @@ def _document(each: ScoredItem) -> Document:
         source=source,
         score=relevance(each.score),
         position=item.position,
-        metadata={**_meta(item), **metadata, "why": each.reason},
+        metadata={**read_metadata(item.meta), **metadata, "why": each.reason},
     )
 
 
 def _fact(each: ScoredItem) -> Fact:
     item = each.item
-    return Fact(item.text, id=item.id, score=relevance(each.score), metadata={**_meta(item), "why": each.reason})
-
-
-def _meta(item: StoredItem) -> dict[str, object]:
-    stored = json.loads(item.meta) if item.meta != "{}" else {}
-    return stored if isinstance(stored, dict) else {}
+    return Fact(
+        item.text, id=item.id, score=relevance(each.score), metadata={**read_metadata(item.meta), "why": each.reason}
+    )
 
 
 def _day(item: StoredItem) -> str:

@@ -99,6 +99,8 @@ class _Search:
     """Names of the retrievers that the index could serve."""
     read: dict[str, StoredItem | None] = field(default_factory=dict)
     """Proposed items by their ids; None for those that SQL does not confirm."""
+    unreadable: dict[str, str] = field(default_factory=dict)
+    """Why items were left out whose rows are damaged, by id."""
     behind: bool = False
     """Whether the index does not hold the newest items."""
     own: int | None = None
@@ -131,9 +133,15 @@ class _Search:
             if self.policy.around and self.found:
                 seeds = self._best_turns()
                 if seeds:
-                    for item in read_around(connection, seeds, scope_ids, self.valid_at, _REACH):
+                    for item in read_around(connection, seeds, scope_ids, self.valid_at, _REACH, self.unreadable):
                         if item.id not in self.found and not self._is_hidden(item):
                             self.found[item.id] = ScoredItem(item)
+        if self.unreadable:
+            example, why = min(self.unreadable.items())
+            self.degraded.append(
+                f"{len(self.unreadable)} damaged items were left out, such as {example} ({why}): remove them and store "
+                "them again"
+            )
         pool = Pool(self.found.values())
         pool.floors = self.floors
         if len(pool):
@@ -188,7 +196,8 @@ class _Search:
             hits = propose(most)
             unknown = [hit.id for hit in hits if hit.id not in self.read]
             self.read |= dict.fromkeys(unknown)
-            self.read |= {item.id: item for item in read_items(connection, unknown, scope_ids, self.valid_at)}
+            confirmed = read_items(connection, unknown, scope_ids, self.valid_at, self.unreadable)
+            self.read |= {item.id: item for item in confirmed}
             found = [(hit, item) for hit in hits if (item := self.read[hit.id]) is not None]
             if len(hits) < most or 2 * len(found) >= wanted:
                 return found if self.behind else found[:wanted]  # the newest are at the end

@@ -11,7 +11,7 @@ from sqlite3 import Error as SQLiteError
 from threading import RLock
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Insert, Table, create_engine, text
+from sqlalchemy import URL, Connection, Engine, Insert, Table, create_engine, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
@@ -29,6 +29,7 @@ from agentkit_memory.errors import (
     WouldWait,
 )
 from agentkit_memory.process.forks import keep, track
+from agentkit_memory.process.private_files import private_file, private_folder
 from agentkit_memory.store.migrate import REVISION, current_revision, migrate
 from agentkit_memory.store.sqlite import SQLiteFile
 
@@ -82,9 +83,12 @@ class Database:
         if isinstance(target, Path):
             where = str(target)
             try:
-                target.parent.mkdir(parents=True, exist_ok=True)
+                private_folder(target.parent)
             except (OSError, ValueError) as error:
                 raise StoreUnavailable(f"{where}: its folder cannot be made ({error}); choose another one") from error
+            for name in (target.name, f"{target.name}-wal", f"{target.name}-shm"):
+                if name == target.name or target.with_name(name).exists():
+                    private_file(target.with_name(name))  # SQLite gives the others the rights of the first
             database = cls(SQLiteFile(target, timeout), where, timeout, clock)
         else:
             engine, where = _server(target, timeout)
@@ -275,7 +279,7 @@ def _server(address: str, timeout: float) -> tuple[Engine, str]:
         url = make_url(address)
         if url.get_backend_name() != "postgresql":
             raise StoreUnavailable(
-                f"{url.render_as_string()}: expected a folder or a postgresql:// URL; SQLite is opened by its folder"
+                f"{_shown(url)}: expected a folder or a postgresql:// URL; SQLite is opened by its folder"
             )
         if url.drivername == "postgresql":
             url = url.set(drivername="postgresql+psycopg")
@@ -293,7 +297,12 @@ def _server(address: str, timeout: float) -> tuple[Engine, str]:
         raise StoreUnavailable(
             f"{scheme}://... is not a database URL: expected postgresql://user@host/database"
         ) from error
-    return engine, url.render_as_string()  # which hides the password
+    return engine, _shown(url)
+
+
+def _shown(url: URL) -> str:
+    """Return a database URL without its password, nor its query, which may hold one too."""
+    return url.set(query={}).render_as_string()
 
 
 def _code(cause: object) -> str:

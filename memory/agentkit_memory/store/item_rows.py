@@ -6,10 +6,12 @@ import hashlib
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, exists, func, or_, select, union_all
+from sqlalchemy.exc import OperationalError
 
+from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.outbox import withdraw
 from agentkit_memory.store.records import CHUNK, FACT, TURN
 from agentkit_memory.store.scope_rows import required
@@ -157,27 +159,105 @@ _FORGET = delete(embeddings).where(embeddings.c.content_hash.in_(bindparam("hash
 
 
 def read_items(
-    connection: Connection, ids: Sequence[str], scope_ids: Sequence[int] | None, now: float
+    connection: Connection,
+    ids: Sequence[str],
+    scope_ids: Sequence[int] | None,
+    now: float,
+    unreadable: dict[str, str] | None = None,
 ) -> list[StoredItem]:
     """Return those of the items that are in the given scopes, valid now and not superseded.
 
+    Args:
+        connection: Where to read.
+        ids: Ids of items.
+        scope_ids: Numbers of the scopes that may be read.
+        now: Time of the question.
+        unreadable: Gets the id of each item that is left out as its row is damaged, and why.
+
     Raises:
         ScopeError: No scope was given.
     """
-    bound = {"ids": list(ids), "scopes": required(scope_ids), "now": now}
-    return [StoredItem._make(row) for row in connection.execute(_READ, bound).all()]
+    return _readable(connection, _READ, {"scopes": required(scope_ids), "now": now}, ids, unreadable)
+
+
+def _readable(
+    connection: Connection,
+    which: Select[Any],
+    bound: dict[str, object],
+    ids: Sequence[str],
+    unreadable: dict[str, str] | None,
+) -> list[StoredItem]:
+    """Read items, each by itself where the driver cannot decode one of them."""
+    unreadable = {} if unreadable is None else unreadable
+    try:
+        rows = connection.execute(which, bound | {"ids": list(ids)}).all()
+    except OperationalError as error:
+        if _UNDECODABLE not in str(error.orig):
+            raise
+        if which is not _READ:
+            near = connection.scalars(which.with_only_columns(items.c.id), bound | {"ids": list(ids)}).all()
+            return _readable(connection, _READ, bound, near, unreadable)
+        if len(ids) == 1:
+            unreadable[ids[0]] = "it is not UTF-8 text"
+            return []
+        return [item for each in ids for item in _readable(connection, which, bound, [each], unreadable)]
+    found = []
+    for row in rows:
+        item = StoredItem._make(row)
+        try:
+            _check(item)
+        except ValueError as error:
+            unreadable[str(item.id)] = str(error)
+        else:
+            found.append(item)
+    return found
+
+
+def _check(item: StoredItem) -> None:
+    """Refuse an item that whoever uses it would stumble over: SQLite stores any type in any column.
+
+    Raises:
+        ValueError: Says which column is damaged.
+    """
+    for name, kinds in _TYPES:
+        value = getattr(item, name)
+        if not isinstance(value, kinds):
+            raise ValueError(f"its {name} is {type(value).__name__}")
+    read_metadata(item.meta)
+
+
+_UNDECODABLE = "Could not decode to UTF-8"  # the driver's own error, without a code
+_NUMBER, _WHOLE = (int, float), (int,)
+_TYPES: tuple[tuple[str, tuple[type, ...]], ...] = (
+    *(
+        (name, (str,))
+        for name in ("text", "title", "document_id", "source", "uri", "conversation", "branch", "speaker")
+    ),
+    *((name, _WHOLE) for name in ("position", "start", "end", "line")),
+    ("branch_id", (int, type(None))),
+    ("said_at", (int, float, type(None))),
+    ("created_at", _NUMBER),
+)
 
 
 def read_around(
-    connection: Connection, found: Iterable[StoredItem], scope_ids: Sequence[int] | None, now: float, reach: int = 1
+    connection: Connection,
+    found: Iterable[StoredItem],
+    scope_ids: Sequence[int] | None,
+    now: float,
+    reach: int = 1,
+    unreadable: dict[str, str] | None = None,
 ) -> list[StoredItem]:
     """Return the neighbours of items, without these: chunks of the same document, turns of the same branch.
+
+    What cannot be read is left out, see `read_items`.
 
     Raises:
         ScopeError: No scope was given.
     """
-    bound = {"ids": [each.id for each in found], "scopes": required(scope_ids), "now": now, "reach": reach}
-    return [StoredItem._make(row) for row in connection.execute(_AROUND, bound).all()] if bound["ids"] else []
+    bound: dict[str, object] = {"scopes": required(scope_ids), "now": now, "reach": reach}
+    ids = [each.id for each in found]
+    return _readable(connection, _AROUND, bound, ids, unreadable) if ids else []
 
 
 def forget_items(connection: Connection, ids: Collection[str]) -> int:

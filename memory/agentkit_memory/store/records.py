@@ -83,6 +83,8 @@ class StoredFact:
     sources: tuple[str, ...] = ()
     """Ids of the items it was taken from; it is deleted with any of them."""
     metadata: Mapping[str, object] = field(default_factory=dict)
+    problem: str = ""
+    """Why its metadata could not be read and is empty here. Such a fact is not recalled: remove it, add it again."""
 
 
 @dataclass(frozen=True, slots=True)

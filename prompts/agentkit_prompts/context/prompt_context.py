@@ -16,6 +16,7 @@ from agentkit_prompts.context.frozen import Derived, ReadOnlyDict
 from agentkit_prompts.context.items import Document, Example, Fact, Selection, ToolSpec, Trust, short_form
 from agentkit_prompts.context.json_form import Data
 from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.nonces import nonce_of, without_nonce
 from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import ContextError, MessageError, PromptError, nearest
@@ -331,10 +332,16 @@ class PromptContext(Derived):
         }
         if session_key is not None:
             _one(str, session_key, "session_key", problems)
+            if session_key == "":
+                problems.append(("session_key", "is empty, so that its fences are no secret: give one, or None"))
         if selections != ():
             selections = _selections(selections, "selections", problems)
         if problems:
             raise ContextError("PromptContext", problems)
+        if session_key is not None:
+            nonce = nonce_of(session_key)
+            for name in _UNTRUSTED:
+                view[name] = without_nonce(view[name], nonce)
         # In the order of the fields.
         for put, value in zip(_SETTERS, (*view.values(), session_key, selections), strict=True):
             put(self, value)
@@ -365,6 +372,8 @@ _facts = _items(Fact, from_text=True)
 _tools = _items(ToolSpec)
 _examples = _items(Example)
 _selections = _items(Selection)
+_UNTRUSTED = ("user_input", "conversation", "documents", "knowledge", "intermediate")
+"""Fields that hold what others wrote: of the nonce of a fence they hold no copy."""
 CONTEXT_FIELDS = tuple(item.name for item in fields(PromptContext))
 CONTEXT_NAMES: frozenset[str] = frozenset({*CONTEXT_FIELDS, "additional_kwargs"} - {"session_key", "selections"})
 """The names every template can read."""

@@ -54,7 +54,8 @@ class PromptFolder(Mapping[str, BasePrompt]):
     - `name`, `locale`: in place of those of the file name. `version`: text for people, kept in `files`.
 
     `greeting.prompt.j2` and `greeting.zh.prompt.j2` are one prompt with a text per locale; the file without a locale is
-    the fallback, and its front matter counts for all. A prompt in an inner folder is named `folder/greeting`.
+    the fallback, and its front matter counts for all. A prompt in an inner folder is named `folder/greeting`. A link
+    that leads out of the folder is not read: a folder from elsewhere would send what it names to the model.
 
     Raises:
         PromptFilesError: Files cannot be used; names every one of them, with the line.
@@ -168,9 +169,9 @@ def _texts(root: Traversable, label: str, problems: list[PromptError]) -> dict[s
     """Return the text of every prompt file, by the name errors give it, sorted."""
     texts: dict[str, str] = {}
     seen: set[str] = set()
-    todo = [(label, root)]
+    todo: list[tuple[str, Traversable, Path | None]] = [(label, root, None)]
     while todo:
-        name, folder = todo.pop()
+        name, folder, top = todo.pop()
         try:
             if isinstance(folder, Path):
                 real = os.path.realpath(folder)
@@ -178,6 +179,7 @@ def _texts(root: Traversable, label: str, problems: list[PromptError]) -> dict[s
                     problems.append(TemplateError("a link leads to this folder a second time: remove it", file=name))
                     continue
                 seen.add(real)
+                top = top or Path(real)
             inside = sorted(folder.iterdir(), key=lambda item: item.name, reverse=True)
         except (OSError, ValueError) as error:
             problems.append(TemplateError(f"expected a folder with {SUFFIX} files ({error})", file=name))
@@ -185,6 +187,14 @@ def _texts(root: Traversable, label: str, problems: list[PromptError]) -> dict[s
         for item in inside:
             if item.name.startswith("."):
                 continue
+            if isinstance(item, Path):
+                top = top or Path(os.path.realpath(item.parent))  # of a package that is spread over several folders
+                if _leads_out(item, top) and (item.name.endswith(SUFFIX) or item.is_dir()):
+                    what = (
+                        f"is a link that leads out of {label}, and is not read: copy what it leads to into the folder"
+                    )
+                    problems.append(TemplateError(what, file=f"{name}/{item.name}"))
+                    continue
             if item.name.endswith(SUFFIX):
                 try:
                     texts[f"{name}/{item.name}"] = _text(item)
@@ -195,8 +205,15 @@ def _texts(root: Traversable, label: str, problems: list[PromptError]) -> dict[s
                     what = f"cannot be read ({error}); prompt files are UTF-8 text"
                     problems.append(TemplateError(what, file=f"{name}/{item.name}", line=line))
             elif item.is_dir():
-                todo.append((f"{name}/{item.name}", item))
+                todo.append((f"{name}/{item.name}", item, top))
     return dict(sorted(texts.items()))
+
+
+def _leads_out(item: Path, top: Path) -> bool:
+    try:
+        return not Path(os.path.realpath(item)).is_relative_to(top)
+    except (OSError, ValueError):
+        return False  # reading it names what is wrong
 
 
 def _text(item: Traversable) -> str:

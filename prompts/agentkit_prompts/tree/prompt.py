@@ -6,7 +6,6 @@ A prompt renders one `PromptContext`. Subclasses usually only choose a default t
 
 from __future__ import annotations
 
-import hashlib
 import re
 from abc import ABC
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
+from agentkit_prompts.context.nonces import nonce_of
 from agentkit_prompts.context.parts import Audio, File, Image, Media, Video
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext, Trust
 from agentkit_prompts.errors import KwargsError, PromptError, TemplateError, similar
@@ -237,9 +237,9 @@ class BasePrompt(Declared, ABC):
 
 def fenced(rendered: Rendered, ctx: PromptContext) -> Rendered:
     """Put a rendering between two lines whose nonce it does not contain."""
-    if ctx.session_key is None:
+    if not ctx.session_key:
         raise PromptError("a fence needs PromptContext.session_key, a secret that stays the same for a session")
-    nonce = hashlib.blake2b(ctx.session_key.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    nonce = nonce_of(ctx.session_key)
     inner = rendered.replace(nonce, nonce[:1] + "\u200b" + nonce[1:])
     return Around(f"<untrusted-{nonce}>\n", inner, f"\n</untrusted-{nonce}>")
 

@@ -336,8 +336,8 @@ class TextEmbedding:
 """,
     "sentence_transformers": """
 class SentenceTransformer:
-    def __init__(self, name, device, local_files_only):
-        print("load", name, device, local_files_only)
+    def __init__(self, name, device, local_files_only, trust_remote_code):
+        print("load", name, device, local_files_only, trust_remote_code)
         if name.startswith("away"):
             raise OSError("We couldn't connect to 'https://huggingface.co'")
     def encode_document(self, texts, batch_size, show_progress_bar):
@@ -385,17 +385,32 @@ def test_fastembed_embeds_chunks_and_questions_and_is_loaded_once(
 def test_sentence_transformers_embeds_chunks_and_questions_and_is_loaded_once(
     stand_in: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    embedder = SentenceTransformersEmbedder("weights/minilm", label="minilm", device="cpu", batch_size=8)
+    embedder = SentenceTransformersEmbedder(Path("weights/minilm"), label="minilm", device="cpu", batch_size=8)
     assert embedder.model == "sentence-transformers:minilm"
     assert (embedder.embed(["a", "b"]), embedder.embed_query(["c"])) == ([[1.0, 1.0], [1.0, 1.0]], [[1.0, 1.0]])
     assert capsys.readouterr().out.splitlines() == [
-        "load weights/minilm cpu False",
+        "load weights/minilm cpu False False",
         "passages ['a', 'b'] 8",
         "questions ['c']",
     ]
     with pytest.raises(EmbedderUnavailable, match=r"are damaged \(OSError: We couldn't connect .* give the folder"):
         SentenceTransformersEmbedder("away/model", offline=True).embed(["a"])
-    assert capsys.readouterr().out == "load away/model None True\n"
+    assert capsys.readouterr().out == "load away/model None True False\n"
+
+
+@pytest.mark.parametrize("stand_in", ["sentence_transformers"], indirect=True)
+def test_a_folder_is_loaded_only_when_it_is_given_as_a_path(
+    stand_in: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "owner/model").mkdir(parents=True)
+    with pytest.raises(EmbedderError, match=r"the current folder holds 'owner/model' too; .* as a pathlib\.Path"):
+        embedder_named("sentence-transformers:owner/model").embed(["a"])
+    assert capsys.readouterr().out == ""
+    assert SentenceTransformersEmbedder(Path("owner/model")).embed(["a"]) == [[1.0, 1.0]]
+    for name in ("", ".", "..", "./m", "/m", "a/../m", "a\\m", "a\0", "a\n", "https://m/m", "~", "\uff0fm"):
+        with pytest.raises(EmbedderError):
+            embedder_named(f"sentence-transformers:{name}")
 
 
 class Endpoint:

@@ -136,28 +136,60 @@ def test_what_became_a_folder_or_moved_to_where_nobody_looks_is_forgotten(either
     assert [str(Path(name).relative_to(docs)) for name in (*report.added, *report.removed)] == ["a.md", "a.md/new.md"]
 
 
-def test_a_link_is_a_file_of_its_folder_and_goes_with_it(memory: Memory, docs: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "x.md").write_text("zebra elsewhere")
-    (other / "y.md").write_text("violin elsewhere")
+def test_a_link_is_a_file_of_its_folder_and_goes_with_it(memory: Memory, docs: Path) -> None:
+    (docs / "x.bin").write_text("zebra elsewhere")
+    (docs / "y.bin").write_text("violin elsewhere")
     link = docs / "link.md"
-    link.symlink_to(other / "x.md")
+    link.symlink_to(docs / "x.bin")
     assert memory.ingest(docs).added == (str(link),)
-    memory.ingest(other)
     link.unlink()
     assert memory.ingest(docs).removed == (str(link),)
-    assert [found.source for found in memory.recall("zebra")] == [str(other / "x.md")]
+    assert memory.recall("zebra") == ()
 
-    (other / "x.md").unlink()
-    link.symlink_to(other / "y.md")
-    memory.ingest([docs, other])
+    link.symlink_to("y.bin")
+    memory.ingest(docs)
     assert (memory.recall("zebra"), len(texts(memory)["link.md"])) == ((), 1)
     link.unlink()
     link.symlink_to(docs / "nothing.md")
     report = memory.ingest(docs)
     assert (report.removed, len(report.errors)) == ((str(link),), 1)  # it leads to nothing, which is reported too
     assert "link.md" not in texts(memory)
+
+
+def test_a_link_that_leads_out_of_its_folder_is_not_stored(memory: Memory, docs: Path, tmp_path: Path) -> None:
+    out = tmp_path / f"{docs.name}-beside"
+    out.mkdir()
+    (out / "x.md").write_text("zebra elsewhere")
+    (docs / "inner").mkdir()
+    (docs / "a.md").write_text("plain")
+    links = {
+        docs / "absolute.txt": out / "x.md",
+        docs / "inner/relative.md": Path("../..") / out.name / "x.md",
+        docs / "system.txt": Path("/etc/passwd"),
+        docs / "through.md": docs / "absolute.txt",
+    }
+    for link, target in links.items():
+        link.symlink_to(target)
+    for given in (docs, str(docs / "inner" / "..")):
+        report = memory.ingest(given)
+        assert len(report.errors) == 4
+        assert all("is a link that leads out of" in str(error) for error in report.errors)
+        assert set(texts(memory)) == {"a.md"}
+    named = docs / "absolute.txt"
+    assert memory.ingest(named).added == (str(named),)  # the user chose it
+    assert [found.source for found in memory.recall("zebra")] == [str(named)]
+
+
+def test_a_file_that_became_a_link_out_of_its_folder_is_removed(memory: Memory, docs: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.md").write_text("zebra elsewhere")
+    link = docs / "a.md"
+    link.write_text("zebra here")
+    memory.ingest(docs)
+    link.unlink()
+    link.symlink_to(tmp_path / "x.md")
+    report = memory.ingest(docs)
+    assert (report.removed, len(report.errors)) == ((str(link),), 1)
+    assert memory.recall("zebra") == ()
 
 
 def test_what_is_found_by_another_way_now_is_not_kept_under_its_old_one(

@@ -77,7 +77,7 @@ BAD = [
     ('{"text": "a\\u0000b"}', "line 2 holds \\u0000"),
     (
         json.dumps({"text": "x", **{f"field {n}": "y" * 400 for n in range(30)}}),
-        "line 2 has more than 8,192 characters",
+        "line 2 has metadata that has 12,470 characters as JSON, at most 8,192",
     ),
 ]
 

@@ -436,8 +436,47 @@ def test_a_message_from_outside_cannot_name_a_file_of_this_machine(tmp_path: Pat
     ):
         with pytest.raises(MessageError, match="a path is not read from a message"):
             read_messages([message])
-        (read,) = read_messages([message], may_read_files=True)
+        (read,) = read_messages([message], allow_media=True)
         assert read.parts[0].source == secret  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "file:///etc/passwd",
+        "FILE:///etc/passwd",
+        "file:/etc/passwd",
+        "ftp://example.org/a.png",
+        "gopher://example.org/a.png",
+        "http://localhost/a.png",
+        "http://LOCALHOST./a.png",
+        "http://127.0.0.1:8000/a.png",
+        "http://2130706433/a.png",
+        "http://0x7f.1/a.png",
+        "http://[::1]/a.png",
+        "http://[::ffff:10.0.0.1]/a.png",
+        "http://169.254.169.254/latest/meta-data",
+        "http://metadata.google.internal/a.png",
+        "https://intranet/a.png",
+        "https://me@10.1.2.3/a.png",
+    ],
+)
+def test_a_message_from_outside_cannot_name_an_address_that_is_not_public(address: str) -> None:
+    for part in (
+        {"type": "image_url", "image_url": {"url": address}},
+        {"type": "image", "source": {"type": "url", "url": address}},
+        {"type": "input_file", "file_url": address},
+        {"type": "video", "video": address},
+    ):
+        message = {"role": "user", "content": [part]}
+        with pytest.raises(MessageError, match=r"is not opened from a message|is not read from a message"):
+            read_messages([message])
+        assert read_messages([message], allow_media=True)
+
+
+@pytest.mark.parametrize("address", ["https://example.org/a.png", "http://8.8.8.8/a.png", "data:image/png;base64,YQ=="])
+def test_a_message_from_outside_may_name_a_public_address_or_hold_data(address: str) -> None:
+    assert read_messages([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": address}}]}])
 
 
 @pytest.mark.parametrize("given_", ["text", {"role": "user", "content": "x"}, Message("user", "x"), 5, None])

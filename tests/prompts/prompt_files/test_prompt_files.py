@@ -429,10 +429,46 @@ def test_links_that_go_in_circles_and_pipes_are_named(folder: Path) -> None:
         assert f"{name}.prompt.j2: cannot be read (" in message
 
 
-def test_a_link_to_a_file_elsewhere_is_followed(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "shared.txt").write_text("Shared.")
-    (folder / "a.prompt.j2").symlink_to(tmp_path / "shared.txt")
-    assert PromptFolder.load(folder)["a"].format_2_str(ask()) == "Shared."
+def test_a_link_to_a_file_of_the_folder_is_followed(folder: Path, tmp_path: Path) -> None:
+    (folder / "shared.txt").write_text("Shared.")
+    (folder / "a.prompt.j2").symlink_to("shared.txt")
+    (tmp_path / "also").symlink_to(folder, target_is_directory=True)
+    for path in (folder, tmp_path / "also"):
+        assert PromptFolder.load(path)["a"].format_2_str(ask()) == "Shared."
+
+
+def test_a_link_that_leads_out_of_the_folder_is_not_read(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / f"{folder.name}-beside"  # whose name begins with that of the folder
+    out.mkdir()
+    (out / "b.prompt.j2").write_text("hush")
+    write(folder, a="fine")
+    prompts = PromptFolder.load(folder)
+    (folder / "inner").symlink_to(out, target_is_directory=True)
+    for name, target in (
+        ("absolute", out / "b.prompt.j2"),
+        ("relative", Path("..") / out.name / "b.prompt.j2"),
+        ("system", Path("/proc/self/environ")),
+        ("through", folder / "relative.prompt.j2"),
+    ):
+        (folder / f"{name}.prompt.j2").symlink_to(target)
+    error = prompts.reload().error
+    assert isinstance(error, PromptFilesError)
+    for name in ("absolute.prompt.j2", "relative.prompt.j2", "system.prompt.j2", "through.prompt.j2", "inner"):
+        assert f"{name}: is a link that leads out of" in str(error)
+    assert "hush" not in str(error)
+    assert [*prompts] == ["a"]
+
+
+def test_a_link_that_leads_out_of_a_package_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "out.txt").write_text("hush")
+    for parent in ("one", "two"):  # a package without __init__.py, spread over two folders
+        (tmp_path / parent / "spread_prompts").mkdir(parents=True)
+        monkeypatch.syspath_prepend(tmp_path / parent)
+    (tmp_path / "one/spread_prompts/a.prompt.j2").write_text("fine")
+    assert [*PromptFolder.from_package("spread_prompts")] == ["a"]
+    (tmp_path / "two/spread_prompts/b.prompt.j2").symlink_to(tmp_path / "out.txt")
+    with pytest.raises(PromptFilesError, match=r"b\.prompt\.j2: is a link that leads out of"):
+        PromptFolder.from_package("spread_prompts")
 
 
 def test_nothing_changed_means_the_same_objects(folder: Path) -> None:

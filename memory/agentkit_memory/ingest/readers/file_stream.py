@@ -8,10 +8,11 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from itertools import chain
+from pathlib import Path
 from typing import BinaryIO, Self
 
 from agentkit_memory.errors import IngestError
-from agentkit_memory.ingest.find_files import SourceFile, reason
+from agentkit_memory.ingest.find_files import SourceFile, is_inside, reason
 from agentkit_memory.ingest.ingest_options import IngestOptions
 
 __all__ = ["FileStream"]
@@ -26,7 +27,7 @@ class FileStream:
     """One pass over a file.
 
     Raises:
-        IngestError: The file is gone, unreadable, or not a regular file.
+        IngestError: The file is gone, unreadable, not a regular file, or leads out of the folder it was found in.
     """
 
     def __init__(self, file: SourceFile, options: IngestOptions, on_bytes: Callable[[int], None] | None = None) -> None:
@@ -40,7 +41,7 @@ class FileStream:
             status = file.path.stat()
             if not stat.S_ISREG(status.st_mode):  # before it is opened: a pipe would wait for its writer
                 raise IngestError(file.source, "is not a regular file; give a text, Markdown, HTML, PDF or JSONL file")
-            self.stream: BinaryIO = file.path.open("rb", buffering=0)
+            self.stream: BinaryIO = self._opened()
         except OSError as error:
             raise self._unreadable(error) from error
         status = os.fstat(self.stream.fileno())
@@ -140,6 +141,20 @@ class FileStream:
         if not now == self.stamp == _stamp(os.fstat(self.stream.fileno())):
             raise IngestError(self.file.source, "was changed while it was read; ingest it again")
         return damage
+
+    def _opened(self) -> BinaryIO:
+        path, folder = self.file.path, self.file.folder
+        if folder is None:
+            return path.open("rb", buffering=0)
+        real = Path(os.path.realpath(path))
+        if real.is_relative_to(folder):
+            stream = real.open("rb", buffering=0)
+            if is_inside(real, folder):  # it was no link when it was opened either
+                return stream
+            stream.close()
+        raise IngestError(
+            self.file.source, f"is a link that leads out of {folder}; to store that file, name it, or copy it there"
+        )
 
     def _decode(
         self, decoder: codecs.IncrementalDecoder, piece: bytes, offset: int, name: str, *, final: bool

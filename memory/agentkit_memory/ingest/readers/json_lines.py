@@ -11,6 +11,7 @@ from typing import Any
 from agentkit_memory.ingest.ingest_options import RecordFields
 from agentkit_memory.ingest.readers.blocks import MAX_TITLE, Block, Part, text_blocks
 from agentkit_memory.ingest.readers.file_stream import FileStream
+from agentkit_memory.store.metadata import written_metadata
 from agentkit_prompts.errors import nearest
 
 __all__ = ["record_blocks"]
@@ -18,7 +19,6 @@ __all__ = ["record_blocks"]
 MAX_RECORD = 16 * 1024 * 1024
 """Characters of one line, which is held in memory."""
 
-_MAX_META = 8192
 _MAX_VALUE = 500
 _ABSENT = object()
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -80,9 +80,10 @@ def _record(line: str | None, fields: RecordFields, lenient: bool) -> tuple[str,
             raise _BadRecord(f"has a text that is not a string but {type(found).__name__}")
     titles = [found for name in fields.title if isinstance(found := _find(record, name), str)]
     text = "\n\n".join(texts)
-    meta = json.dumps(_metadata(record, fields), ensure_ascii=False)
-    if len(meta) > _MAX_META:
-        raise _BadRecord(f"has more than {_MAX_META:,} characters of metadata")
+    try:
+        meta = written_metadata(_metadata(record, fields), ascii_only=False)
+    except ValueError as error:
+        raise _BadRecord(f"has metadata that {error}") from None
     title = " ".join(titles[0].split())[:MAX_TITLE] if titles else ""
     return _storable(text, lenient), _storable(title, lenient), _storable(meta, lenient)
 

@@ -35,7 +35,7 @@ def read_messages(
     provider: str | None = None,
     before: Sequence[Message] = (),
     is_linked: bool = True,
-    may_read_files: bool = False,
+    allow_media: bool = False,
 ) -> tuple[Message, ...]:
     """Return messages that came from outside as ours. Messages of ours are returned as they are.
 
@@ -50,7 +50,7 @@ def read_messages(
             not known, for any that takes their wire form.
         before: The messages in front of these, whose calls they may answer.
         is_linked: Whether every result needs a call in front of it. A call without a result is legal.
-        may_read_files: Whether an address of media may be a path of this machine.
+        allow_media: Whether media may be in a file of this machine, or at an address that is not public.
 
     Raises:
         MessageError: Names everything that is wrong, each with its place.
@@ -61,7 +61,7 @@ def read_messages(
     if all(type(item) is Message for item in items):
         return tuple(cast("list[Message]", items))
     form = _form(items)
-    reader = _Reader(form, provider or form if form == "openai" else form, may_read_files)
+    reader = _Reader(form, provider or form if form == "openai" else form, allow_media)
     for index, item in enumerate(items):
         reader.read(item, f"{where}[{index}]")
     found = reader.messages()
@@ -132,8 +132,8 @@ class _Draft:
 class _Reader(PartReader):
     """Reads message by message."""
 
-    def __init__(self, form: str, provider: str, may_read_files: bool) -> None:
-        super().__init__([], provider, may_read_files=may_read_files)
+    def __init__(self, form: str, provider: str, allow_media: bool) -> None:
+        super().__init__([], provider, allow_media=allow_media)
         self._form = form
         self._drafts: list[_Draft | Message] = []
         self._reply: _Draft | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Collection, Mapping
+from ipaddress import ip_address
 from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -30,6 +31,7 @@ _MEDIA: dict[str, type[Image | Audio | Video | File]] = {
 }
 _ADDRESS = ("url", "file_url", "image_url", "path")
 _DATA = ("data", "file_data", "base64")
+_INNER_NAMES = (".localhost", ".local", ".internal", ".lan", ".home.arpa", ".localdomain")
 _READ = frozenset((*_ADDRESS, *_DATA, "type", "format", "media_type", "filename", "title", "file_id"))
 """Keys of a part, or of what it holds, that are read."""
 
@@ -40,14 +42,15 @@ class PartReader:
     Args:
         problems: Takes what is wrong.
         provider: Who wants unknown keys and file ids back.
-        may_read_files: Whether an address may be a path of this machine. Never for what comes from outside: a
-            message that names a file would send it.
+        allow_media: Whether media may lie in a file of this machine, or at an address of another scheme than http,
+            https and data, or of a host that is not public. Never for what comes from outside: a message that names
+            a file would send it, and one that names an inner address would have a server of yours read it.
     """
 
-    def __init__(self, problems: Problems, provider: str = "", *, may_read_files: bool = False) -> None:
+    def __init__(self, problems: Problems, provider: str = "", *, allow_media: bool = False) -> None:
         self.problems = problems
         self.provider = provider
-        self.may_read_files = may_read_files
+        self.allow_media = allow_media
 
     def content(self, content: object, where: str) -> str | tuple[Part, ...]:
         """Return content as text or parts; nothing is no text."""
@@ -165,8 +168,8 @@ class PartReader:
         except MediaError as error:
             self.problems.append(f"{place}: {error}")
             return None
-        if isinstance(made.source, Path) and not self.may_read_files:
-            self.problems.append(f"{place}: a path is not read from a message, give an address or data: {source!r:.80}")
+        if not self.allow_media and (why := _not_allowed(made.source)):
+            self.problems.append(f"{place}: {why}: {source!r:.80}")
         return made
 
     def _source(self, fields: Mapping[str, Any], where: str, word: str) -> tuple[object, str | None]:
@@ -196,6 +199,25 @@ class PartReader:
             return None, None
 
 
+def _not_allowed(source: Path | Url | bytes) -> str:
+    """Return why media from outside are not opened there; an empty text if they may be."""
+    if isinstance(source, Path):
+        return "a path is not read from a message, give an address or data"
+    if isinstance(source, bytes) or source.scheme in ("data", FILE_ID):
+        return ""
+    if source.scheme not in ("http", "https"):
+        return "an address of this scheme is not opened from a message, give one of http or https, or data"
+    host = (source.host or "").strip("[]").rstrip(".").lower()
+    try:
+        address = ip_address(host)
+        is_public = address.is_global and not address.is_multicast
+        inner = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None)
+        is_public = is_public and (inner is None or inner.is_global)
+    except ValueError:
+        is_public = "." in host and not host.endswith(_INNER_NAMES)
+    return "" if is_public else "an address of a host that is not public is not opened from a message, give data"
+
+
 def plain_text_of(part: object, where: str, problems: Problems) -> tuple[str, bool]:
     """Return a part as plain text, media as their alt text, and whether it is text. No file is read for it."""
     if isinstance(part, Mapping):
@@ -203,7 +225,7 @@ def plain_text_of(part: object, where: str, problems: Problems) -> tuple[str, bo
         if text is not None:
             return str(text), "text" in part
     unreadable: Problems = []
-    found = PartReader(unreadable, may_read_files=True).part(part, where)
+    found = PartReader(unreadable, allow_media=True).part(part, where)
     if isinstance(found, Text):
         return found.text, True
     if found is not None:

@@ -71,7 +71,7 @@ def to_messages(prompt: str | PromptList | Sequence[Any]) -> tuple[Message, ...]
         InContextError: A role is unknown in a chat, or a content part cannot be read; names everything.
     """
     try:
-        return read_messages(chat_messages(prompt), where="messages", is_linked=False, may_read_files=True)
+        return read_messages(chat_messages(prompt), where="messages", is_linked=False, allow_media=True)
     except MessageError as error:
         raise InContextError(str(error)) from error
 
@@ -105,7 +105,7 @@ def as_prompt_list(
             why = "the meta template has no role for it" if is_known else "is unknown"
             problems.append(f"{where}: role {role!r}: {why}{nearest(str(role), sorted(roles))}")
         else:
-            read = PartReader(problems, may_read_files=True).content(given.get("content"), f"{where}.content")
+            read = PartReader(problems, allow_media=True).content(given.get("content"), f"{where}.content")
             text = read if isinstance(read, str) else Message("user", read).text
             if role == "system" and not turns and (meta is None or name not in meta.order or name == roles.get("user")):
                 begin.append({"role": name, "prompt": text})

@@ -159,7 +159,7 @@ def media_text(part: object) -> str:
         InContextError: It is no content part of a kind that is known.
     """
     problems: list[str] = []
-    found = PartReader(problems, may_read_files=True).part(part, "content part")
+    found = PartReader(problems, allow_media=True).part(part, "content part")
     if found is None:
         raise InContextError("; ".join(problems))
     return found.text if isinstance(found, Text) else found.alt

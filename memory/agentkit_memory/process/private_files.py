@@ -1,0 +1,63 @@
+"""Files and folders that only their owner may enter, whatever the umask."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["keep_private", "private_file", "private_folder"]
+
+_FILE, _FOLDER = 0o600, 0o700
+_OTHERS = 0o077
+
+
+def private_folder(path: Path) -> None:
+    """Make a folder and those above it that are missing, each for its owner alone. One that exists stays as it is.
+
+    Raises:
+        OSError: It cannot be made, or is a file.
+    """
+    try:
+        path.mkdir(_FOLDER)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+    except FileNotFoundError:
+        if path.parent == path:
+            raise
+        private_folder(path.parent)
+        private_folder(path)
+    else:
+        path.chmod(_FOLDER)  # the umask may have taken rights of the owner away
+
+
+def private_file(path: Path) -> None:
+    """Make an empty file for its owner alone, or take the rights of others from one that exists, where that is ours.
+
+    What cannot be made or changed is left to whoever opens it, who reports it.
+    """
+    with suppress(OSError, ValueError):
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE))
+            path.chmod(_FILE)
+        _take_from_others(path)
+
+
+def keep_private(folder: Path) -> None:
+    """Take the rights of others from a folder and from all that is in it, where that is ours."""
+    _take_from_others(folder)
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            if not (path := Path(parent, name)).is_symlink():
+                _take_from_others(path)
+
+
+def _take_from_others(path: Path) -> None:
+    if os.name != "posix":
+        return
+    with suppress(OSError, ValueError):  # of another owner, or gone meanwhile
+        status = path.stat()
+        if status.st_mode & _OTHERS and status.st_uid == os.geteuid():
+            path.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)

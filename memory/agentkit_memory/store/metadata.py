@@ -1,0 +1,70 @@
+"""Metadata of items: JSON of bounded depth and size, so that every reader can hold what was stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+__all__ = ["MAX_META", "read_metadata", "written_metadata"]
+
+MAX_META = 8192
+"""Characters of the metadata of an item, as JSON."""
+
+_MAX_DEPTH = 32
+
+
+def written_metadata(metadata: Mapping[str, object], *, ascii_only: bool = True, sort_keys: bool = False) -> str:
+    """Return metadata as JSON to store.
+
+    Raises:
+        ValueError: It is not JSON, or too deep or too large; the message says which.
+    """
+    try:
+        meta = json.dumps(dict(metadata), sort_keys=sort_keys, allow_nan=False, ensure_ascii=ascii_only)
+    except TypeError as error:
+        raise ValueError(f"is not JSON ({error})") from None
+    except RecursionError:
+        raise ValueError(f"nests deeper than {_MAX_DEPTH} levels") from None
+    except ValueError as error:
+        raise ValueError(f"is not JSON ({error})") from None
+    if len(meta) > MAX_META:
+        raise ValueError(f"has {len(meta):,} characters as JSON, at most {MAX_META:,} are stored")
+    if _is_deep(json.loads(meta)):
+        raise ValueError(f"nests deeper than {_MAX_DEPTH} levels")
+    return meta
+
+
+def read_metadata(stored: object) -> dict[str, object]:
+    """Return stored metadata.
+
+    Raises:
+        ValueError: It is damaged, or deeper than is stored today.
+    """
+    if stored == "{}":
+        return {}
+    if not isinstance(stored, str):
+        raise ValueError(f"its metadata is {type(stored).__name__}, expected JSON text")
+    try:
+        found = json.loads(stored)
+    except (ValueError, RecursionError) as error:
+        why = "it nests too deeply" if isinstance(error, RecursionError) else str(error)[:100]
+        raise ValueError(f"its metadata is not JSON ({why})") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"its metadata is a JSON {type(found).__name__}, expected an object")
+    if _is_deep(found):
+        raise ValueError(f"its metadata nests deeper than {_MAX_DEPTH} levels")
+    return found
+
+
+def _is_deep(value: object) -> bool:
+    level: list[object] = [value]
+    for _ in range(_MAX_DEPTH + 1):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return False
+    return True

@@ -1,0 +1,107 @@
+"""A row that cannot be read is left out of a recall and reported; all others are found."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit.memory import IngestOptions, Memory, RecordFields
+from agentkit.prompts import Message
+from agentkit_memory.errors import FactError
+
+DEEP = "[" * 330 + "]" * 330
+
+
+def damage(home: Path, column: str, value: object, where: str = "text LIKE '%poison%'") -> None:
+    connection = sqlite3.connect(home / "memory.db")
+    assert connection.execute(f"UPDATE items SET {column} = {value} WHERE {where}").rowcount >= 1
+    connection.commit()
+    connection.close()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    home = tmp_path / "home"
+    (tmp_path / "a.jsonl").write_text('{"text": "zebra poison"}\n{"text": "zebra of a file"}\n')
+    with Memory.open(home) as memory:
+        memory.ingest(tmp_path / "a.jsonl")
+        memory.facts.add("zebra poison fact")
+        memory.facts.add("zebra fact")
+        memory.session("s").append(Message("user", "zebra turn"), Message("user", "zebra poison turn"))
+        memory.recall("zebra")
+    return home
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("meta", f"""'{{"a": {DEEP}}}'"""),
+        ("meta", f"'{'[' * 200_000}'"),
+        ("meta", "'{'"),
+        ("meta", "'[1]'"),
+        ("meta", "''"),
+        ("meta", f"""'{{"a": {"9" * 5000}}}'"""),
+        ("meta", "x'ff'"),
+        ("meta", "CAST(x'22ff22' AS TEXT)"),
+        ("title", "CAST(x'ff' AS TEXT)"),
+        ("title", "x'00ff'"),
+        ("position", "'first'"),
+        ("said_at", "'yesterday'"),
+        ("line", "'one'"),
+        ("created_at", "x'ff'"),
+        ("text", "CAST(x'7a65627261ff' AS TEXT)"),
+        ("text", "x'7a65627261'"),
+    ],
+)
+def test_a_damaged_row_hurts_no_other(home: Path, column: str, value: str) -> None:
+    damage(home, column, value)
+    with Memory.open(home) as memory:
+        found = memory.recall("zebra", limit=10)
+        assert {document.text for document in found} == {"zebra of a file", "zebra turn"}
+        assert [fact.text for fact in found.knowledge] == ["zebra fact"]
+        (trouble,) = [each for each in found.degraded if "damaged items" in each]
+        assert trouble.startswith("3 damaged items were left out, such as ")
+
+
+@pytest.mark.parametrize("meta", [f'{{"a": {DEEP}}}', "{", "[1]"])
+def test_a_fact_with_damaged_metadata_is_listed_with_its_problem_and_can_be_removed(home: Path, meta: str) -> None:
+    damage(home, "meta", f"'{meta}'")
+    with Memory.open(home) as memory:
+        bad, good = memory.facts.list()
+        assert (bad.metadata, good.problem) == ({}, "")
+        assert "its metadata " in bad.problem
+        assert memory.facts.remove(bad.id)
+        assert [each.id for each in memory.facts.list()] == [good.id]
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+def test_metadata_that_is_too_deep_or_too_large_is_not_stored(home: Path) -> None:
+    cyclic: dict[str, Any] = {}
+    cyclic["a"] = cyclic
+    with Memory.open(home) as memory:
+        for metadata in (nested(33), nested(330), nested(100_000), cyclic, {"a": "x" * 8192}, {"a": float("nan")}):
+            with pytest.raises(FactError, match=r"its metadata (is not JSON|nests deeper than 32|has 8,)"):
+                memory.facts.add("zebra again", metadata=metadata)
+        kept = memory.facts.add("zebra at the bound", metadata=nested(32))
+        assert kept.metadata == nested(32)
+        assert "zebra at the bound" in [fact.text for fact in memory.recall("zebra bound").knowledge]
+
+
+def test_a_record_with_metadata_that_is_too_deep_is_refused_by_itself(tmp_path: Path) -> None:
+    lines = [{"text": "zebra", "deep": nested(330)}, {"text": "zebra flat", "deep": nested(3)}]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    options = IngestOptions(lenient=True, records=RecordFields(metadata=("deep",)))
+    with Memory.open(tmp_path / "home") as memory:
+        report = memory.ingest(tmp_path / "a.jsonl", options=options)
+        assert "line 1 has metadata that nests deeper than 32 levels" in str(report.repaired[0])
+        assert [found.text for found in memory.recall("zebra")] == ["zebra flat"]

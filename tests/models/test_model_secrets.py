@@ -1,0 +1,116 @@
+"""A key, a password in an address or a query stands in no text, chain or pickle of a model or an embedder."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import traceback
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from agentkit import ModelError, OpenAIModel
+from agentkit.memory import EmbedderError, Memory, OpenAIEmbedder, StoreError
+from agentkit.prompts import ContextError, PromptContext
+from tests.models.asking import failure, model_for
+from tests.servers import ChatServer, sends
+
+KEY = 'sk-very"secret/0123456789'
+both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+def everything(error: BaseException) -> Iterator[str]:
+    """Yield all text of an error and of those behind it, whether they are shown or not."""
+    seen: set[int] = set()
+    todo: list[BaseException | None] = [error]
+    while todo:
+        each = todo.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            yield from (str(each), repr(each), repr(each.args), repr(vars(each)))
+            request: Any = getattr(each, "request", None)
+            yield from () if request is None else request.headers.values()
+            todo += [each.__cause__, each.__context__]
+    yield "".join(traceback.format_exception(error))
+    yield repr(pickle.dumps(error))
+
+
+@both
+@pytest.mark.parametrize("status", [200, 400, 401, 404, 429, 500])
+@pytest.mark.parametrize("form", [KEY, quote(KEY, safe=""), "x" * 495 + KEY], ids=["plain", "quoted", "at the cut"])
+def test_a_key_that_an_endpoint_repeats_is_in_no_error_behind_another(
+    server: ChatServer, stream: bool, status: int, form: str
+) -> None:
+    for body in ({"error": {"message": f"Incorrect: {form}."}}, {"detail": [{"input": form}]}, f"<html>{form}"):
+        error = failure(model_for(server, server.on("repeats", sends(body, status)), api_key=KEY), stream=stream)
+        assert isinstance(error, ModelError)
+        for text in everything(error):
+            for secret in (KEY, json.dumps(KEY)[1:-1], quote(KEY, safe="")):
+                assert secret not in text
+
+
+def test_an_endpoint_that_is_away_leaves_no_key_behind() -> None:
+    error = failure(OpenAIModel("m", base_url="http://127.0.0.1:9/v1", api_key=KEY, max_retries=0))
+    assert not any(KEY in text for text in everything(error))
+
+
+@pytest.mark.parametrize("tail", ["?key=hunter2", "/v1?key=hunter2", "/v1#hunter2", "#hunter2", "/v1?a=b#hunter2"])
+def test_an_address_with_a_query_or_a_fragment_is_refused_without_showing_it(
+    tail: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"http://me:hunter2@localhost:1{tail}"
+    with pytest.raises(ModelError, match="has a query or a fragment") as caught:
+        OpenAIModel("m", base_url=url)
+    assert not any("hunter2" in text for text in everything(caught.value))
+    monkeypatch.setenv("OPENAI_BASE_URL", f"http://localhost:1{tail}")
+    model = OpenAIModel("m", api_key=KEY)
+    assert "hunter2" not in repr(model) + model.host
+    assert not any("hunter2" in text for text in everything(failure(model)))
+    embedder = OpenAIEmbedder("m", api_key=KEY)
+    with pytest.raises(EmbedderError, match="it has no query or fragment") as refused:
+        embedder.embed(["a"])
+    assert not any("hunter2" in text for text in everything(refused.value))
+
+
+def test_a_model_with_a_key_is_not_pickled_and_one_without_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for model in (OpenAIModel("m", api_key=KEY), OpenAIModel("m", base_url="http://me:hunter2@localhost/v1")):
+        for act in (pickle.dumps, copy.deepcopy):
+            with pytest.raises(TypeError, match="cannot be pickled or copied") as caught:
+                act(model)
+            assert not any(secret in str(caught.value) for secret in (KEY, "hunter2"))
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    stored = pickle.dumps(OpenAIModel("m"))
+    assert KEY.encode() not in stored
+    assert pickle.loads(stored).name == "m"
+
+
+def test_an_embedder_leaves_no_key_behind(server: ChatServer) -> None:
+    embedder = OpenAIEmbedder("m", base_url=server.url, api_key=KEY, max_retries=0)  # which has no such path
+    with pytest.raises(EmbedderError) as caught:
+        embedder.embed(["a"])
+    assert not any(KEY in text for text in everything(caught.value))
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://u:hunter2@127.0.0.1:9/db", "postgresql://127.0.0.1:9/db?password=hunter2"]
+)
+def test_a_database_address_shows_no_password(url: str) -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(StoreError) as caught:
+        Memory.open(url, index="index", timeout=1)
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+    with pytest.raises(StoreError) as other:
+        Memory.open(url.replace("postgresql", "mysql"), index="index")
+    assert "hunter2" not in "".join(traceback.format_exception(other.value))
+
+
+def test_an_empty_session_key_is_refused_and_a_key_is_not_shown() -> None:
+    with pytest.raises(ContextError, match="session_key: is empty"):
+        PromptContext(user_input="x", session_key="")
+    context = PromptContext(user_input="x", session_key="hunter2")
+    with pytest.raises(ContextError, match="session_key: is empty"):
+        context.evolve(session_key="")
+    assert "hunter2" not in repr(context)
