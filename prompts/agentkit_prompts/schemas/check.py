@@ -160,7 +160,7 @@ class _Check:
                 found += _below(f"[{index}]", self.find(items, item, depth + 1))
         return found
 
-    def _matches(self, pattern: str, value: str) -> bool:
+    def _matches(self, pattern: str, value: object) -> bool:
         compiled = self.patterns.get(pattern)
         if compiled is None:
             compiled = self.patterns[pattern] = compile_pattern(pattern)
@@ -196,8 +196,8 @@ def bound_faults(schema: Mapping[str, Any], where: str) -> Iterator[str]:
             except SchemaError as error:
                 reason = str(error).strip().splitlines()[-1].removeprefix("error: ")
                 yield (
-                    f"{where}.pattern must be a regular expression, got {bound!r} ({reason}; patterns run in linear time,"
-                    " without look-around and back-references)"
+                    f"{where}.pattern must be a regular expression, got {bound!r} ({reason}; patterns run in linear"
+                    " time, without look-around and back-references)"
                 )
         elif isinstance(bound, bool) or not isinstance(bound, int | float):
             yield f"{where}.{keyword} must be a number, got {bound!r}"

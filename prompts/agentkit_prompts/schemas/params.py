@@ -211,8 +211,8 @@ def _endless_references(document: Mapping[str, Any], where: str) -> Iterator[str
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        steps = list(dict.fromkeys(names[key] for key in error.args[1] if key in names))
-        yield f"{where}: {' -> '.join(steps)} leads back to itself without going into the value, so it describes nothing"
+        steps = " -> ".join(dict.fromkeys(names[key] for key in error.args[1] if key in names))
+        yield f"{where}: {steps} leads back to itself without going into the value, so it describes nothing"
 
 
 def _references(document: Any) -> Iterator[Mapping[str, Any]]:
