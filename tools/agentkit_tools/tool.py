@@ -252,11 +252,10 @@ class Tool(Generic[P, R]):
         return self._read(arguments or "{}")[0]
 
     def _read(self, text: str) -> tuple[Arguments, str]:
-        schema, loose = self.spec.parameters, self._loose
+        is_strict, repair = self._loose is not None, self.policy.repair
+        schema = self._loose or self.spec.parameters
         with limited(MAX_STEPS):
-            return read_arguments(
-                self.name, text, self._validator, loose or schema, is_strict=loose is not None, repair=self.policy.repair
-            )
+            return read_arguments(self.name, text, self._validator, schema, is_strict=is_strict, repair=repair)
 
     def _read_quickly(self, text: str) -> Arguments | None:
         """Return arguments that are valid as they are, where that is soon known; None otherwise."""

@@ -97,7 +97,8 @@ def _tool(definition: Definition, connection: Connection, policy: PolicyOptions)
             problem = f"its JSON Schema has {size:,} characters, {_MAX_SCHEMA:,} are allowed"
             raise ToolDefinitionError(f"tool {name}: {problem}")
     options: PolicyOptions = {**_policy_of(definition.annotations), **policy}
-    return Tool.from_json_schema(name, description, schema, _caller(name, connection, definition.output_schema), **options)
+    call = _caller(name, connection, definition.output_schema)
+    return Tool.from_json_schema(name, description, schema, call, **options)
 
 
 def _size(schema: object, name: str) -> int:

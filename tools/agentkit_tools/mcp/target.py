@@ -165,7 +165,7 @@ async def _limit(response: Response) -> None:
 
 
 _WATCH = """
-(while kill -0 "$0" && kill -0 $$; do sleep 1; done; kill -0 $$ && kill -9 -- -$$) </dev/null >/dev/null 2>&1 &
+(while kill -0 "$0" && kill -0 $$; do sleep 1; done; kill -0 $$ && kill -s KILL -- -$$) </dev/null >/dev/null 2>&1 &
 exec "$@"
 """
 """Runs a command in whose process group a watcher ends everything once the process `$0` is gone."""

@@ -208,7 +208,7 @@ _KINDS: dict[str, Callable[[_Builder, Mapping[str, Any]], CoreSchema]] = {
 
 def _all(steps: Sequence[CoreSchema]) -> CoreSchema:
     """Hold the same value against every step."""
-    same = [core_schema.no_info_wrap_validator_function(_same, step) for step in steps]
+    same: list[CoreSchema] = [core_schema.no_info_wrap_validator_function(_same, step) for step in steps]
     return counted(core_schema.chain_schema(same), len(steps))
 
 

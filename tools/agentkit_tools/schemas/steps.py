@@ -105,7 +105,7 @@ def bounded(schema: CoreSchema) -> CoreSchema | None:
     definitions = []
     for definition in whole["definitions"]:
         inner = {key: value for key, value in definition.items() if key != "ref"}
-        definitions.append(once(inner, definition["ref"], keep=False))  # type: ignore[arg-type]
+        definitions.append(once(inner, definition["ref"], keep=False))
     return core_schema.definitions_schema(whole["schema"], definitions)
 
 
