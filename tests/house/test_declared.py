@@ -41,7 +41,9 @@ BASE = {normal(one) for one in PROJECT["dependencies"]}
 
 def declared_for(folder: str) -> set[str]:
     """Distributions that a module in a folder may import."""
-    extras = [extra for start, names in OF_EXTRAS.items() if f"{folder}/".startswith(f"{start}/") for extra in names.split()]
+    extras = [
+        extra for start, names in OF_EXTRAS.items() if f"{folder}/".startswith(f"{start}/") for extra in names.split()
+    ]
     return BASE | {normal(one) for extra in extras for one in PROJECT["optional-dependencies"][extra]}
 
 
@@ -65,6 +67,9 @@ def test_what_a_module_imports_is_declared(path: Path) -> None:
 
 
 def test_an_import_that_nothing_declares_is_noticed() -> None:
-    assert imported_by("import os, starlette.routing\nfrom mcp_types import Tool\nimport agentkit") == {"starlette", "mcp_types"}
+    assert imported_by("import os, starlette.routing\nfrom mcp_types import Tool\nimport agentkit") == {
+        "starlette",
+        "mcp_types",
+    }
     assert "mcp-types" not in declared_for("tools/agentkit_tools/schemas")
     assert "mcp-types" in declared_for("tools/agentkit_tools/mcp")

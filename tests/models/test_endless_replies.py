@@ -17,7 +17,15 @@ def read(text: str) -> tuple[str, TextToolCalls]:
 
 @pytest.mark.parametrize(
     "opening",
-    ["<tool_call>", "<tool_call>{", '<tool_call>{"name": "', '<tool_call>["', "<function=a>[", "[TOOL_CALLS][", "<tool_call>[{}"],
+    [
+        "<tool_call>",
+        "<tool_call>{",
+        '<tool_call>{"name": "',
+        '<tool_call>["',
+        "<function=a>[",
+        "[TOOL_CALLS][",
+        "<tool_call>[{}",
+    ],
 )
 def test_openings_that_are_no_calls_stay_text_and_the_call_behind_them_is_read(opening: str) -> None:
     text, reader = read(opening * 100_000 + "\n")

@@ -34,7 +34,15 @@ OUTPUTS: dict[str, tuple[dict[str, Any], Any]] = {
 def tools() -> list[dict[str, Any]]:
     plain = {"type": "object"}
     bomb = {"type": "object", **doubling(40)}
-    made = [{"name": name, "description": str(os.getpid()), "inputSchema": plain, "outputSchema": {"type": "object", **schema}} for name, (schema, _) in OUTPUTS.items()]
+    made = [
+        {
+            "name": name,
+            "description": str(os.getpid()),
+            "inputSchema": plain,
+            "outputSchema": {"type": "object", **schema},
+        }
+        for name, (schema, _) in OUTPUTS.items()
+    ]
     odd = ("unparsable", "batch", "deep", "huge", "mute", "fine")
     return [*made, *({"name": name, "inputSchema": plain} for name in odd), {"name": "bomb", "inputSchema": bomb}]
 

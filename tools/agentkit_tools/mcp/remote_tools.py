@@ -19,9 +19,8 @@ from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp_types import CallToolResult
+    from mcp_types import CallToolResult, ToolAnnotations
     from mcp_types import Tool as Definition
-    from mcp_types import ToolAnnotations
 
 __all__ = ["IDEMPOTENCY_KEY", "list_all", "make_tools"]
 
