@@ -33,7 +33,7 @@ def test_the_deepest_tree_that_is_allowed_is_sent() -> None:
     ctx = PromptContext(user_input=UserInput("hi"))
     prompt = wrapped(63)
     assert prompt.format_2_str(ctx) == "x"
-    assert "x" in str(compose(Layers(prompt), ctx).messages())
+    assert "x" in str(compose(Layers(prompt), ctx).messages)
 
 
 @pytest.mark.parametrize("levels", [64, 200, 1_000])

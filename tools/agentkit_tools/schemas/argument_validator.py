@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaError, SchemaValidator, core_schema
 
-from agentkit_tools.schemas.steps import counted, once
+from agentkit_tools.schemas.steps import StepsExceeded, counted, once
 
 __all__ = ["late_validator", "validator_for"]
 
@@ -19,6 +19,7 @@ _ANY = core_schema.any_schema()
 _READ = SchemaValidator(_ANY).validate_json
 _FLOAT = core_schema.float_schema(strict=True, allow_inf_nan=False)
 _ABSENT = object()
+_MAX_ALTERNATIVES = 1_000
 _COMBINING = ("anyOf", "oneOf", "allOf", "$ref")
 
 
@@ -126,6 +127,8 @@ class _Builder:
         waiting = [self._target(reference)]
         while waiting:
             schema = waiting.pop()
+            if len(seen) > _MAX_ALTERNATIVES:
+                raise StepsExceeded(f"the schema has over {_MAX_ALTERNATIVES:,} references to judge one value by")
             if not isinstance(schema, Mapping):
                 continue
             for key in ("anyOf", "oneOf", "allOf"):
