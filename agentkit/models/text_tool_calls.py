@@ -41,7 +41,12 @@ FORMS = (
 _OPENING = re.compile("|".join(re.escape(form.opening) for form in FORMS))
 _MAX_OPENING = max(len(form.opening) for form in FORMS)
 _JSON = json.JSONDecoder()
-_NAME = re.compile(r"\s*([\w.:/-]+)\s*")
+_NAME = re.compile(r"\s*+([\w.:/-]++)\s*+")
+_SKIPPED = re.compile(r"[\s;,]*+")
+"""What may stand between two calls."""
+_WINDOW = 1_024
+_MAX_TOKEN = 32
+"""Characters of the longest thing of JSON, apart from strings and numbers, that the end of a window may cut."""
 
 
 class TextToolCalls:
@@ -126,7 +131,7 @@ def _read(text: str, at: int) -> tuple[list[ToolCall], int] | None:
             end = stop
             if name:
                 break
-        after = _skip(text, end)
+        after = _SKIPPED.match(text, end).end()  # type: ignore[union-attr]
         if calls and form.closing and text.startswith(form.closing, after):
             return calls, after + len(form.closing)
         if calls and (not form.closing or after == len(text)):
@@ -146,20 +151,37 @@ def _bare(text: str, names: Collection[str]) -> Iterator[ToolCall]:
 
 
 def _values(text: str, start: int) -> Iterator[tuple[object, int]]:
-    """Yield JSON values that follow each other, each with its end."""
+    """Yield objects and lists in JSON that follow each other, each with its end."""
     while True:
-        try:
-            value, start = _JSON.raw_decode(text, _skip(text, start))
-        except (ValueError, RecursionError):
+        start = _SKIPPED.match(text, start).end()  # type: ignore[union-attr]
+        found = _decoded(text, start)
+        if found is None:
             return
+        value, start = found
         yield value, start
 
 
-def _skip(text: str, start: int) -> int:
-    """Return where what may stand between two calls ends."""
-    while start < len(text) and (text[start].isspace() or text[start] in ";,"):
-        start += 1
-    return start
+def _decoded(text: str, start: int) -> tuple[object, int] | None:
+    """Return the JSON object or list that begins at `start`, and its end.
+
+    Only as much of the text is looked at as that takes: a reply may open a call at any place, and close none.
+    """
+    if text[start : start + 1] not in ("{", "["):
+        return None
+    size = _WINDOW
+    while True:
+        piece = text[start : start + size]
+        try:
+            value, end = _JSON.raw_decode(piece)
+        except json.JSONDecodeError as error:
+            is_cut = error.msg.startswith("Unterminated string") or error.pos >= len(piece) - _MAX_TOKEN
+            if start + size >= len(text) or not is_cut:
+                return None
+            size *= 4
+        except (ValueError, RecursionError):
+            return None
+        else:
+            return value, start + end
 
 
 def _calls(value: object) -> Iterator[ToolCall]:

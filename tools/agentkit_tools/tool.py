@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from functools import partial
 from inspect import isawaitable
+from time import perf_counter
 from typing import Any, Generic, Unpack, cast, overload
 from warnings import warn
 
@@ -17,7 +18,7 @@ from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.errors import nearest
 from agentkit_tools.calling.arguments import read_arguments
-from agentkit_tools.calling.deadline import as_coroutine, finish
+from agentkit_tools.calling.deadline import DeadlineError, as_coroutine, finish, outcome
 from agentkit_tools.calling.enforcement import Semaphores, enforced, needs_approval
 from agentkit_tools.calling.result_content import collect, gather
 from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy
@@ -27,6 +28,7 @@ from agentkit_tools.errors import ToolArgumentError, ToolDefinitionError, ToolDe
 from agentkit_tools.schemas.callables import Mode, inner_function, is_unbound_method, mode_of, name_of, raw, wire_name
 from agentkit_tools.schemas.docstring import read_docstring
 from agentkit_tools.schemas.function_schema import Arguments, context_parameters, read_signature
+from agentkit_tools.schemas.steps import MAX_STEPS, QUICK_STEPS, limited
 from agentkit_tools.tool_context import ToolContext
 
 __all__ = ["Tool", "tool", "unknown_tool"]
@@ -46,6 +48,7 @@ class Tool(Generic[P, R]):
     __slots__ = (
         "__weakref__",
         "_bind",
+        "_has_own_code",
         "_loose",
         "_mode",
         "_nothing",
@@ -77,6 +80,7 @@ class Tool(Generic[P, R]):
         mode: Mode,
         nothing: str,
         original_name: str,
+        has_own_code: bool = False,
     ) -> None:
         self.spec = spec
         self.function = function
@@ -84,6 +88,7 @@ class Tool(Generic[P, R]):
         self._bind = bind
         self._mode: Mode = mode
         self._nothing = nothing
+        self._has_own_code = has_own_code
         self.original_name = original_name
         self._loose: Mapping[str, Any] | None = None
         self._adopt(policy)
@@ -131,6 +136,7 @@ class Tool(Generic[P, R]):
             mode=mode_of(inner),
             nothing="done" if returns in (None, "None") else "null",
             original_name=name,
+            has_own_code=takes.has_own_code,
         )
 
     @classmethod
@@ -246,10 +252,35 @@ class Tool(Generic[P, R]):
         return self._read(arguments or "{}")[0]
 
     def _read(self, text: str) -> tuple[Arguments, str]:
-        schema, loose = self.spec.parameters, self._loose
-        return read_arguments(
-            self.name, text, self._validator, loose or schema, is_strict=loose is not None, repair=self.policy.repair
-        )
+        is_strict, repair = self._loose is not None, self.policy.repair
+        schema = self._loose or self.spec.parameters
+        with limited(MAX_STEPS):
+            return read_arguments(self.name, text, self._validator, schema, is_strict=is_strict, repair=repair)
+
+    def _read_quickly(self, text: str) -> Arguments | None:
+        """Return arguments that are valid as they are, where that is soon known; None otherwise."""
+        if self._has_own_code:
+            return None
+        try:
+            with limited(QUICK_STEPS):
+                return self._validator(text)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            return None
+
+    async def _read_in_time(self, text: str) -> tuple[Arguments, str]:
+        """Read arguments in a thread: what is wrong with them, and code of the user's own, may take long.
+
+        Raises:
+            ToolArgumentError: They cannot be used.
+            DeadlineError: It took longer than a call may.
+        """
+        found, late = await outcome(run_in_thread(partial(self._read, text)), self.policy.timeout)
+        error = late if found is None else found[1]
+        if error is not None:
+            raise error
+        return cast(tuple[tuple[Arguments, str], None], found)[0]
 
     async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
         """Answer a model's call. Whatever happens, it ends in a result the model can read.
@@ -259,20 +290,23 @@ class Tool(Generic[P, R]):
             KeyboardInterrupt: The user interrupted the process.
         """
         text = call.arguments or "{}"
+        arguments = self._read_quickly(text)
+        start = perf_counter()
         try:
-            arguments = self._validator(text)
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
-            try:
-                arguments, text = self._read(text)
-            except ToolArgumentError as error:
-                return ToolResult(call.id, call.name, str(error), "error", error=error)
+            if arguments is None:
+                arguments, text = await self._read_in_time(text)
+        except ToolArgumentError as error:
+            return ToolResult(call.id, call.name, str(error), "error", error=error)
+        except DeadlineError as error:
+            return failed(call, error, self.policy)
         if self._semaphores is None:
-            return await self._attempt(call, arguments, context)
-        return await enforced(
-            self.policy, self._semaphores, call, context, lambda: self._read(text)[0], partial(self._attempt, call)
-        )
+            return await self._attempt(call, arguments, context, perf_counter() - start)
+
+        async def again() -> Arguments:
+            quick = self._read_quickly(text)
+            return quick if quick is not None else (await self._read_in_time(text))[0]
+
+        return await enforced(self.policy, self._semaphores, call, context, again, partial(self._attempt, call))
 
     async def needs_approval(self, call: ToolCall, context: ToolContext[Any]) -> bool:
         """Return whether a person must agree to `call` first; a call whose arguments are wrong needs no approval.
@@ -282,7 +316,10 @@ class Tool(Generic[P, R]):
         if self.policy.approval == "never" or context.approved:
             return False
         try:
-            return await needs_approval(self.policy, self.validate(call.arguments), context)
+            arguments = self._read_quickly(call.arguments or "{}")
+            if arguments is None:
+                arguments = (await self._read_in_time(call.arguments or "{}"))[0]
+            return await needs_approval(self.policy, arguments, context)
         except ToolArgumentError:
             return False
         except (KeyboardInterrupt, asyncio.CancelledError):
@@ -290,8 +327,13 @@ class Tool(Generic[P, R]):
         except BaseException:
             return True  # the predicate failed: better to ask
 
-    async def _attempt(self, call: ToolCall, arguments: Arguments, context: ToolContext[Any]) -> ToolResult:
-        """Call the function once. A quick one never has to wait: only `finish` looks at tasks and timers."""
+    async def _attempt(
+        self, call: ToolCall, arguments: Arguments, context: ToolContext[Any], spent: float = 0.0
+    ) -> ToolResult:
+        """Call the function once. A quick one never has to wait: only `finish` looks at tasks and timers.
+
+        `spent` are the seconds of its time limit that reading the arguments took.
+        """
         policy, mode, bind = self.policy, self._mode, self._bind
         function: Any = self.function
         try:
@@ -309,7 +351,8 @@ class Tool(Generic[P, R]):
             raise
         except BaseException as error:  # SystemExit ends the tool, not the agent
             return failed(call, error, policy)
-        value, failure = await finish(work, waiting, policy.timeout)
+        limit = policy.timeout if policy.timeout is None else max(policy.timeout - spent, 0.0)
+        value, failure = await finish(work, waiting, limit)
         if failure is not None:
             return failed(call, failure, policy)
         return cast(ToolResult, value) if mode.startswith("sync") else finished(call, value, policy, self._nothing)

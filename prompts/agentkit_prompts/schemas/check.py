@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel
+from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-__all__ = ["Problem", "bound_faults", "json_problems", "resolve"]
+__all__ = ["JsonChecker", "Problem", "bound_faults", "compile_pattern", "resolve"]
+
+_MAX_DEPTH = 64
+_MAX_STEPS = 1_000_000
+_BRANCHES = frozenset({"$ref", "anyOf", "oneOf", "allOf", "not"})
+"""Keywords that put several schemas in front of one value."""
 
 Problem: TypeAlias = tuple[str, str]
 """Name of the value (dotted) and what is wrong with it."""
@@ -29,10 +35,10 @@ _BOUNDS: dict[str, tuple[tuple[type, ...], Callable[[Any, Any], bool], str]] = {
     "maximum": ((int, float), lambda value, bound: value <= bound, "should be at most {}"),
     "exclusiveMinimum": ((int, float), lambda value, bound: value > bound, "should be more than {}"),
     "exclusiveMaximum": ((int, float), lambda value, bound: value < bound, "should be less than {}"),
-    "multipleOf": ((int, float), lambda value, step: not step or value % step == 0, "should be a multiple of {}"),
+    "multipleOf": ((int, float), lambda value, step: _is_multiple(value, step), "should be a multiple of {}"),
     "minLength": ((str,), lambda value, bound: len(value) >= bound, "should have at least {} characters"),
     "maxLength": ((str,), lambda value, bound: len(value) <= bound, "should have at most {} characters"),
-    "pattern": ((str,), lambda value, pattern: re.search(pattern, value) is not None, "should match {!r}"),
+    "pattern": ((str,), lambda value, pattern: compile_pattern(pattern).isinstance_python(value), "should match {!r}"),
     "minItems": ((list, tuple), lambda value, bound: len(value) >= bound, "should have at least {} items"),
     "maxItems": ((list, tuple), lambda value, bound: len(value) <= bound, "should have at most {} items"),
     "minProperties": ((Mapping,), lambda value, bound: len(value) >= bound, "should have at least {} entries"),
@@ -41,67 +47,138 @@ _BOUNDS: dict[str, tuple[tuple[type, ...], Callable[[Any, Any], bool], str]] = {
 """Keyword -> types it applies to, its test, and the message where that fails."""
 
 
-def json_problems(
-    schema: Mapping[str, Any], value: Any, root: Mapping[str, Any], where: str, depth: int = 0
-) -> Iterator[Problem]:
-    """Yield what is wrong with a value; `root` is the document that `#/...` references lead into.
+class JsonChecker:
+    """Checks values against one JSON Schema; `#/...` references lead into it.
+
+    A part of the schema that refers to others or has alternatives meets each value once, however many ways lead there,
+    and a check that needs more than a fixed number of steps is a problem of its own: the time is bounded whatever the
+    schema and the value are. Patterns run on an engine whose time is linear.
 
     Not looked at: `format`, `patternProperties`, `if`, `dependentSchemas`, and references to other documents.
     """
-    if isinstance(schema, bool):
-        if not schema:
-            yield where or "(value)", "is not allowed"
-        return
-    if depth > 64:
-        yield where, "is nested more than 64 levels deep"
-        return
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#/"):
-        yield from json_problems(resolve(reference, root), value, root, where, depth + 1)
-        return
-    for keyword, allowed in (("anyOf", len(schema.get("anyOf", ()))), ("oneOf", 1)):
-        options = schema.get(keyword, ())
-        fitting = sum(not list(json_problems(option, value, root, where, depth + 1)) for option in options)
-        if options and not 1 <= fitting <= allowed:
-            how_many = f"{fitting} of the schemas, and only one may fit" if fitting else "none of the allowed schemas"
-            yield where or "(value)", f"matches {how_many}"
-            return
-    expected = schema.get("type")
-    names = [expected] if isinstance(expected, str) else list(expected or ())
-    if names and not any(_is_json(value, name) for name in names):
-        yield where or "(value)", f"should be {' or '.join(names)}, got {type(value).__name__}"
-        return
-    if "enum" in schema and value not in schema["enum"]:
-        yield where, f"should be one of {schema['enum']!r}"
-    if "const" in schema and value != schema["const"]:
-        yield where, f"should be {schema['const']!r}"
-    for part in schema.get("allOf", ()):
-        yield from json_problems(part, value, root, where, depth + 1)
-    if "not" in schema and not list(json_problems(schema["not"], value, root, where, depth + 1)):
-        yield where or "(value)", "matches what is not allowed"
-    for keyword, (kinds, holds, complaint) in _BOUNDS.items():
-        if keyword in schema and isinstance(value, kinds) and not isinstance(value, bool):
-            bound = schema[keyword]
-            if not holds(value, bound):
-                yield where or "(value)", complaint.format(bound)
-    if isinstance(value, Mapping):
-        prefix = f"{where}." if where else ""
-        for name in schema.get("required", ()):
-            if name not in value:
-                yield f"{prefix}{name}", "Field required"
-        named = schema.get("properties", {})
-        for name, item in named.items():
-            if name in value:
-                yield from json_problems(item, value[name], root, f"{prefix}{name}", depth + 1)
-        others = schema.get("additionalProperties")
-        if isinstance(others, Mapping):
-            for name in value:
-                if name not in named:
-                    yield from json_problems(others, value[name], root, f"{prefix}{name}", depth + 1)
-    items = schema.get("items")
-    if isinstance(items, Mapping) and isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from json_problems(items, item, root, f"{where}[{index}]", depth + 1)
+
+    __slots__ = ("_document", "_patterns")
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._document = document
+        self._patterns: dict[str, SchemaValidator] = {}
+
+    def problems(self, value: Any) -> list[Problem]:
+        """Return what is wrong with a value."""
+        check = _Check(self._document, self._patterns)
+        try:
+            return [(path or "(value)", what) for path, what in check.find(self._document, value, 0)]
+        except _Unbounded as error:
+            return [("(value)", str(error))]
+        except RecursionError:
+            return [("(value)", "has a schema whose references and alternatives nest too deeply")]
+
+
+class _Unbounded(Exception):
+    """A check that was given up."""
+
+
+class _Check:
+    """One value on its way through a schema."""
+
+    __slots__ = ("known", "patterns", "root", "steps")
+
+    def __init__(self, root: Mapping[str, Any], patterns: dict[str, SchemaValidator]) -> None:
+        self.root = root
+        self.patterns = patterns
+        self.steps = 0
+        self.known: dict[tuple[int, int], tuple[Any, list[Problem]]] = {}
+        """What was found for a schema and a value, with the value: its id is taken as long as it is kept."""
+
+    def find(self, schema: Mapping[str, Any] | bool, value: Any, depth: int) -> list[Problem]:
+        """Return what is wrong with a value, each with the path below it."""
+        self.steps += 1
+        if self.steps > _MAX_STEPS:
+            raise _Unbounded(f"takes more than {_MAX_STEPS:,} steps to check: simplify the schema or shorten the value")
+        if depth > _MAX_DEPTH:
+            raise _Unbounded(f"is nested more than {_MAX_DEPTH} levels deep")
+        if isinstance(schema, bool):
+            return [] if schema else [("", "is not allowed")]
+        if _BRANCHES.isdisjoint(schema):
+            return self._own(schema, value, depth)
+        key = (id(schema), id(value))
+        known = self.known.get(key)
+        if known is None:
+            self.known[key] = (value, [])  # a schema that leads back to itself finds nothing more
+            known = self.known[key] = (value, self._branches(schema, value, depth))
+        return known[1]
+
+    def _branches(self, schema: Mapping[str, Any], value: Any, depth: int) -> list[Problem]:
+        reference = schema.get("$ref")
+        if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
+            return self.find(resolve(reference, self.root), value, depth)
+        for keyword, allowed in (("anyOf", len(schema.get("anyOf", ()))), ("oneOf", 1)):
+            options = schema.get(keyword, ())
+            fitting = sum(not self.find(option, value, depth) for option in options)
+            if options and not 1 <= fitting <= allowed:
+                how_many = (
+                    f"{fitting} of the schemas, and only one may fit" if fitting else "none of the allowed schemas"
+                )
+                return [("", f"matches {how_many}")]
+        found = self._own(schema, value, depth)
+        for part in schema.get("allOf", ()):
+            found = [*found, *self.find(part, value, depth)]
+        if "not" in schema and not self.find(schema["not"], value, depth):
+            found = [*found, ("", "matches what is not allowed")]
+        return list(dict.fromkeys(found))
+
+    def _own(self, schema: Mapping[str, Any], value: Any, depth: int) -> list[Problem]:
+        """Return what the keywords find that look at the value itself and at what it holds."""
+        expected = schema.get("type")
+        names = [expected] if isinstance(expected, str) else list(expected or ())
+        if names and not any(_is_json(value, name) for name in names):
+            return [("", f"should be {' or '.join(names)}, got {type(value).__name__}")]
+        found: list[Problem] = []
+        if "enum" in schema and value not in schema["enum"]:
+            found.append(("", f"should be one of {schema['enum']!r}"))
+        if "const" in schema and value != schema["const"]:
+            found.append(("", f"should be {schema['const']!r}"))
+        for keyword, (kinds, holds, complaint) in _BOUNDS.items():
+            if keyword in schema and isinstance(value, kinds) and not isinstance(value, bool):
+                bound = schema[keyword]
+                if not (self._matches(bound, value) if keyword == "pattern" else holds(value, bound)):
+                    found.append(("", complaint.format(bound)))
+        if isinstance(value, Mapping):
+            found += [(name, "Field required") for name in schema.get("required", ()) if name not in value]
+            named = schema.get("properties", {})
+            for name, item in named.items():
+                if name in value:
+                    found += _below(str(name), self.find(item, value[name], depth + 1))
+            others = schema.get("additionalProperties")
+            if isinstance(others, Mapping):
+                for name in value:
+                    if name not in named:
+                        found += _below(str(name), self.find(others, value[name], depth + 1))
+        items = schema.get("items")
+        if isinstance(items, Mapping) and isinstance(value, list | tuple):
+            for index, item in enumerate(value):
+                found += _below(f"[{index}]", self.find(items, item, depth + 1))
+        return found
+
+    def _matches(self, pattern: str, value: object) -> bool:
+        compiled = self.patterns.get(pattern)
+        if compiled is None:
+            compiled = self.patterns[pattern] = compile_pattern(pattern)
+        return compiled.isinstance_python(value)
+
+
+def _below(step: str, problems: list[Problem]) -> list[Problem]:
+    """Return problems as they are seen from above `step`."""
+    return [(step + path if not path or path[0] == "[" else f"{step}.{path}", what) for path, what in problems]
+
+
+def compile_pattern(pattern: str) -> SchemaValidator:
+    """Return what finds a regular expression in a str, in time linear in its length.
+
+    Raises:
+        SchemaError: It is not a regular expression, or not one that always ends (look-around, back-references).
+    """
+    return SchemaValidator(core_schema.str_schema(pattern=pattern))
 
 
 def bound_faults(schema: Mapping[str, Any], where: str) -> Iterator[str]:
@@ -111,12 +188,26 @@ def bound_faults(schema: Mapping[str, Any], where: str) -> Iterator[str]:
             continue
         bound = schema[keyword]
         if keyword == "pattern":
+            if not isinstance(bound, str):
+                yield f"{where}.pattern must be a regular expression, got {bound!r}"
+                continue
             try:
-                re.compile(bound)
-            except (re.error, TypeError) as error:
-                yield f"{where}.pattern must be a regular expression, got {bound!r} ({error})"
+                compile_pattern(bound)
+            except SchemaError as error:
+                reason = str(error).strip().splitlines()[-1].removeprefix("error: ")
+                yield (
+                    f"{where}.pattern must be a regular expression, got {bound!r} ({reason}; patterns run in linear"
+                    " time, without look-around and back-references)"
+                )
         elif isinstance(bound, bool) or not isinstance(bound, int | float):
             yield f"{where}.{keyword} must be a number, got {bound!r}"
+
+
+def _is_multiple(value: float, step: float) -> bool:
+    try:
+        return not step or value % step == 0
+    except OverflowError:  # an int beyond every float
+        return value % Fraction(step) == 0 if isinstance(value, int) else False
 
 
 def _is_json(value: Any, name: str) -> bool:
@@ -130,6 +221,6 @@ def _is_json(value: Any, name: str) -> bool:
 def resolve(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """Follow a `#/...` reference inside a schema; {} where it leads nowhere."""
     found: Any = root
-    for step in reference[2:].split("/"):
+    for step in reference.split("/")[1:]:
         found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
     return found if isinstance(found, Mapping) else {}

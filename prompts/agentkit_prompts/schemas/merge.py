@@ -8,12 +8,15 @@ from typing import Any
 
 from agentkit_prompts.errors import PromptError, SchemaConflict
 from agentkit_prompts.schemas.check import resolve
-from agentkit_prompts.schemas.params import JsonSchema, shape_faults
+from agentkit_prompts.schemas.params import JsonSchema, schema_faults
 
 __all__ = ["REQUIRED_BY", "merge_schemas"]
 
 REQUIRED_BY = "x-required-by"
 """Schema keyword that lists the prompts a property is needed by."""
+
+_MAX_WRITTEN = 2_000
+"""Nodes of a schema that are written out with its references resolved."""
 
 
 def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchema | None:
@@ -32,7 +35,7 @@ def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchem
     for path, schema in schemas:
         if schema is None:
             continue
-        faults = list(shape_faults(schema, f"the additional_kwargs_schema of {path or 'the prompt'}", 0))
+        faults = schema_faults(schema, f"the additional_kwargs_schema of {path or 'the prompt'}")
         if faults:
             raise PromptError("; ".join(faults))
         if merged is None:
@@ -98,16 +101,18 @@ def _modern(reference: str) -> str:
 def _adopt_defs(schema: JsonSchema, merged: JsonSchema) -> Callable[[str], str]:
     """Copy the definitions of `schema` into `merged` under names that do not collide; return how references change."""
     renamed: dict[str, str] = {}
+    taken: set[str] = set()
     ours = merged.get("$defs", {})
     for name in schema.get("$defs", {}):
-        meaning = _meaning({"$ref": f"#/$defs/{name}"}, schema)
         candidate, number = name, 1
-        while candidate in renamed.values() or (
-            candidate in ours and _meaning({"$ref": f"#/$defs/{candidate}"}, merged) != meaning
+        while candidate in taken or (
+            candidate in ours
+            and _meaning({"$ref": f"#/$defs/{candidate}"}, merged) != _meaning({"$ref": f"#/$defs/{name}"}, schema)
         ):
             number += 1
             candidate = f"{name}__{number}"
         renamed[name] = candidate
+        taken.add(candidate)
 
     def change(reference: str) -> str:
         name = reference.removeprefix("#/$defs/")
@@ -133,9 +138,18 @@ _ANNOTATIONS = frozenset({"title", "description", "examples", "$defs", REQUIRED_
 
 
 def _meaning(node: Any, root: JsonSchema) -> str:
-    """Return canonical JSON of a schema with references resolved, annotations left out and cycles cut."""
+    """Return canonical JSON of a schema with references resolved, annotations left out and cycles cut.
+
+    Where resolving would write too much, since every level refers to the next one twice, definitions stay apart, by
+    the order in which they are met.
+    """
+    written = 0
 
     def expand(item: Any, path: tuple[str, ...], as_names: bool) -> Any:
+        nonlocal written
+        written += 1
+        if written > _MAX_WRITTEN:
+            raise OverflowError
         if isinstance(item, Mapping):
             reference = item.get("$ref")
             if isinstance(reference, str) and not as_names:
@@ -144,15 +158,36 @@ def _meaning(node: Any, root: JsonSchema) -> str:
                 beside = {key: value for key, value in item.items() if key != "$ref"}
                 target = expand(resolve(reference, root), (*path, reference), False)
                 return {**target, **expand(beside, path, False)}
-            return {
-                key: sorted(value, key=str)
-                if key == "required" and not as_names
-                else expand(value, path, not as_names and key in ("properties", "patternProperties"))
-                for key, value in item.items()
-                if as_names or key not in _ANNOTATIONS
-            }
+            return _entries(item, as_names, lambda value, names: expand(value, path, names))
         if isinstance(item, list | tuple):
             return [expand(value, path, False) for value in item]
         return item
 
-    return json.dumps(expand(node, (), False), sort_keys=True, ensure_ascii=False, default=str)
+    met: dict[str, int] = {}
+
+    def number(item: Any, as_names: bool) -> Any:
+        if isinstance(item, Mapping):
+            entries = _entries(item, as_names, number)
+            reference = item.get("$ref")
+            if isinstance(reference, str) and not as_names:
+                entries["$ref"] = met.setdefault(reference, len(met))
+            return entries
+        return [number(value, False) for value in item] if isinstance(item, list | tuple) else item
+
+    try:
+        found = expand(node, (), False)
+    except (OverflowError, RecursionError):
+        found = [number(node, False)]
+        while len(met) >= len(found):
+            found.append(number(resolve(list(met)[len(found) - 1], root), False))
+    return json.dumps(found, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def _entries(item: Mapping[str, Any], as_names: bool, inner: Callable[[Any, bool], Any]) -> dict[str, Any]:
+    return {
+        key: sorted(value, key=str)
+        if key == "required" and not as_names
+        else inner(value, not as_names and key in ("properties", "patternProperties"))
+        for key, value in item.items()
+        if as_names or key not in _ANNOTATIONS
+    }

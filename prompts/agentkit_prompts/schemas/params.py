@@ -5,20 +5,21 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeAlias, Union, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
 
 from agentkit_prompts.errors import PromptError
-from agentkit_prompts.schemas.check import Problem, bound_faults, json_problems, resolve
+from agentkit_prompts.schemas.check import JsonChecker, Problem, bound_faults, resolve
 
 __all__ = [
     "JsonSchema",
     "ParamsSchema",
     "check_params_schema",
     "params_checker",
-    "shape_faults",
+    "schema_faults",
     "to_json_schema",
 ]
 
@@ -70,7 +71,8 @@ def check_params_schema(schema: ParamsSchema) -> None:
         PromptError: Names every offender at once.
     """
     if isinstance(schema, Mapping):
-        faults = list(shape_faults(schema, "the JSON Schema", 0)) or list(_json_faults(schema, schema))
+        where = "the JSON Schema"
+        faults = _malformed(schema, where) or [*_endless_references(schema, where), *_json_faults(schema, schema)]
     else:
         adapter = _adapter(schema)
         faults = list(_type_faults(adapter._type, set()))
@@ -122,7 +124,25 @@ _IS_SCHEMA = ("items", "additionalProperties", "unevaluatedProperties", "not", "
 _MAX_DEPTH = 64
 
 
-def shape_faults(schema: object, where: str, depth: int) -> Iterator[str]:
+def schema_faults(schema: object, where: str) -> list[str]:
+    """Return why something is not a JSON Schema that can be held against values."""
+    faults = _malformed(schema, where)
+    return faults if faults or not isinstance(schema, Mapping) else list(_endless_references(schema, where))
+
+
+def _malformed(schema: object, where: str) -> list[str]:
+    """Find what is no JSON Schema at all, also where only references lead."""
+    faults = list(_shape_faults(schema, where, 0))
+    if faults or not isinstance(schema, Mapping):
+        return faults
+    targets = {one["$ref"]: resolve(one["$ref"], schema) for one in _references(schema) if one["$ref"][:1] == "#"}
+    for reference, target in targets.items():
+        if not reference.startswith(("#/$defs/", "#/definitions/")) or reference.count("/") > 2:  # not walked yet
+            faults += _shape_faults(target, f"{where}: the target of {reference}", 0)
+    return faults
+
+
+def _shape_faults(schema: object, where: str, depth: int) -> Iterator[str]:
     """Find what is no JSON Schema at all, before anything walks it."""
     if isinstance(schema, bool):
         return
@@ -138,37 +158,85 @@ def shape_faults(schema: object, where: str, depth: int) -> Iterator[str]:
             yield f"{where}.{keyword} must be an object of schemas, got {type(held).__name__}"
             continue
         for name, item in held.items():
-            yield from shape_faults(item, f"{where}.{keyword}.{name}", depth + 1)
+            yield from _shape_faults(item, f"{where}.{keyword}.{name}", depth + 1)
     for keyword in _LISTS_SCHEMAS:
         options = schema.get(keyword, ())
         if not isinstance(options, list | tuple):
             yield f"{where}.{keyword} must be a list of schemas, got {type(options).__name__}"
             continue
         for index, item in enumerate(options):
-            yield from shape_faults(item, f"{where}.{keyword}[{index}]", depth + 1)
+            yield from _shape_faults(item, f"{where}.{keyword}[{index}]", depth + 1)
     for keyword in _IS_SCHEMA:
         if keyword in schema:
-            yield from shape_faults(schema[keyword], f"{where}.{keyword}", depth + 1)
+            yield from _shape_faults(schema[keyword], f"{where}.{keyword}", depth + 1)
     yield from bound_faults(schema, where)
     for keyword in ("required", "enum"):
         if not isinstance(schema.get(keyword, ()), list | tuple):
             yield f"{where}.{keyword} must be a list, got {type(schema[keyword]).__name__}"
+    for keyword in ("required", "type"):
+        names = schema.get(keyword, ())
+        for name in names if isinstance(names, list | tuple) else [names] if keyword == "type" else ():
+            if not isinstance(name, str):
+                yield f"{where}.{keyword} must hold names, got {type(name).__name__}"
+    if not isinstance(schema.get("$ref", ""), str):
+        yield f"{where}.$ref must be a str, got {type(schema['$ref']).__name__}"
 
 
-def _json_faults(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
-    if isinstance(schema, bool):
-        return
-    if schema.get("additionalProperties") is False or schema.get("unevaluatedProperties") is False:
-        title = schema.get("title", "the JSON Schema")
-        yield f"{title} sets additionalProperties to false, but a prompt passes the whole context: leave it out"
-    if depth > 32:
-        return
-    for keyword in ("anyOf", "oneOf", "allOf"):
-        for option in schema.get(keyword, ()):
-            yield from _json_faults(option, root, depth + 1)
+def _json_faults(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[str]:
+    """Walk the alternatives of the whole value, each once, however many ways lead there."""
+    seen: set[int] = set()
+    waiting: list[Any] = [schema]
+    while waiting:
+        schema = waiting.pop()
+        if not isinstance(schema, Mapping) or id(schema) in seen:
+            continue
+        seen.add(id(schema))
+        if schema.get("additionalProperties") is False or schema.get("unevaluatedProperties") is False:
+            title = schema.get("title", "the JSON Schema")
+            yield f"{title} sets additionalProperties to false, but a prompt passes the whole context: leave it out"
+        waiting += _same_value(schema, root)
+
+
+def _endless_references(document: Mapping[str, Any], where: str) -> Iterator[str]:
+    """Yield a fault where references lead back to themselves without going into the value: they judge nothing."""
+    graph: dict[int, list[int]] = {}
+    waiting: list[Any] = list(_references(document))
+    names = {id(one): one["$ref"] for one in waiting}
+    while waiting:
+        schema = waiting.pop()
+        if isinstance(schema, Mapping) and id(schema) not in graph:
+            below = _same_value(schema, document)
+            graph[id(schema)] = [id(one) for one in below]
+            waiting += below
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        steps = " -> ".join(dict.fromkeys(names[key] for key in error.args[1] if key in names))
+        yield f"{where}: {steps} leads back to itself without going into the value, so it describes nothing"
+
+
+def _references(document: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield every object with a reference in a document."""
+    waiting = [document]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Mapping):
+            if isinstance(node.get("$ref"), str):
+                yield node
+            waiting.extend(node.values())
+        elif isinstance(node, list | tuple):
+            waiting.extend(node)
+
+
+def _same_value(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[Any]:
+    """Return the schemas that look at the same value as `schema`."""
+    found = [option for keyword in ("anyOf", "oneOf", "allOf") for option in schema.get(keyword) or ()]
+    if "not" in schema:
+        found.append(schema["not"])
     reference = schema.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#/"):
-        yield from _json_faults(resolve(reference, root), root, depth + 1)
+    if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
+        found.append(resolve(reference, root))
+    return found
 
 
 def _named(schema: object) -> str:
@@ -180,7 +248,8 @@ def params_checker(schema: ParamsSchema) -> Callable[[Mapping[str, Any]], tuple[
     """Return a function that checks values, giving them with defaults filled in, and every problem at once."""
     if isinstance(schema, Mapping):
         document = dict(schema)
-        return lambda values: (_with_defaults(document, values), list(json_problems(document, values, document, "")))
+        checker = JsonChecker(document)
+        return lambda values: (_with_defaults(document, values), checker.problems(values))
     validate = _adapter(schema).validate_python
 
     def check(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Problem]]:

@@ -16,7 +16,7 @@ from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
 from agentkit_prompts.tree.frozen_model import Declared
 from agentkit_prompts.tree.leaves import Prompts, UserInputPrompt
-from agentkit_prompts.tree.prompt import RANKS, BasePrompt
+from agentkit_prompts.tree.prompt import RANKS, BasePrompt, check_extent
 
 __all__ = ["PLACES", "Block", "Layers", "Place", "Plan", "VolatilityWarning"]
 
@@ -74,7 +74,7 @@ class Layers(Declared):
     @model_validator(mode="after")
     def _check(self) -> Self:
         for path, prompt in self.prompts():
-            _refuse_cycles(path, prompt, ())
+            check_extent(path, prompt)
         for name in ("history", "traffic"):
             cut = getattr(self, name).cut
             if cut not in ("none", "drop", "items"):
@@ -167,13 +167,6 @@ def _in_order(prompts: Iterable[tuple[str, BasePrompt]]) -> Iterator[tuple[str, 
             yield path, prompt
         else:
             yield from _in_order((f"{path}.{name}", child) for name, child in prompt.children)
-
-
-def _refuse_cycles(path: str, prompt: BasePrompt, above: tuple[int, ...]) -> None:
-    if id(prompt) in above:
-        raise PromptError(f"{path}: {prompt.label} contains itself")
-    for name, child in prompt.children:
-        _refuse_cycles(f"{path}.{name}", child, (*above, id(prompt)))
 
 
 class Block:

@@ -34,6 +34,8 @@ RANKS: dict[Volatility, int] = {"static": 0, "session": 1, "turn": 2}
 """How volatile each class is, to compare them."""
 _MARKER = re.compile(r"<\|media:(\w+):([^|]+)\|>")
 _KINDS: dict[str, type[Media]] = {"image": Image, "audio": Audio, "video": Video, "file": File}
+_MAX_DEPTH = 64
+_MAX_PROMPTS = 100_000
 _SESSION = frozenset({"tools", "examples", "extra"})
 """Context names that usually stay the same for a whole session."""
 
@@ -233,6 +235,36 @@ class BasePrompt(Declared, ABC):
             if problems:  # all the missing kwargs at once
                 raise KwargsError({name: (what, (self.label,)) for name, what in problems}) from error
             raise error.at(self.label) from error.__cause__
+
+
+def check_extent(path: str, prompt: BasePrompt) -> None:
+    """Refuse a prompt that contains itself, nests too deeply, or holds more prompts than anyone could send.
+
+    A prompt that stands at several places is counted at each of them, and looked at once.
+
+    Raises:
+        PromptError: It does; the limit is named.
+    """
+    extents: dict[int, tuple[int, int]] = {}
+
+    def measure(path: str, prompt: BasePrompt, above: tuple[int, ...]) -> tuple[int, int]:
+        if id(prompt) in above:
+            raise PromptError(f"{path}: {prompt.label} contains itself")
+        height, count = extents.get(id(prompt), (1, 1))
+        if id(prompt) not in extents and len(above) < _MAX_DEPTH:
+            for name, child in prompt.children:
+                below, held = measure(f"{path}.{name}", child, (*above, id(prompt)))
+                height, count = max(height, below + 1), count + held
+            extents[id(prompt)] = height, count
+        if len(above) + height > _MAX_DEPTH:
+            raise PromptError(
+                f"{prompt.label}: prompts nest deeper than {_MAX_DEPTH} levels; put some beside each other"
+            )
+        if count > _MAX_PROMPTS:
+            raise PromptError(f"{prompt.label} holds more than {_MAX_PROMPTS:,} prompts, counted where they stand")
+        return height, count
+
+    measure(path, prompt, ())
 
 
 def fenced(rendered: Rendered, ctx: PromptContext) -> Rendered:

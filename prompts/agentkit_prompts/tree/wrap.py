@@ -14,7 +14,7 @@ from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.templates.rendered import Around, Join, Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tree.leaves import Prompts, default_template
-from agentkit_prompts.tree.prompt import BasePrompt
+from agentkit_prompts.tree.prompt import BasePrompt, check_extent
 
 __all__ = ["WrapPrompt"]
 
@@ -35,6 +35,7 @@ class WrapPrompt(BasePrompt):
 
     def _check(self) -> None:
         super()._check()
+        check_extent("", self)
         _ = self.additional_kwargs_schema  # merging the schemas of the tree finds a conflict now rather than later
 
     @property

@@ -11,11 +11,11 @@ from pydantic_core import from_json, to_json
 
 __all__ = ["repaired", "without_nulls"]
 
-_FENCE = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.S)
 _TOKEN = re.compile(
-    r"""(?P<double>"(?:[^"\\]|\\.)*")|(?P<single>'(?:[^'\\]|\\.)*')|(?P<comma>,(?=\s*[}\]]))|(?P<word>\b(?:True|False|None)\b)""",
+    r"""(?P<quote>["'])|(?P<comma>,(?=\s*[}\]]))|(?P<word>\b(?:True|False|None)\b)""",
     re.S,
 )
+_ENDS = {quote: re.compile(rf"(?:[^{quote}\\]|\\.)*+{quote}", re.S) for quote in "\"'"}
 _WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -23,9 +23,8 @@ def repaired(text: str, parameters: Mapping[str, Any]) -> str | None:
     """Return JSON text for arguments with trailing commas, single quotes, Python's constants, a code fence around
     them, or JSON inside of a string; None when that is not what is wrong with them.
     """
-    if fence := _FENCE.fullmatch(text):
-        text = fence[1]
     try:
+        text = _unfenced(text)
         value = _load(text)
         while isinstance(value, str):
             value = _load(value)
@@ -45,7 +44,7 @@ def without_nulls(text: str, parameters: Mapping[str, Any]) -> str | None:
     """
     try:
         value = from_json(text)
-        pruned = _prune(value, parameters, parameters)
+        pruned = _Pruning(parameters).prune(value, parameters)
         return None if pruned == value else to_json(pruned).decode()
     except (ValueError, TypeError, RecursionError):
         return None
@@ -55,15 +54,37 @@ def _load(text: str) -> Any:
     try:
         return from_json(text)
     except ValueError:
-        return from_json(_TOKEN.sub(_as_json, text))
+        return from_json(_as_json(text))
 
 
-def _as_json(token: re.Match[str]) -> str:
-    if token["single"] is not None:
-        return json.dumps(token["single"][1:-1].replace("\\'", "'").replace('\\"', '"'))
-    if token["comma"] is not None:
-        return ""
-    return _WORDS.get(token[0], token[0])
+def _unfenced(text: str) -> str:
+    """Return the text inside a code fence that is all there is."""
+    inner = text.strip()
+    if len(inner) < 6 or not (inner.startswith("```") and inner.endswith("```")):
+        return text
+    opening, line, rest = inner[3:-3].partition("\n")
+    return rest.strip() if line and opening.strip() in ("", "json") else text
+
+
+def _as_json(text: str) -> str:
+    """Rewrite what other notations write differently. Every character is looked at a fixed number of times."""
+    found: list[str] = []
+    start = 0
+    while (token := _TOKEN.search(text, start)) is not None:
+        found.append(text[start : token.start()])
+        start = token.end()
+        if token["quote"] is None:
+            found.append(_WORDS.get(token[0], ""))
+            continue
+        end = _ENDS[token["quote"]].match(text, start)
+        if end is None:  # nor does any other text that begins behind it end: what follows is not JSON
+            found.append(text[token.start() :])
+            return "".join(found)
+        inner = text[start : end.end() - 1]
+        single = token["quote"] == "'"
+        found.append(json.dumps(inner.replace("\\'", "'").replace('\\"', '"')) if single else f'"{inner}"')
+        start = end.end()
+    return "".join([*found, text[start:]])
 
 
 def _opened(value: Any, schema: Any) -> Any:
@@ -78,36 +99,51 @@ def _opened(value: Any, schema: Any) -> Any:
     return value
 
 
-def _prune(value: Any, schema: Any, document: Mapping[str, Any]) -> Any:
-    schema = _meant(value, schema, document)
-    if schema is None:
-        return value
-    if isinstance(value, list):
-        return [_prune(item, schema.get("items"), document) for item in value]
-    if not isinstance(value, dict):
-        return value
-    properties, required = schema.get("properties", {}), schema.get("required", ())
-    return {
-        name: _prune(item, properties.get(name), document)
-        for name, item in value.items()
-        if item is not None or name in required or name not in properties or _takes_null(properties[name])
-    }
+class _Pruning:
+    """Leaves out nulls; which option of a union a value was written for is found once per schema and value."""
 
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.document = document
+        self.known: dict[tuple[int, int], tuple[Any, Mapping[str, Any] | None]] = {}
 
-def _meant(value: Any, schema: Any, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Follow references, and unions to the option that `value` was written for."""
-    for _ in range(8):
-        if not isinstance(schema, Mapping):
-            return None
-        if isinstance(reference := schema.get("$ref"), str):
-            schema = (document.get("$defs") or document.get("definitions", {})).get(reference.rpartition("/")[2])
-        elif len(parts := schema.get("allOf", ())) == 1:
-            schema = parts[0]
-        elif options := [*schema.get("anyOf", ()), *schema.get("oneOf", ())]:
-            schema = next((one for one in options if _is_for(value, _meant(value, one, document))), None)
-        else:
-            return schema
-    return None
+    def prune(self, value: Any, schema: Any) -> Any:
+        schema = self.meant(value, schema)
+        if schema is None:
+            return value
+        if isinstance(value, list):
+            return [self.prune(item, schema.get("items")) for item in value]
+        if not isinstance(value, dict):
+            return value
+        properties, required = schema.get("properties", {}), schema.get("required", ())
+        return {
+            name: self.prune(item, properties.get(name))
+            for name, item in value.items()
+            if item is not None or name in required or name not in properties or _takes_null(properties[name])
+        }
+
+    def meant(self, value: Any, schema: Any) -> Mapping[str, Any] | None:
+        """Follow references, and unions to the option that `value` was written for."""
+        key = (id(schema), id(value))
+        if key not in self.known:
+            self.known[key] = (value, None)  # what leads back to itself is for nothing
+            self.known[key] = (value, self._followed(value, schema))
+        return self.known[key][1]
+
+    def _followed(self, value: Any, schema: Any) -> Mapping[str, Any] | None:
+        for _ in range(8):
+            if not isinstance(schema, Mapping):
+                return None
+            if isinstance(reference := schema.get("$ref"), str):
+                definitions = self.document.get("$defs") or self.document.get("definitions", {})
+                schema = definitions.get(reference.rpartition("/")[2])
+            elif len(parts := schema.get("allOf", ())) == 1:
+                schema = parts[0]
+            elif options := [*schema.get("anyOf", ()), *schema.get("oneOf", ())]:
+                meant = (self.meant(value, option) for option in options)
+                return next((one for one in meant if _is_for(value, one)), None)
+            else:
+                return schema
+        return None
 
 
 def _is_for(value: Any, schema: Mapping[str, Any] | None) -> bool:

@@ -11,9 +11,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_tools.calling.deadline import outcome
+from agentkit_tools.calling.deadline import DeadlineError, outcome
 from agentkit_tools.calling.tool_policy import ToolPolicy
-from agentkit_tools.calling.tool_result import ToolResult
+from agentkit_tools.calling.tool_result import ToolResult, failed
 from agentkit_tools.errors import ToolArgumentError, describe_error
 from agentkit_tools.schemas.function_schema import Arguments
 from agentkit_tools.tool_context import ToolContext
@@ -50,7 +50,7 @@ async def enforced(
     semaphores: Semaphores,
     call: ToolCall,
     context: ToolContext[Any],
-    read: Callable[[], Arguments],
+    read: Callable[[], Awaitable[Arguments]],
     attempt: Callable[[Arguments, ToolContext[Any]], Awaitable[ToolResult]],
 ) -> ToolResult:
     """Answer a call under its policy.
@@ -64,7 +64,7 @@ async def enforced(
 
     try:
         if policy.approval != "never" and not context.approved:
-            arguments = read()
+            arguments = await read()
             try:
                 ask = await needs_approval(policy, arguments, context)
             except (KeyboardInterrupt, asyncio.CancelledError):
@@ -80,13 +80,15 @@ async def enforced(
             context.calls[call.name] = made + 1
         async with _semaphore(policy, semaphores):
             while True:
-                result = await attempt(read(), context)
+                result = await attempt(await read(), context)
                 if context.attempt > policy.retries or not isinstance(result.error, policy.retry_on):
                     return result
                 await asyncio.sleep(min(policy.backoff * 2 ** (context.attempt - 1), _MAX_PAUSE))
                 context = replace(context, attempt=context.attempt + 1)
     except ToolArgumentError as error:
         return ToolResult(call.id, call.name, str(error), "error", error=error)
+    except DeadlineError as error:
+        return failed(call, error, policy)
 
 
 def _semaphore(policy: ToolPolicy, semaphores: Semaphores) -> AbstractAsyncContextManager[None]:

@@ -39,6 +39,7 @@ class Connection:
 
     def __init__(self, target: Target, connect_timeout: float) -> None:
         self.name = target.name
+        self._seconds = connect_timeout
         self._sessions = _Sessions(target, connect_timeout)
         self._thread: LoopThread | None = None
         self._pid = 0
@@ -60,21 +61,26 @@ class Connection:
         """Return what `work(client)` returns, run where the session lives. Cancelling this cancels it.
 
         Raises:
-            MCPServerLost: The server cannot be reached, or ended before it answered.
+            MCPServerLost: The server cannot be reached, ended before it answered, or did not answer in the time it has
+                for its first answer.
             MCPServerError: It refused, or answered with something it may not.
         """
-        return await asyncio.wrap_future(self._submit(work))
+        return await asyncio.wrap_future(self._submit(work, self._seconds))
+
+    async def call(self, work: Callable[[Client], Awaitable[T]]) -> T:
+        """Do the same for the call of a tool, whose policy sets the time limit."""
+        return await asyncio.wrap_future(self._submit(work, None))
 
     def request_blocking(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Do the same from code that is not async; it blocks the thread it is called in."""
-        future = self._submit(work)
+        """Do the same as `request` from code that is not async; it blocks the thread it is called in."""
+        future = self._submit(work, self._seconds)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
 
-    def _submit(self, work: Callable[[Client], Awaitable[T]]) -> Future[T]:
+    def _submit(self, work: Callable[[Client], Awaitable[T]], seconds: float | None) -> Future[T]:
         with self._lock:
             if self._closed:
                 raise MCPServerLost(f"the connection to MCP server {self.name} was closed by this program")
@@ -82,7 +88,7 @@ class Connection:
                 self._thread, self._pid = LoopThread(f"agentkit-mcp-{self.name}"), os.getpid()
                 self._sessions = self._sessions.again()
                 self._ending = finalize(self, _end, self._thread, self._sessions, self._pid)  # at exit, too
-            return self._thread.submit(self._sessions.run(work))
+            return self._thread.submit(self._sessions.run(work, seconds))
 
     def close(self) -> None:
         """End the session, its process and its thread; wait until they have ended. Requests under way fail."""
@@ -111,14 +117,19 @@ class _Sessions:
         """Return the same without a session."""
         return _Sessions(self._target, self._connect_timeout, self.changes)
 
-    async def run(self, work: Callable[[Client], Awaitable[T]]) -> T:
+    async def run(self, work: Callable[[Client], Awaitable[T]], seconds: float | None) -> T:
         session = await self._session()
+        limit = asyncio.timeout(seconds)
         try:
-            return await work(session.client)
+            async with limit:
+                return await work(session.client)
         except asyncio.CancelledError:  # it took too long, perhaps because the server hangs
             session.probe()
             raise
         except Exception as error:
+            if limit.expired():
+                session.probe()
+                raise self._lost(f"MCP server {self._target.name} did not answer within {seconds:g} seconds") from error
             raise await self._translated(error, session) from error
 
     async def close(self) -> None:
@@ -222,6 +233,7 @@ class _Session:
         transport = self._target.transport(self._stderr, self.closing.set)
         try:
             async with Client(transport, cache=None, client_info=info, message_handler=self._receive) as client:
+                client.session.validate_tool_result = _unchecked  # type: ignore[method-assign]
                 self.client = client
                 listening = asyncio.create_task(self._listen(client))
                 self.opened.set()
@@ -263,6 +275,10 @@ class _Session:
             except (ListenNotSupportedError, MCPError):
                 return
             await asyncio.sleep(_LISTEN_AGAIN_SECONDS)
+
+
+async def _unchecked(name: str, result: object) -> None:
+    """Leave a result to `remote_tools`: the SDK's check takes as long as the schema of the server wants it to."""
 
 
 _SILENCE = logging.NullHandler()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from agentkit_prompts.schemas.check import JsonChecker
+from agentkit_prompts.schemas.params import schema_faults
 from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.calling.tool_result import ToolResult
-from agentkit_tools.errors import MCPServerError, MCPServerLost, ToolDefinitionError
+from agentkit_tools.calling.tool_threads import run_in_thread
+from agentkit_tools.errors import MCPServerError, MCPServerLost, ToolDefinitionError, describe_error
 from agentkit_tools.mcp.connection import Connection
 from agentkit_tools.mcp.content import to_result
 from agentkit_tools.tool import Tool
@@ -16,8 +19,8 @@ from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
     from mcp import Client
+    from mcp_types import CallToolResult, ToolAnnotations
     from mcp_types import Tool as Definition
-    from mcp_types import ToolAnnotations
 
 __all__ = ["IDEMPOTENCY_KEY", "list_all", "make_tools"]
 
@@ -29,6 +32,7 @@ _MAX_PAGES = 200
 _MAX_LISTED = 20_000
 _MAX_DESCRIPTION = 20_000
 _MAX_SCHEMA = 500_000
+_MAX_PROBLEMS = 10
 
 
 async def list_all(client: Client, kind: Literal["tools", "resources", "prompts"]) -> list[Any]:
@@ -86,11 +90,21 @@ def _tool(definition: Definition, connection: Connection, policy: PolicyOptions)
         raise ToolDefinitionError(
             f"tool {name[:100]}: its description has {len(description):,} characters, {_MAX_DESCRIPTION:,} are allowed"
         )
-    size = len(json.dumps(schema))
-    if size > _MAX_SCHEMA:
-        raise ToolDefinitionError(f"tool {name}: its JSON Schema has {size:,} characters, {_MAX_SCHEMA:,} are allowed")
+    for one in (schema, definition.output_schema):
+        size = _size(one, name)
+        if size > _MAX_SCHEMA:
+            problem = f"its JSON Schema has {size:,} characters, {_MAX_SCHEMA:,} are allowed"
+            raise ToolDefinitionError(f"tool {name}: {problem}")
     options: PolicyOptions = {**_policy_of(definition.annotations), **policy}
-    return Tool.from_json_schema(name, description, schema, _caller(name, connection), **options)
+    call = _caller(name, connection, definition.output_schema)
+    return Tool.from_json_schema(name, description, schema, call, **options)
+
+
+def _size(schema: object, name: str) -> int:
+    try:
+        return len(json.dumps(schema))
+    except (ValueError, RecursionError) as error:
+        raise ToolDefinitionError(f"tool {name}: its JSON Schema cannot be used; {describe_error(error)}") from error
 
 
 def _policy_of(hints: ToolAnnotations | None) -> PolicyOptions:
@@ -108,10 +122,27 @@ def _policy_of(hints: ToolAnnotations | None) -> PolicyOptions:
     return options
 
 
-def _caller(name: str, connection: Connection) -> Callable[..., Any]:
+def _caller(name: str, connection: Connection, output_schema: Mapping[str, Any] | None) -> Callable[..., Any]:
     async def call(agentkit_context: ToolContext[Any] | None = None, **arguments: Any) -> ToolResult:
         meta: Any = {IDEMPOTENCY_KEY: agentkit_context.idempotency_key} if agentkit_context is not None else None
-        answer = await connection.request(lambda client: client.call_tool(name, arguments, meta=meta))
+        answer = await connection.call(lambda client: client.call_tool(name, arguments, meta=meta))
+        if output_schema is not None and not answer.is_error:
+            problems, error = await run_in_thread(lambda: _output_problems(output_schema, answer))
+            if error is not None:
+                raise error
+            if problems:
+                raise MCPServerError(f"MCP server {connection.name}: tool {name} {problems}")
         return to_result(answer, name)
 
     return call
+
+
+def _output_problems(schema: Mapping[str, Any], answer: CallToolResult) -> str:
+    """Return what is wrong with an answer or with its schema; nothing is "". The time is bounded."""
+    if faults := schema_faults(schema, "outputSchema"):
+        return f"has an invalid output schema: {'; '.join(faults[:_MAX_PROBLEMS])}"
+    if answer.structured_content is None and "structured_content" not in answer.model_fields_set:
+        return "has an output schema but did not return structured content"
+    problems = JsonChecker(schema).problems(answer.structured_content)
+    shown = "; ".join(f"{path} {what}" for path, what in problems[:_MAX_PROBLEMS])
+    return shown and f"returned structured content that does not fit its output schema: {shown}"

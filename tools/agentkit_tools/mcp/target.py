@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -134,7 +135,7 @@ class Target:
         else:
             from mcp.client.stdio import stdio_client
 
-            async with _errlog(stderr) as errlog, stdio_client(server, errlog) as streams:
+            async with _errlog(stderr) as errlog, stdio_client(_watched_command(server), errlog) as streams:
                 errlog.close()  # the server has its own copy: when it closes that one, this is the end of the file
                 yield streams
 
@@ -161,6 +162,24 @@ async def _limit(response: Response) -> None:
             await inner.aclose()  # type: ignore[union-attr]
 
     response.stream = Limited()
+
+
+_WATCH = """
+(while kill -0 "$0" && kill -0 $$; do sleep 1; done; kill -0 $$ && kill -s KILL -- -$$) </dev/null >/dev/null 2>&1 &
+exec "$@"
+"""
+"""Runs a command in whose process group a watcher ends everything once the process `$0` is gone."""
+
+
+def _watched_command(server: StdioServerParameters) -> StdioServerParameters:
+    """Return what runs the same command, and ends it when this process ends without closing it, as by a signal."""
+    path = (server.env or {}).get("PATH") or os.environ.get("PATH")
+    shell = shutil.which("sh")
+    found = os.sep in server.command or shutil.which(server.command, path=path)
+    if os.name != "posix" or shell is None or not found:  # what cannot be found fails as it would anyway
+        return server
+    words = ["-c", _WATCH, str(os.getpid()), server.command, *server.args]
+    return server.model_copy(update={"command": shell, "args": words})
 
 
 @asynccontextmanager

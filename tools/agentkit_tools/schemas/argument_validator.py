@@ -11,16 +11,23 @@ from typing import Any
 
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaError, SchemaValidator, core_schema
 
+from agentkit_tools.schemas.steps import StepsExceeded, counted, once
+
 __all__ = ["late_validator", "validator_for"]
 
 _ANY = core_schema.any_schema()
+_READ = SchemaValidator(_ANY).validate_json
 _FLOAT = core_schema.float_schema(strict=True, allow_inf_nan=False)
 _ABSENT = object()
+_MAX_ALTERNATIVES = 1_000
 _COMBINING = ("anyOf", "oneOf", "allOf", "$ref")
 
 
-def validator_for(schema: Mapping[str, Any]) -> SchemaValidator:
-    """Return the validator of the arguments a normalised object schema describes.
+def validator_for(schema: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
+    """Return what reads the arguments that a normalised object schema describes from JSON text.
+
+    Every definition refuses a value once, however many ways lead there, and what has alternatives or is long takes
+    steps: see `schemas.steps`.
 
     Unknown arguments are refused when the schema lists properties and does not allow others. `oneOf` is read as
     `anyOf`; `not`, `if`, `contains`, `format`, `propertyNames`, `patternProperties`, what depends on other properties
@@ -36,7 +43,8 @@ def validator_for(schema: Mapping[str, Any]) -> SchemaValidator:
     definitions = [definition for definition in builder.definitions.values() if definition is not None]
     if definitions:
         built = core_schema.definitions_schema(built, definitions)
-    return SchemaValidator(built)
+    validate = SchemaValidator(built).validate_python
+    return lambda text: validate(_READ(text))
 
 
 def late_validator(schema: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
@@ -45,7 +53,7 @@ def late_validator(schema: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]
     Of ten thousand tools a server offers, a run calls a few, and a validator takes more time and memory than all the
     rest of a tool.
     """
-    ready = lru_cache(maxsize=1)(lambda: validator_for(schema).validate_json)
+    ready = lru_cache(maxsize=1)(lambda: validator_for(schema))
     return lambda text: ready()(text)
 
 
@@ -74,7 +82,7 @@ class _Builder:
             steps.extend(self.build(part) for part in parts)
         if not steps:
             return _ANY
-        built = steps[0] if len(steps) == 1 else core_schema.chain_schema(steps)
+        built = steps[0] if len(steps) == 1 else _all(steps)
         return core_schema.nullable_schema(built) if schema.get("nullable") is True else built
 
     def _base(self, schema: Mapping[str, Any]) -> CoreSchema:
@@ -96,7 +104,7 @@ class _Builder:
                 return _ANY
             self.definitions[reference] = None  # under way: what refers to it meanwhile needs no second look
             built = self.build(target)
-            self.definitions[reference] = core_schema.no_info_after_validator_function(_same, built, ref=reference)
+            self.definitions[reference] = once(built, reference, keep=True)
         return core_schema.definition_reference_schema(reference)
 
     def _target(self, reference: str) -> Any:
@@ -119,6 +127,8 @@ class _Builder:
         waiting = [self._target(reference)]
         while waiting:
             schema = waiting.pop()
+            if len(seen) > _MAX_ALTERNATIVES:
+                raise StepsExceeded(f"the schema has over {_MAX_ALTERNATIVES:,} references to judge one value by")
             if not isinstance(schema, Mapping):
                 continue
             for key in ("anyOf", "oneOf", "allOf"):
@@ -165,6 +175,7 @@ class _Builder:
 
     def _sized(self, built: CoreSchema, schema: Mapping[str, Any], noun: str) -> CoreSchema:
         least, most = _count(schema.get(f"min{noun}")), _count(schema.get(f"max{noun}"))
+        built = counted(built)
         if least is None and most is None:
             return built
 
@@ -183,7 +194,7 @@ class _Builder:
             with suppress(SchemaError):  # not a regular expression in the sense of one that always ends
                 built = core_schema.str_schema(min_length=least, max_length=most, pattern=pattern, strict=True)
                 SchemaValidator(built)
-                return built
+                return counted(built)
         return core_schema.str_schema(min_length=least, max_length=most, strict=True)
 
 
@@ -198,11 +209,22 @@ _KINDS: dict[str, Callable[[_Builder, Mapping[str, Any]], CoreSchema]] = {
 }
 
 
+def _all(steps: Sequence[CoreSchema]) -> CoreSchema:
+    """Hold the same value against every step."""
+    same: list[CoreSchema] = [core_schema.no_info_wrap_validator_function(_same, step) for step in steps]
+    return counted(core_schema.chain_schema(same), len(steps))
+
+
+def _same(value: Any, handler: Callable[[Any], Any]) -> Any:
+    handler(value)
+    return value
+
+
 def _union(options: Sequence[CoreSchema], message: str | None = None) -> CoreSchema:
     if len(options) == 1:
         return options[0]
     if message is None:
-        return core_schema.union_schema(list(options), mode="left_to_right")
+        return counted(core_schema.union_schema(list(options), mode="left_to_right"), len(options))
     return core_schema.union_schema(
         list(options), mode="left_to_right", custom_error_type="type", custom_error_message=message
     )
@@ -277,10 +299,6 @@ def _unique(value: list[Any]) -> list[Any]:
 
 def _refuse(value: Any) -> Any:
     raise PydanticCustomError("nothing", "nothing is accepted here")
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _present(values: tuple[Any, ...]) -> list[Any]:

@@ -33,6 +33,7 @@ from typing_extensions import Unpack as OldUnpack  # one of its own before Pytho
 
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.schemas.callables import inner_function
+from agentkit_tools.schemas.steps import bounded, has_own_code
 from agentkit_tools.tool_context import ToolContext
 
 __all__ = ["Arguments", "Signature", "context_parameters", "read_signature"]
@@ -100,6 +101,8 @@ class Signature:
     """Parameters to pass by position, with their defaults; the last may be `*name`. None: all go by keyword."""
     validator: SchemaValidator = field(init=False)
     """Validates JSON text into `Arguments`."""
+    has_own_code: bool = False
+    """Whether validating runs functions of the user's own, which may take any time."""
     parameters: dict[str, Any] = field(init=False)
     """The JSON Schema of the arguments, an object."""
 
@@ -272,7 +275,10 @@ def _build(result: Signature, tool: str) -> None:
         raise ToolDefinitionError(f"tool {tool}: more than one parameter is called {', '.join(twice)}: change an alias")
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(result)  # type: ignore[arg-type]
-        result.validator = adapter.validator  # type: ignore[assignment]
+        limited = bounded(adapter.core_schema)
+        whole = adapter.validator if limited is None else SchemaValidator(limited, _use_prebuilt=False)
+        result.validator = whole  # type: ignore[assignment]
+        result.has_own_code = has_own_code(adapter.core_schema)
         result.parameters = adapter.json_schema(schema_generator=_Schema)
     except Exception as error:
         _explain(result, tool, error)

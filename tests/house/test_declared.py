@@ -1,0 +1,75 @@
+"""What the packages import is declared: in the base install, or in the extra whose code imports it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from tests.house.packages import MODULES, PACKAGES
+from tests.paths import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+OURS = {package.name for package in PACKAGES}
+OF_EXTRAS = {
+    "agentkit/cli": "cli",
+    "agentkit/models": "openai",
+    "agentkit/testing": "dev",  # strategies for the tests of those who write prompts
+    "memory/agentkit_memory/embedders": "dense sentence-transformers openai",
+    "memory/agentkit_memory/index": "vector",
+    "memory/agentkit_memory/ingest": "ingest",
+    "prompts/agentkit_prompts/tokens": "tokens",
+    "tools/agentkit_tools/mcp": "mcp",
+    "tools/agentkit_tools/ready": "http",
+}
+"""Folder -> the extras its modules may import."""
+MODULE_OF = {"fastembed": "fastembed", "sentence_transformers": "sentence-transformers"}
+"""Modules of extras that are too heavy for every machine that runs the tests."""
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", name)[0]).lower()
+
+
+BASE = {normal(one) for one in PROJECT["dependencies"]}
+
+
+def declared_for(folder: str) -> set[str]:
+    """Distributions that a module in a folder may import."""
+    extras = [
+        extra for start, names in OF_EXTRAS.items() if f"{folder}/".startswith(f"{start}/") for extra in names.split()
+    ]
+    return BASE | {normal(one) for extra in extras for one in PROJECT["optional-dependencies"][extra]}
+
+
+def imported_by(source: str) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found - set(sys.stdlib_module_names) - OURS
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_what_a_module_imports_is_declared(path: Path) -> None:
+    owners = packages_distributions()
+    allowed = declared_for(path.parent.relative_to(ROOT).as_posix())
+    for module in imported_by(path.read_text("utf-8")):
+        names = {normal(owner) for owner in owners.get(module, [MODULE_OF.get(module, module)])}
+        assert names & allowed, f"{module} of {', '.join(sorted(names))} is imported and not declared"
+
+
+def test_an_import_that_nothing_declares_is_noticed() -> None:
+    assert imported_by("import os, starlette.routing\nfrom mcp_types import Tool\nimport agentkit") == {
+        "starlette",
+        "mcp_types",
+    }
+    assert "mcp-types" not in declared_for("tools/agentkit_tools/schemas")
+    assert "mcp-types" in declared_for("tools/agentkit_tools/mcp")

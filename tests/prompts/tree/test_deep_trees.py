@@ -1,0 +1,56 @@
+"""A tree of prompts of any depth and any number of prompts is used or refused with its limit, and never runs on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentkit.prompts import BasePrompt, Layers, PromptContext, PromptError, TextPrompt, UserInput, WrapPrompt, compose
+
+
+class Around(BasePrompt):
+    """A class of the user's own that holds another prompt."""
+
+    inner: Any
+
+    @property
+    def children(self) -> tuple[tuple[str, BasePrompt], ...]:
+        return (("inner", self.inner),)
+
+    def format_2_str(self, ctx: PromptContext) -> str:
+        return str(self.inner.format_2_str(ctx))
+
+
+def wrapped(levels: int, times: int = 1) -> BasePrompt:
+    prompt: BasePrompt = TextPrompt("x")
+    for _ in range(levels):
+        prompt = WrapPrompt(wrapped_prompts=[prompt] * times)
+    return prompt
+
+
+def test_the_deepest_tree_that_is_allowed_is_sent() -> None:
+    ctx = PromptContext(user_input=UserInput("hi"))
+    prompt = wrapped(63)
+    assert prompt.format_2_str(ctx) == "x"
+    assert "x" in str(compose(Layers(prompt), ctx).messages)
+
+
+@pytest.mark.parametrize("levels", [64, 200, 1_000])
+def test_a_deeper_tree_is_refused_when_it_is_made(levels: int) -> None:
+    with pytest.raises(PromptError, match="nest deeper than 64 levels"):
+        wrapped(levels)
+
+
+@pytest.mark.parametrize("levels", [64, 200, 5_000])
+def test_a_deeper_tree_of_classes_of_ones_own_is_refused_by_layers(levels: int) -> None:
+    prompt: BasePrompt = TextPrompt("x")
+    for _ in range(levels):
+        prompt = Around(inner=prompt)
+    with pytest.raises(PromptError, match="nest deeper than 64 levels"):
+        Layers(prompt)
+
+
+def test_prompts_that_stand_at_too_many_places_are_refused() -> None:
+    with pytest.raises(PromptError, match="more than 100,000 prompts"):
+        wrapped(40, times=2)

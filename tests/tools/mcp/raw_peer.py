@@ -1,0 +1,89 @@
+"""An MCP server that writes its own lines, as no SDK would: `python raw_peer.py NAME`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+OUT = sys.stdout
+
+
+def write(line: str) -> None:
+    OUT.write(line + "\n")
+    OUT.flush()
+
+
+def doubling(levels: int) -> dict[str, Any]:
+    defs: dict[str, Any] = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(levels)}
+    return {"properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": {**defs, f"d{levels}": {"type": "integer"}}}
+
+
+OUTPUTS: dict[str, tuple[dict[str, Any], Any]] = {
+    "exponential": (doubling(40), {"x": "text"}),
+    "catastrophic": ({"properties": {"x": {"pattern": "^(a+)+$"}}}, {"x": "a" * 5_000 + "!"}),
+    "endless": ({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}] * 2}}}, {}),
+    "malformed": ({"properties": {"x": {"required": 5}}}, {}),
+    "product": ({"properties": {"x": {"items": {"anyOf": [{"minimum": 9}] * 5_000}}}}, {"x": [1] * 5_000}),
+}
+
+
+def tools() -> list[dict[str, Any]]:
+    plain = {"type": "object"}
+    bomb = {"type": "object", **doubling(40)}
+    made = [
+        {
+            "name": name,
+            "description": str(os.getpid()),
+            "inputSchema": plain,
+            "outputSchema": {"type": "object", **schema},
+        }
+        for name, (schema, _) in OUTPUTS.items()
+    ]
+    odd = ("unparsable", "batch", "deep", "huge", "mute", "fine")
+    return [*made, *({"name": name, "inputSchema": plain} for name in odd), {"name": "bomb", "inputSchema": bomb}]
+
+
+def answer(number: Any, name: str) -> None:
+    result: dict[str, Any] = {"content": [{"type": "text", "text": "ok"}]}
+    if name in OUTPUTS:
+        result["structuredContent"] = OUTPUTS[name][1]
+    whole = json.dumps({"jsonrpc": "2.0", "id": number, "result": result})
+    if name == "unparsable":
+        whole = "{" * 1_000
+    elif name == "batch":
+        whole = f"[{whole}, {whole}]"
+    elif name == "deep":
+        whole = whole.replace('"ok"', "[" * 100_000 + "]" * 100_000)
+    elif name == "huge":
+        whole = whole.replace('"ok"', "9" * 100_000)
+    if name != "mute":
+        write(whole)
+
+
+def main() -> None:
+    mode = sys.argv[1]
+    if mode == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for line in sys.stdin:
+        message = json.loads(line)
+        number, method = message.get("id"), message["method"]
+        if method == "initialize":
+            info = {"name": "raw", "version": "0"}
+            version = message["params"]["protocolVersion"]
+            result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
+            write(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}))
+        elif method == "tools/list" and mode != "no_list":
+            write(json.dumps({"jsonrpc": "2.0", "id": number, "result": {"tools": tools()}}))
+        elif method == "tools/call":
+            answer(number, message["params"]["name"])
+        elif number is not None and method != "tools/list":
+            write(json.dumps({"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "unknown"}}))
+    while mode == "stubborn":  # its pipes were closed, and it stays
+        time.sleep(1)
+
+
+main()
