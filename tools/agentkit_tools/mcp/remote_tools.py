@@ -90,7 +90,7 @@ def _tool(definition: Definition, connection: Connection, policy: PolicyOptions)
     if size > _MAX_SCHEMA:
         raise ToolDefinitionError(f"tool {name}: its JSON Schema has {size:,} characters, {_MAX_SCHEMA:,} are allowed")
     options: PolicyOptions = {**_policy_of(definition.annotations), **policy}
-    return Tool.from_json_schema(name, description, schema, _caller(name, connection), **options)
+    return Tool.from_json_schema(name, description, schema, _caller(name, connection), trust="untrusted", **options)
 
 
 def _policy_of(hints: ToolAnnotations | None) -> PolicyOptions:

@@ -244,8 +244,13 @@ def _runs(tree: Tree) -> Iterator[Run]:
     """Yield the runs of a tree, in order."""
     if type(tree) is Runs:
         yield from tree
-    elif type(tree) is dict or type(tree) is list:
-        for value in tree.values() if type(tree) is dict else tree:
+    elif type(tree) is dict:
+        for key, value in tree.items():
+            if type(key) is Runs:
+                yield from key
+            yield from _runs(value)
+    elif type(tree) is list:
+        for value in tree:
             yield from _runs(value)
 
 
