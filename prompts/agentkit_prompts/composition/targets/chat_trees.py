@@ -79,9 +79,7 @@ class TreeReader:
         if isinstance(value, str):
             return Runs([Run(str(value), pointer)])
         if isinstance(value, Mapping):
-            return {
-                self._key(key, pointer): self.untrusted(item, f"{pointer}.{key}") for key, item in value.items()
-            }
+            return {self._key(key, pointer): self.untrusted(item, f"{pointer}.{key}") for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [self.untrusted(item, f"{pointer}[{index}]") for index, item in enumerate(value)]
         return value
