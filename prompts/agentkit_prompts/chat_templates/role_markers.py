@@ -88,6 +88,8 @@ class RoleMarkerTemplate(BaseTemplate):
     """Whether a message of the assistant at the end is left open, for the model to go on with."""
     code_tokens: ClassVar[tuple[str, ...]] = ()
     """Control tokens that are in none of the fields."""
+    model_tokens: ClassVar[tuple[str, ...]] = ()
+    """Special tokens of the models, as their tokenizers have them; one without its end stands for all that begin so."""
     signs: ClassVar[tuple[str, ...] | None] = ()
     """A message of one text that holds none of these is that text between its markers; None where this is not known,
     as for a class with its own `piece` that does not say."""
@@ -99,7 +101,7 @@ class RoleMarkerTemplate(BaseTemplate):
     @property
     def control_tokens(self) -> tuple[str, ...]:
         """What only the template may write: stop words, special tokens, and the markers around messages."""
-        tokens = [*(self.stop_words or ()), self.bos, *self.special_tokens, *self.code_tokens]
+        tokens = [*(self.stop_words or ()), self.bos, *self.special_tokens, *self.code_tokens, *self.model_tokens]
         return tokens_and_markers(tokens, [getattr(self, name) for name in (*self.marker_fields, "bos", "reply_start")])
 
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:

@@ -9,6 +9,8 @@ such as Cyrillic ones, are not covered.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Any
 
 from agentkit_prompts.templates.rendered import FromSegments, Rendered
 from agentkit_prompts.templates.spans import Segment, insert_breaks
@@ -32,20 +34,24 @@ class LineHeads:
     Args:
         words: Words that are heads with a colon behind them, in any case.
         pattern: Heads of another form, as a regular expression; a space in it stands for characters not seen.
+        sign: A character that every head has.
         lists: The items of the context that such heads begin.
         per_item: How many heads one item has.
     """
 
-    __slots__ = ("_pattern", "_per_item", "_words", "lists")
+    __slots__ = ("_begins", "_pattern", "_per_item", "_sign", "_words", "lists")
 
-    def __init__(self, *words: str, pattern: str = "", lists: str = "", per_item: int = 1) -> None:
+    def __init__(self, *words: str, pattern: str = "", sign: str = "", lists: str = "", per_item: int = 1) -> None:
+        self._sign = sign
         self.lists = lists
         self._per_item = per_item
         forms = [pattern.replace(" ", _SPACE)] if pattern else []
         if words:
             forms.append(f"(?:{'|'.join(words)}){_SPACE}{_COLON}")
         self._words = tuple(words) if not pattern else ()
-        self._pattern = re.compile(rf"(?:\A|[{_BREAKS}]){_SPACE}({'|'.join(forms)})", re.IGNORECASE)
+        head = f"{_SPACE}({'|'.join(forms)})"
+        self._pattern = re.compile(rf"(?:\A|[{_BREAKS}]){head}", re.IGNORECASE)
+        self._begins = re.compile(head, re.IGNORECASE if words else 0).match
 
     def may_be_in(self, text: str) -> bool:
         """Whether it is worth looking: decided at a glance."""
@@ -56,7 +62,7 @@ class LineHeads:
 
     def count(self, text: str) -> int:
         """Return how many heads there are in `text`."""
-        return sum(1 for _ in self._pattern.finditer(text))
+        return sum(map(bool, map(self._begins, text.splitlines())))
 
     def broken(self, text: str) -> str:
         """Return untrusted text with every head in it broken."""
@@ -89,12 +95,21 @@ class LineHeads:
             made.append(segment._replace(text=insert_breaks(own, here)) if here and segment.media is None else segment)
         return made
 
-    def without_forged(self, rendered: Rendered, items: int | None) -> Rendered:
-        """Return the rendering of a list with its forged heads broken; with no more heads than `items` have none is."""
-        text = rendered.text
-        if rendered.is_trusted or not self.may_be_in(text) or not (found := self.count(text)):
+    def without_forged(self, rendered: Rendered, items: Sequence[Any] | None) -> Rendered:
+        """Return the rendering of a list with its forged heads broken.
+
+        Where it is known to show `items` and nothing else, one look tells most times that there are none.
+        """
+        if items is not None and all(getattr(one, "trust", "") == "trusted" for one in items):
             return rendered
-        if items is not None and found == items * self._per_item:
+        text = rendered.text
+        if items is not None and self._sign and text.count(self._sign) == len(items):
+            return rendered
+        lines = text.splitlines()
+        if items is not None and len(lines) == len(items):
+            return rendered
+        found = sum(map(bool, map(self._begins, lines)))
+        if not found or (items is not None and found == len(items) * self._per_item):
             return rendered
         segments = list(rendered.segments())
         made = self.broken_in(segments)
@@ -103,5 +118,5 @@ class LineHeads:
 
 MESSAGE = LineHeads("system", "user", "assistant", "tool")
 """The role in front of a message."""
-CALL = LineHeads(pattern=r"\[ calls(?![^\W_])")
+CALL = LineHeads(pattern=r"\[ (?i:calls)(?![^\W_])")
 """What stands in front of a tool call of the assistant."""

@@ -114,7 +114,7 @@ class ConversationPrompt(BasePrompt):
 class MemoPrompt(BasePrompt):
     """The recalled documents, numbered from 1, each with its title or source. Under a budget the last go first."""
 
-    heads: ClassVar[LineHeads | None] = LineHeads(pattern=r"\[ \d(?: \d)* \]", lists="documents")
+    heads: ClassVar[LineHeads | None] = LineHeads(pattern=r"\[ \d(?: \d)* \]", sign="[", lists="documents")
     items: ClassVar[str | None] = "documents"
 
     size: Size = Size(cut="items", priority=30)

@@ -185,10 +185,10 @@ class BasePrompt(Declared, ABC):
         rendered = self.template.run(values, locale=ctx.locale)
         return rendered if self.heads is None else self.heads.without_forged(rendered, self._listed(values))
 
-    def _listed(self, values: Mapping[str, Any]) -> int | None:
-        """Return how many items are listed; None where a template that is not the default may write other heads."""
+    def _listed(self, values: Mapping[str, Any]) -> Sequence[Any] | None:
+        """Return the items that are listed; None where a template that is not the default may write other heads."""
         heads = self.heads
-        return len(values[heads.lists]) if heads is not None and "template" not in self.model_fields_set else None
+        return values[heads.lists] if heads is not None and "template" not in self.model_fields_set else None
 
     def render_around(self, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
         """Render around children that are rendered already, one per entry of `children`; for composite prompts."""

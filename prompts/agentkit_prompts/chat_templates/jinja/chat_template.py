@@ -54,6 +54,8 @@ class JinjaChatTemplate:
     eos_token: str | None = None
     special_tokens: Mapping[str, str] = field(default_factory=dict)
     """Other tokens that the template may read, such as `pad_token`."""
+    added_tokens: Sequence[str] = ()
+    """Every other token that the tokenizer takes out of a text as a whole, such as additional special ones."""
     named: Mapping[str, str] = field(default_factory=dict)
     """Further templates of the model by name; `tool_use` is used where there are tools."""
     now: datetime | None = None
@@ -90,7 +92,7 @@ class JinjaChatTemplate:
         Raises:
             ChatTemplateError: There is no such template, or it is none.
         """
-        file, named, tokens = read_files(Path(path))
+        file, named, tokens, added = read_files(Path(path))
         chosen = name or ("default" if "default" in named else next(iter(named)) if len(named) == 1 else "default")
         if chosen not in named:
             raise ChatTemplateError(f"{file}: there is no template {chosen!r}{nearest(chosen, named)}")
@@ -99,6 +101,7 @@ class JinjaChatTemplate:
             "bos_token": tokens.pop("bos_token", None),
             "eos_token": tokens.pop("eos_token", None),
             "special_tokens": tokens,
+            "added_tokens": added,
             "named": named if name is None else {},
             "file": file,
         }
@@ -191,7 +194,8 @@ class JinjaChatTemplate:
     @cached_property
     def control_tokens(self) -> tuple[str, ...]:
         """What only the template may write: stop words, bos and eos, and the markers around messages."""
-        tokens = (self.bos_token, self.eos_token, *self.special_tokens.values(), *(self.stop_words or ()))
+        tokens = (self.bos_token, self.eos_token, *self.special_tokens.values(), *self.added_tokens)
+        tokens = (*tokens, *(self.stop_words or ()))
         return tokens_of_sources([self.source, *self.named.values()], tokens, self._probe(self.source))
 
     def diagnose(self) -> list[Finding]:
