@@ -29,6 +29,10 @@ _PLAIN_ROLES = frozenset(("system", "user", "assistant"))
 _HINT = "templates such as 'internlm2', 'llama3_1' and 'qwen2d5' have one"
 
 
+_WRITERS = frozenset(("piece", "write", "head", "render", "messages2prompt"))
+_OWN = "agentkit_prompts.chat_templates."
+
+
 class Task(NamedTuple):
     """What is asked of a template beside the messages."""
 
@@ -94,7 +98,12 @@ class RoleMarkerTemplate(BaseTemplate):
     """A message of one text that holds none of these is that text between its markers; None where this is not known,
     as for a class with its own `piece` that does not say."""
 
+    rewrites_text: ClassVar[bool] = False
+    """Whether it may change the text of a message; so may a class of your own that writes messages itself."""
+
     def __init_subclass__(cls) -> None:
+        if not _WRITERS.isdisjoint(vars(cls)) and not cls.__module__.startswith(_OWN):
+            cls.rewrites_text = "rewrites_text" not in vars(cls) or cls.rewrites_text
         if "piece" in vars(cls) and "signs" not in vars(cls):
             cls.signs = None
 

@@ -19,7 +19,7 @@ from agentkit_prompts.chat_templates.jinja.bounds import CHAT_LIMITS, Bounds
 from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose
 from agentkit_prompts.chat_templates.jinja.dropped_content import holds_all, losses
 from agentkit_prompts.chat_templates.jinja.environment import Refusal, RunContext, compiled, covered
-from agentkit_prompts.chat_templates.jinja.markers import tokens_of_sources
+from agentkit_prompts.chat_templates.jinja.markers import rewrites_text, tokens_of_sources
 from agentkit_prompts.chat_templates.jinja.model_files import read_files
 from agentkit_prompts.chat_templates.jinja.open_reply import render_open
 from agentkit_prompts.chat_templates.jinja.probe import Probe
@@ -197,6 +197,11 @@ class JinjaChatTemplate:
         tokens = (self.bos_token, self.eos_token, *self.special_tokens.values(), *self.added_tokens)
         tokens = (*tokens, *(self.stop_words or ()))
         return tokens_of_sources([self.source, *self.named.values()], tokens, self._probe(self.source))
+
+    @cached_property
+    def rewrites_text(self) -> bool:
+        """Whether it may change the text of a message, as with `replace`: then the finished text is looked through."""
+        return any(map(rewrites_text, (self.source, *self.named.values())))
 
     def diagnose(self) -> list[Finding]:
         """Return what the template cannot do or does in its own way, found by rendering small conversations."""

@@ -57,7 +57,7 @@ def text_by_message(
         kwargs: Those of `RoleMarkerTemplate.task`; others are for other templates.
         is_guarded: Whether untrusted text must not form control tokens.
     """
-    if not isinstance(template, RoleMarkerTemplate) or not template.is_message_by_message:
+    if not isinstance(template, RoleMarkerTemplate) or not template.is_message_by_message or template.rewrites_text:
         return None
     task = tuple((name, kwargs[name]) for name in _TASK if name in kwargs)
     try:

@@ -93,9 +93,18 @@ def whole_text(
 
     messages = [entry.plain.copy() if len(entry.plain) == 2 else untagged(entry.tree) for entry in entries]
     plain = {"messages": messages, **untagged(declared)}
-    if policy == "allow" or (all(entry.is_harmless for entry in entries) and is_harmless(declared, tokens)):
+    rewrites = policy != "allow" and bool(tokens) and getattr(template, "rewrites_text", False)
+    is_calm = all(entry.is_harmless for entry in entries) and is_harmless(declared, tokens)
+    if policy == "allow" or (is_calm and not rewrites):
         return render(plain), plain
     tree: dict[str, Tree] = {"messages": [entry.tree for entry in entries], **declared}
+    if rewrites:
+        messages = list(_located(composition, read, is_whole=True))
+        more_messages = [read.message(one, f"conversation[{at}]") for at, one in enumerate(more, start)]
+        tree["messages"] = [entry.tree for entry in messages] + more_messages
+        return guarded(
+            render, with_reasoning(render, tree, tokens), attempt(render, plain), tokens, policy, True
+        ), plain
     text = attempt(render, plain)
     return guarded(render, with_reasoning(render, tree, tokens), text, tokens, policy), plain
 
@@ -123,14 +132,21 @@ def _section(role: str, section: Section, tokens: ControlTokens) -> Entry:
     return Entry({"role": role, "content": Runs(runs)}, plain, all(piece.is_harmless for piece in pieces))
 
 
-def _located(composition: Contents, read: TreeReader) -> Iterator[Entry]:
-    """Yield the same as `_entries`; the runs of stored messages say where in the context they are from."""
+def _located(composition: Contents, read: TreeReader, *, is_whole: bool = False) -> Iterator[Entry]:
+    """Yield the same as `_entries`; the runs of stored messages say where in the context they are from.
+
+    With `is_whole` no taint is taken off, also of texts that hold nothing of a token.
+    """
+
+    def entry(tree: Tree) -> Entry:
+        return Entry(tree, untagged(tree), False) if is_whole else entry_of(tree, read.tokens)
+
     for message, segments in composition.walk():
         if segments and segments[0].prompt not in ("conversation", "intermediate"):
-            yield entry_of({"role": message.role, "content": Runs(runs_of(segments))}, read.tokens)
+            yield entry({"role": message.role, "content": Runs(runs_of(segments))})
         else:
             pointer = segments[0].pointer.partition(".")[0] if segments else "conversation"
-            yield entry_of(read.message(message, pointer), read.tokens)
+            yield entry(read.message(message, pointer))
 
 
 def chat_template_of(given: ChatTemplate | str, now: datetime | None = None) -> ChatTemplate:

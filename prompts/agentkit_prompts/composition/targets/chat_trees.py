@@ -21,9 +21,12 @@ from agentkit_prompts.templates.spans import Segment
 __all__ = ["Entry", "PromptReader", "TreeReader", "entry_of", "is_harmless_tool", "runs_of", "words_of_tools"]
 
 _SPEC_WORDS = frozenset(
-    "type function name description strict parameters properties required items enum const default title examples "
-    "format additionalProperties anyOf oneOf allOf not $ref $defs definitions minimum maximum minLength maxLength "
-    "pattern minItems maxItems uniqueItems string number integer boolean object array null text".split()  # noqa: SIM905
+    (
+        *("type", "function", "name", "description", "strict", "parameters", "properties", "required", "items", "enum"),
+        *("const", "default", "title", "examples", "format", "additionalProperties", "anyOf", "oneOf", "allOf", "not"),
+        *("$ref", "$defs", "definitions", "minimum", "maximum", "minLength", "maxLength", "pattern", "minItems"),
+        *("maxItems", "uniqueItems", "string", "number", "integer", "boolean", "object", "array", "null", "text"),
+    )
 )
 """What chat templates look up in a tool or a document, and compare with: it is trusted where it is a whole text."""
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
