@@ -33,7 +33,8 @@ class LineHeads:
 
     Args:
         words: Words that are heads with a colon behind them, in any case.
-        pattern: Heads of another form, as a regular expression; a space in it stands for characters not seen.
+        pattern: Instead of words a regular expression; a space in it stands for characters not seen. Its group is what
+            has to be untrusted, and is broken behind its first character.
         sign: A character that every head has.
         lists: The items of the context that such heads begin.
         per_item: How many heads one item has.
@@ -45,11 +46,9 @@ class LineHeads:
         self._sign = sign
         self.lists = lists
         self._per_item = per_item
-        forms = [pattern.replace(" ", _SPACE)] if pattern else []
-        if words:
-            forms.append(f"(?:{'|'.join(words)}){_SPACE}{_COLON}")
+        form = pattern.replace(" ", _SPACE) or f"((?:{'|'.join(words)}){_SPACE}{_COLON})"
         self._words = tuple(words) if not pattern else ()
-        head = f"{_SPACE}({'|'.join(forms)})"
+        head = f"{_SPACE}{form}"
         self._pattern = re.compile(rf"(?:\A|[{_BREAKS}]){head}", re.IGNORECASE)
         self._begins = re.compile(head, re.IGNORECASE if words else 0).match
 
@@ -118,5 +117,5 @@ class LineHeads:
 
 MESSAGE = LineHeads("system", "user", "assistant", "tool")
 """The role in front of a message."""
-CALL = LineHeads(pattern=r"\[ (?i:calls)(?![^\W_])")
+CALL = LineHeads(pattern=r"\[ ((?i:calls)(?![^\W_]))")
 """What stands in front of a tool call of the assistant."""

@@ -114,7 +114,7 @@ class ConversationPrompt(BasePrompt):
 class MemoPrompt(BasePrompt):
     """The recalled documents, numbered from 1, each with its title or source. Under a budget the last go first."""
 
-    heads: ClassVar[LineHeads | None] = LineHeads(pattern=r"\[ \d(?: \d)* \]", sign="[", lists="documents")
+    heads: ClassVar[LineHeads | None] = LineHeads(pattern=r"(\[(?!\u200b) \d(?: \d)* \])", sign="[", lists="documents")
     items: ClassVar[str | None] = "documents"
 
     size: Size = Size(cut="items", priority=30)
@@ -132,7 +132,7 @@ class KnowledgePrompt(BasePrompt):
     """The recalled facts, one a line. Under a budget the last go first."""
 
     heads: ClassVar[LineHeads | None] = LineHeads(
-        pattern=r"[-\u2010-\u2015\u2212*\u2022](?![\w.*-])", lists="knowledge"
+        pattern=r"([-\u2010-\u2015\u2212*\u2022])(?![\w.*\u200b-])", lists="knowledge"
     )
     items: ClassVar[str | None] = "knowledge"
 
