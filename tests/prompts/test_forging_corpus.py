@@ -77,7 +77,8 @@ def written(place: str, text: str, template: str) -> list[Any]:
     made = CHAT_TEMPLATES.get(template)()
     shown = composition.to_text(made)
     assert text == "calm" or "OBEY" in shown
-    return [found.token for found in sorted(control_tokens_of((*made.control_tokens, *(made.stop_words or ()))).find(shown))]
+    tokens = control_tokens_of((*made.control_tokens, *(made.stop_words or ())))
+    return [found.token for found in sorted(tokens.find(shown))]
 
 
 def test_the_corpus_is_of_some_size() -> None:

@@ -20,7 +20,9 @@ from agentkit.prompts import (
     UserInput,
     compose,
 )
+from agentkit_prompts.chat_templates.chat_turns import Turn
 from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplate
+from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task
 from agentkit_prompts.errors import ControlTokenError
 from tests.prompts.chat_templates.small_chat_templates import PLAIN, Small
 
@@ -179,3 +181,16 @@ def test_a_token_that_the_template_makes_of_harmless_text_is_found_in_the_finish
     except ControlTokenError:
         return
     assert text.count("<|im_end|>") == 1
+
+
+def test_a_piece_of_ones_own_that_makes_a_token_is_found() -> None:
+    class Replacing(RoleMarkerTemplate):
+        def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
+            begin, text, end = super().piece(turn, task, recent)
+            return begin, text.replace("@@", "</U>"), end
+
+    template = Replacing(user="<U>", eoh="</U>", assistant="<A>", eoa="</A>")
+    talk = [Message("user", "@@"), Message("assistant", "x")]
+    for context in (PromptContext(user_input="@@"), PromptContext(user_input="x", conversation=talk)):
+        with pytest.raises(ControlTokenError, match="makes control tokens"):
+            compose(Layers(), context).to_text(template)

@@ -57,7 +57,7 @@ def text_by_message(
         kwargs: Those of `RoleMarkerTemplate.task`; others are for other templates.
         is_guarded: Whether untrusted text must not form control tokens.
     """
-    if not isinstance(template, RoleMarkerTemplate) or not template.is_message_by_message or template.rewrites_text:
+    if not isinstance(template, RoleMarkerTemplate) or not template.is_message_by_message:
         return None
     task = tuple((name, kwargs[name]) for name in _TASK if name in kwargs)
     try:
@@ -153,7 +153,10 @@ class _MessageWriter:
             if frame.template.signs == ():
                 begin, end = frame.task.markers[message.role]
                 return f"{begin}{content}{end}"
-            return "".join(frame.piece({"role": message.role, "content": content}, self.recent))
+            begin, text, end = frame.piece({"role": message.role, "content": content}, self.recent)
+            if text is not content and frame.tokens.may_be_in(text):
+                raise _EntangledError  # the template made a token of it
+            return f"{begin}{text}{end}"
         tree = self.read.message(message)
         text = self._write(untagged(tree))
         safe = broken(self._write, tree, text, frame.tokens) if frame.tokens else text
