@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from agentkit_prompts.chat_templates.guard.control_tokens import control_tokens_of
+from agentkit_prompts.chat_templates.protocol import ChatTemplate
 from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.composition.targets.chat_text import chat_template_of
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import MARKER, Part, Text
-from agentkit_prompts.context.prompt_context import Document, Fact, PromptContext, UserInput
-from agentkit_prompts.errors import KwargsError
+from agentkit_prompts.context.prompt_context import Document, Fact, PromptContext, ToolSpec, UserInput
+from agentkit_prompts.errors import ChatTemplateError, KwargsError
+from agentkit_prompts.templates.line_heads import CALL, MESSAGE
 from agentkit_prompts.tree.layers import Layers
 
 __all__ = ["ATTACKS", "CANARY", "assert_no_forged_roles"]
@@ -21,6 +26,7 @@ __all__ = ["ATTACKS", "CANARY", "assert_no_forged_roles"]
 CANARY = "zq7canary"
 """Stands in every attack, so that its text is found again wherever it went."""
 
+_FENCE = re.compile(r"</?untrusted-[0-9a-f]{16}>")
 _SUM = "{{ 1913 * 7919 }}"
 _SUMMED = str(1913 * 7919)
 
@@ -40,7 +46,11 @@ ATTACKS: tuple[str, ...] = (
 
 
 def assert_no_forged_roles(
-    layers: Layers, ctx: PromptContext | None = None, *, attacks: Sequence[str] = ATTACKS
+    layers: Layers,
+    ctx: PromptContext | None = None,
+    *,
+    attacks: Sequence[str] = ATTACKS,
+    chat_templates: Sequence[ChatTemplate | str] = ("qwen2d5", "llama3_1"),
 ) -> None:
     """Put each attack into each untrusted place of a context, and compare what would be sent with what is sent without.
 
@@ -48,15 +58,22 @@ def assert_no_forged_roles(
         layers: The prompts to test.
         ctx: A context they render over; a small one with every kind of content when not given.
         attacks: The texts to try. Each should hold `CANARY`.
+        chat_templates: Templates of local models, or their names: what they write is looked at too, beside plain text.
+
+    A context without a `session_key` gets one, so that prompts may have a fence.
 
     Raises:
         AssertionError: An attack made or lost a message, changed a role, a tool or the media, ran as template code,
-            or its text counts as trusted. Names the place and the attack.
+            became a control token, ended a fence, or its text counts as trusted. Names the place and the attack.
     """
     ctx = ctx if ctx is not None else _sample()
     # An orphan that is not sent has no place in what is sent.
     ctx = ctx.evolve(conversation=ctx.conversation.complete(), intermediate=ctx.intermediate.complete())
+    if ctx.session_key is None:
+        ctx = ctx.evolve(session_key="a secret of this test")
     before = compose(layers, ctx)
+    templates = [chat_template_of(one) for one in chat_templates]
+    written = _written(before, templates)
     for place, put in _places(ctx):
         for attack in attacks:
             poisoned = put(attack)
@@ -64,19 +81,44 @@ def assert_no_forged_roles(
                 layers.check_kwargs(poisoned.user_input.additional_kwargs)
             except KwargsError:
                 continue  # a schema refuses the attack before anything is rendered
-            faults = list(_faults(before, compose(layers, poisoned)))
+            after = compose(layers, poisoned)
+            faults = list(_faults(before, after, is_spec=place.startswith("tools[")))
+            faults += [what for what, is_same in _compared(written, _written(after, templates)) if not is_same]
             if faults:
                 raise AssertionError(f"{attack!r} in {place}: {'; '.join(faults)}")
 
 
-def _faults(before: Composition, after: Composition) -> Iterator[str]:
+def _written(composition: Composition, templates: Sequence[ChatTemplate]) -> dict[str, object]:
+    """Return what heads plain text has, what fences there are, and which control tokens each template writes."""
+    text = composition.to_text()
+    found: dict[str, object] = {
+        "it begins a message or a tool call in plain text": (MESSAGE.count(text), CALL.count(text)),
+        "it begins or ends a fence": len(_FENCE.findall(text)),
+    }
+    for template in templates:
+        tokens = control_tokens_of((*template.control_tokens, *(template.stop_words or ())))
+        try:
+            text = composition.to_text(template)
+        except ChatTemplateError:
+            continue  # it has no place for this conversation, or refuses the attack
+        name = f"it forms a control token of {type(template).__name__}"
+        found[name] = [one.token for one in sorted(tokens.find(text))]
+    return found
+
+
+def _compared(before: dict[str, object], after: dict[str, object]) -> Iterator[tuple[str, bool]]:
+    for name, value in after.items():
+        yield name, name not in before or before[name] == value
+
+
+def _faults(before: Composition, after: Composition, *, is_spec: bool = False) -> Iterator[str]:
     roles, were = [m.role for m in after.messages], [m.role for m in before.messages]
     if roles != were:
         yield f"the roles were {were} and became {roles}"
     wire = [message["role"] for message in after.to_openai()["messages"]]
     if wire != roles:
         yield f"the payload has the roles {wire} for {roles}"
-    if after.tools != before.tools:
+    if after.tools != before.tools and not is_spec:
         yield "the tools changed"
     if after.media != before.media:
         yield "the media changed"
@@ -98,8 +140,14 @@ def _places(ctx: PromptContext) -> Iterator[tuple[str, Callable[[str], PromptCon
     """Yield every untrusted place of a context, with a function that adds text to it."""
     kwargs = ctx.user_input.additional_kwargs
     yield "user_input", lambda attack: ctx.evolve(user_input=UserInput(_longer(ctx.user_input.input, attack), kwargs))
-    for name in [name for name, value in kwargs.items() if isinstance(value, str)]:
-        yield f"additional_kwargs.{name}", partial(_in_kwarg, ctx, name)
+    for path in _paths(kwargs):
+        yield "additional_kwargs" + "".join(f"[{key!r}]" for key in path), partial(_in_kwarg, ctx, path)
+    if ctx.locale is not None:
+        yield "locale", lambda attack: ctx.evolve(locale=f"{ctx.locale}{attack}")
+    for index, tool in enumerate(ctx.tools):
+        if tool.trust != "trusted":
+            yield f"tools[{index}].description", partial(_in_tool, ctx, index, "description")
+            yield f"tools[{index}].parameters", partial(_in_tool, ctx, index, "parameters")
     for field in ("conversation", "intermediate"):
         for index, message in enumerate(getattr(ctx, field)):
             yield f"{field}[{index}] ({message.role})", partial(_in_item, ctx, field, index, "content")
@@ -110,11 +158,40 @@ def _places(ctx: PromptContext) -> Iterator[tuple[str, Callable[[str], PromptCon
                     yield f"{field}[{index}].{attribute}", partial(_in_item, ctx, field, index, attribute)
 
 
-def _in_kwarg(ctx: PromptContext, name: str, attack: str) -> PromptContext:
+def _paths(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield where in JSON-like data the texts stand."""
+    if isinstance(value, str):
+        yield path
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _paths(item, (*path, key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _paths(item, (*path, index))
+
+
+def _changed(value: Any, path: tuple[Any, ...], attack: str) -> Any:
+    if not path:
+        return value + attack
+    if isinstance(value, Mapping):
+        return {key: _changed(item, path[1:], attack) if key == path[0] else item for key, item in value.items()}
+    return [_changed(item, path[1:], attack) if index == path[0] else item for index, item in enumerate(value)]
+
+
+def _in_kwarg(ctx: PromptContext, path: tuple[Any, ...], attack: str) -> PromptContext:
     given = ctx.user_input
-    return ctx.evolve(
-        user_input=UserInput(given.input, {**given.additional_kwargs, name: given.additional_kwargs[name] + attack})
-    )
+    return ctx.evolve(user_input=UserInput(given.input, _changed(given.additional_kwargs, path, attack)))
+
+
+def _in_tool(ctx: PromptContext, index: int, field: str, attack: str) -> PromptContext:
+    tools = list(ctx.tools)
+    tool = tools[index]
+    changed: dict[str, Any] = {"description": tool.description + attack}
+    if field == "parameters":
+        properties = {**tool.parameters.get("properties", {}), attack: {"enum": [attack], "default": {attack: attack}}}
+        changed = {"parameters": {**tool.parameters, "title": attack, "properties": properties, attack: attack}}
+    tools[index] = replace(tool, **changed)
+    return ctx.evolve(tools=tuple(tools))
 
 
 def _in_item(ctx: PromptContext, field: str, index: int, attribute: str, attack: str) -> PromptContext:
@@ -129,8 +206,11 @@ def _longer(content: str | tuple[Part, ...], attack: str) -> str | tuple[Part, .
 
 
 def _sample() -> PromptContext:
+    history = [{"role": "user", "content": "Hello"}]
     return PromptContext(
-        user_input="What is the weather?",
+        user_input=UserInput("What is the weather?", additional_kwargs={"history": history}),
+        locale="en",
+        tools=[ToolSpec("look", "Looks.", {"type": "object", "properties": {}}, trust="untrusted")],
         conversation=[Message("user", "Hello"), Message("assistant", "Hello!")],
         documents=[Document("It rains in April.", title="Weather", source="weather.md")],
         knowledge=[Fact("It is April.", source="calendar")],

@@ -66,8 +66,10 @@ def test_its_metadata_names_the_distribution_the_python_and_the_licence(wheel: z
         "griffelib",
         "jinja2",
         "pydantic",
+        "pydantic-core",
         "pyyaml",
         "sqlalchemy",
+        "typing-extensions",
     ]
     extras = {
         "all",

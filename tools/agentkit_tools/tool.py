@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
 from time import perf_counter
@@ -15,7 +16,7 @@ from warnings import warn
 from typing_extensions import ParamSpec, TypeVar  # with defaults: a bare `Tool` is a tool of any function
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_prompts.context.prompt_context import ToolSpec
+from agentkit_prompts.context.prompt_context import ToolSpec, Trust
 from agentkit_prompts.errors import nearest
 from agentkit_tools.calling.arguments import read_arguments
 from agentkit_tools.calling.deadline import DeadlineError, as_coroutine, finish, outcome
@@ -146,6 +147,8 @@ class Tool(Generic[P, R]):
         description: str,
         parameters: Mapping[str, Any] | None,
         function: Callable[P, R],
+        *,
+        trust: Trust = "trusted",
         **policy: Unpack[PolicyOptions],
     ) -> Tool[P, R]:
         """Make a tool whose parameters are described elsewhere: by a server, in a file, in another framework.
@@ -158,6 +161,8 @@ class Tool(Generic[P, R]):
             description: Text for the model.
             parameters: JSON Schema of an object; None for a tool without parameters.
             function: Sync or async; a parameter annotated `ToolContext` receives the context of the call.
+            trust: `untrusted` where name, description or schema are not the developer's, such as those of a server:
+                in a prompt for a local model their text then cannot become one of its control tokens.
             **policy: Fields of `ToolPolicy`.
 
         Raises:
@@ -171,7 +176,7 @@ class Tool(Generic[P, R]):
             schema = normalise({"type": "object", "properties": {}} if parameters is None else parameters)
             if schema.get("type", "object") != "object":
                 raise SchemaError(f"the parameters of a tool are an object, not {schema['type']}")
-            spec = ToolSpec(wire_name(name), description, {"type": "object", **schema})
+            spec = ToolSpec(wire_name(name), description, {"type": "object", **schema}, trust=trust)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise ToolDefinitionError(
                 f"tool {name}: its JSON Schema cannot be used; {describe_error(error)}"
@@ -198,7 +203,7 @@ class Tool(Generic[P, R]):
             spec = self.spec
             text = spec.description if description is None else description
             other.original_name = name or self.original_name
-            other.spec = ToolSpec(wire_name(name) if name else spec.name, text, spec.parameters, strict=spec.strict)
+            other.spec = replace(spec, name=wire_name(name) if name else spec.name, description=text)
         if policy:
             other._adopt(self.policy.but(**policy))
         return other
@@ -239,7 +244,7 @@ class Tool(Generic[P, R]):
             return self
         other = copy(self)
         parameters = strict_parameters(self.spec.parameters, tool=self.name)
-        other.spec = ToolSpec(self.spec.name, self.spec.description, parameters, strict=True)
+        other.spec = replace(self.spec, parameters=parameters, strict=True)
         other._loose = self.spec.parameters
         return other
 

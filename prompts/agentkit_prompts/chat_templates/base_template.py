@@ -34,6 +34,8 @@ class BaseTemplate:
     stop_words: Sequence[str] | None = None
     """What ends a reply."""
 
+    rewrites_text: ClassVar[bool] = True
+    """Whether `messages2prompt` may change the text of a message: then the finished text is looked through as well."""
     marker_fields: ClassVar[tuple[str, ...]] = (
         *("system", "eosys", "user", "eoh", "assistant", "eoa", "separator", "tool", "eotool"),
     )

@@ -29,6 +29,10 @@ _PLAIN_ROLES = frozenset(("system", "user", "assistant"))
 _HINT = "templates such as 'internlm2', 'llama3_1' and 'qwen2d5' have one"
 
 
+_WRITERS = frozenset(("piece", "write", "head", "render", "messages2prompt"))
+_OWN = "agentkit_prompts.chat_templates."
+
+
 class Task(NamedTuple):
     """What is asked of a template beside the messages."""
 
@@ -88,18 +92,25 @@ class RoleMarkerTemplate(BaseTemplate):
     """Whether a message of the assistant at the end is left open, for the model to go on with."""
     code_tokens: ClassVar[tuple[str, ...]] = ()
     """Control tokens that are in none of the fields."""
+    model_tokens: ClassVar[tuple[str, ...]] = ()
+    """Special tokens of the models, as their tokenizers have them; one without its end stands for all that begin so."""
     signs: ClassVar[tuple[str, ...] | None] = ()
     """A message of one text that holds none of these is that text between its markers; None where this is not known,
     as for a class with its own `piece` that does not say."""
 
+    rewrites_text: ClassVar[bool] = False
+    """Whether it may change the text of a message; so may a class of your own that writes messages itself."""
+
     def __init_subclass__(cls) -> None:
+        if not _WRITERS.isdisjoint(vars(cls)) and not cls.__module__.startswith(_OWN):
+            cls.rewrites_text = "rewrites_text" not in vars(cls) or cls.rewrites_text
         if "piece" in vars(cls) and "signs" not in vars(cls):
             cls.signs = None
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
         """What only the template may write: stop words, special tokens, and the markers around messages."""
-        tokens = [*(self.stop_words or ()), self.bos, *self.special_tokens, *self.code_tokens]
+        tokens = [*(self.stop_words or ()), self.bos, *self.special_tokens, *self.code_tokens, *self.model_tokens]
         return tokens_and_markers(tokens, [getattr(self, name) for name in (*self.marker_fields, "bos", "reply_start")])
 
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:

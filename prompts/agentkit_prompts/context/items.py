@@ -179,6 +179,8 @@ def _any_object() -> FrozenDict:
 class ToolSpec(_Item, Deriving):
     """What a model is shown of a tool: name, description, and its parameters as a JSON Schema object.
 
+    Written by the developer, so trusted; the specs that a server sends are untrusted, all of their text.
+
     Raises:
         ContextError: Fields have the wrong type, or the parameters are not JSON; names all of them.
     """
@@ -187,6 +189,7 @@ class ToolSpec(_Item, Deriving):
     description: str = ""
     parameters: Data = field(default_factory=_any_object, hash=False)
     strict: bool = field(default=False, kw_only=True)
+    trust: Trust = field(default="trusted", kw_only=True)
 
     def __post_init__(self) -> None:
         if self.parameters is None:

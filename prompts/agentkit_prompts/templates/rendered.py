@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import Deriving
 from agentkit_prompts.context.parts import MARKER, MEDIA_OPENING, Media, neutralise_markers
 from agentkit_prompts.context.prompt_context import Trust
@@ -19,10 +20,11 @@ from agentkit_prompts.tokens.counter import TokenCounter, media_tokens
 
 __all__ = ["Around", "FromSegments", "FromTemplate", "Join", "Plain", "Rendered", "count_tokens"]
 
-_TRUSTED_ROOTS = frozenset({"tools", "examples", "locale", "now", "extra"})
-_ALWAYS_TRUSTED_ROOTS = _TRUSTED_ROOTS - {"examples"}  # an example may be marked as untrusted
+_TRUSTED_ROOTS = frozenset({"now", "extra"})
+"""What only the developer gives; tools and examples know their own trust, everything else is untrusted."""
 _ROOT = re.compile(r"\w+")
 _ITEM = re.compile(r"(\w+)\[(\d+)\]")
+_ROLE = re.compile(r"(\w+)\[\d+\]\.role")
 
 
 class Rendered(Deriving):
@@ -257,7 +259,7 @@ class FromTemplate(Rendered):
     @property
     def is_trusted(self) -> bool:
         """Whether it reads nothing but what the developer wrote."""
-        return self._program.names.keys() <= _ALWAYS_TRUSTED_ROOTS
+        return self._program.names.keys() <= _TRUSTED_ROOTS
 
     def _pieces(self, prompt: str) -> Iterator[Segment]:
         sites = self._program.sites
@@ -272,8 +274,7 @@ class FromTemplate(Rendered):
             site = sites[number]
             pointer = site.pointer.format(*(index if type(index) is tuple else (index,))) if site.pointer else ""
             item = self._item(pointer)
-            # A role is one of four words.
-            is_trusted = type(value) is Trusted or pointer.endswith("].role")
+            is_trusted = type(value) is Trusted or self._is_role(pointer)
             trust: Trust = "trusted" if is_trusted else self._trust_of(site.roots, item)
             place = self._place(pointer, site.roots)
             if isinstance(value, Media):
@@ -317,6 +318,11 @@ class FromTemplate(Rendered):
         number = int(found[2]) if found else 0
         return items[number] if isinstance(items, tuple) and number < len(items) else None
 
+    def _is_role(self, pointer: str) -> bool:
+        """Whether a pointer leads to the role of a message, which is one of four words."""
+        found = _ROLE.fullmatch(pointer) if pointer.endswith(".role") else None
+        return found is not None and type(self._values.get(found[1])) is Conversation
+
     def _atomic(self, roots: Iterable[str], item: object) -> bool:
         """Whether a value must not be cut: its item says so or, where none is known, one of those it may be from."""
         if item is not None:
@@ -339,8 +345,8 @@ class FromTemplate(Rendered):
                     return "untrusted"
             elif isinstance(value, Trusted):
                 continue
-            elif isinstance(value, tuple) and value and hasattr(value[0], "trust"):
-                if any(one.trust == "untrusted" for one in value):
+            elif isinstance(value, tuple):
+                if any(getattr(one, "trust", "untrusted") != "trusted" for one in value):
                     return "untrusted"
             elif root not in _TRUSTED_ROOTS:
                 return "untrusted"

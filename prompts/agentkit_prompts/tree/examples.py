@@ -12,6 +12,7 @@ from agentkit_prompts.context.items import Selection, hash_of
 from agentkit_prompts.context.prompt_context import Example, PromptContext
 from agentkit_prompts.errors import PromptError
 from agentkit_prompts.ranking.embedder import give_up
+from agentkit_prompts.templates.line_heads import LineHeads
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.budget import Size
@@ -61,6 +62,7 @@ class ExamplesPrompt(BasePrompt):
     Under a budget the last selected go first, input and output together.
     """
 
+    heads: ClassVar[LineHeads | None] = LineHeads("input", "output", lists="examples", per_item=2)
     items: ClassVar[str | None] = "examples"
 
     size: Size = Size(cut="items", priority=20)

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import LiteralTextWarning, warn
+from agentkit_prompts.templates.line_heads import LineHeads
 from agentkit_prompts.templates.rendered import Around, Plain, Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.budget import Size
@@ -99,6 +100,8 @@ class UserInputPrompt(BasePrompt):
 class ConversationPrompt(BasePrompt):
     """The recalled conversation as text. To send it as messages, leave it to `Layers.conversation`."""
 
+    heads: ClassVar[LineHeads | None] = LineHeads("system", "user", "assistant", "tool", lists="conversation")
+
     template: Template = Field(
         default_factory=lambda: default_template(
             "{% for message in conversation %}{% if not loop.first %}\n{% endif %}"
@@ -111,6 +114,7 @@ class ConversationPrompt(BasePrompt):
 class MemoPrompt(BasePrompt):
     """The recalled documents, numbered from 1, each with its title or source. Under a budget the last go first."""
 
+    heads: ClassVar[LineHeads | None] = LineHeads(pattern=r"(\[(?!\u200b) \d(?: \d)* \])", sign="[", lists="documents")
     items: ClassVar[str | None] = "documents"
 
     size: Size = Size(cut="items", priority=30)
@@ -127,6 +131,9 @@ class MemoPrompt(BasePrompt):
 class KnowledgePrompt(BasePrompt):
     """The recalled facts, one a line. Under a budget the last go first."""
 
+    heads: ClassVar[LineHeads | None] = LineHeads(
+        pattern=r"([-\u2010-\u2015\u2212*\u2022])(?![\w.*\u200b-])", lists="knowledge"
+    )
     items: ClassVar[str | None] = "knowledge"
 
     size: Size = Size(cut="items", priority=40)

@@ -19,6 +19,7 @@ from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext
 from agentkit_prompts.errors import KwargsError, PromptError, TemplateError, similar
 from agentkit_prompts.schemas.check import Problem
 from agentkit_prompts.schemas.params import JsonSchema, check_params_schema, params_checker
+from agentkit_prompts.templates.line_heads import LineHeads
 from agentkit_prompts.templates.rendered import Around, FromSegments, Plain, Rendered
 from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.templates.template import MediaTable, Template, media_table
@@ -55,6 +56,8 @@ class BasePrompt(Declared, ABC):
     _first: ClassVar[str] = "template"
     supplies: ClassVar[frozenset[str]] = frozenset()
     """Names that `values` adds to those of the context."""
+    heads: ClassVar[LineHeads | None] = None
+    """What begins an item, for a prompt that lists some: untrusted text of one item cannot begin another."""
     trust: ClassVar[Trust] = "untrusted"
     """How far the text is trusted that a class of your own returns from `format_2_str` and `format_2_multimodal`."""
 
@@ -180,7 +183,14 @@ class BasePrompt(Declared, ABC):
         Raises:
             PromptError: A value is missing or cannot be shown; names prompt, file, line and variable.
         """
-        return self.template.run(self.values(ctx), locale=ctx.locale)
+        values = self.values(ctx)
+        rendered = self.template.run(values, locale=ctx.locale)
+        return rendered if self.heads is None else self.heads.without_forged(rendered, self._listed(values))
+
+    def _listed(self, values: Mapping[str, Any]) -> Sequence[Any] | None:
+        """Return the items that are listed; None where a template that is not the default may write other heads."""
+        heads = self.heads
+        return values[heads.lists] if heads is not None and "template" not in self.model_fields_set else None
 
     def render_around(self, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
         """Render around children that are rendered already, one per entry of `children`; for composite prompts."""

@@ -97,7 +97,7 @@ def _tool(definition: Definition, connection: Connection, policy: PolicyOptions)
             raise ToolDefinitionError(f"tool {name}: {problem}")
     options: PolicyOptions = {**_policy_of(definition.annotations), **policy}
     call = _caller(name, connection, definition.output_schema)
-    return Tool.from_json_schema(name, description, schema, call, **options)
+    return Tool.from_json_schema(name, description, schema, call, trust="untrusted", **options)
 
 
 def _size(schema: object, name: str) -> int:

@@ -1,7 +1,9 @@
 """The models whose templates are rows of `role_markers.json`, each made into a class.
 
 A row names the class in code it needs, or the row it is like, and the fields that differ; `match` is a regular
-expression for the names of its models.
+expression for the names of its models. The special tokens of the models are those of `special_tokens.json`, each list
+with the file of the model that has them, and with what is uncertain about it. `{0..9}` stands for the numbers from 0
+to 9; a token without its end, such as `<|extra_`, for all that begin so.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ _CODE: dict[str, type[RoleMarkerTemplate]] = {
     "qwen2_5": Qwen25Template,
 }
 _NOT_FIELDS = ("code", "like", "match")
+_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 
 
 @cache
@@ -38,8 +41,8 @@ def builtin() -> tuple[dict[str, type[RoleMarkerTemplate]], dict[str, re.Pattern
 
     The names are in lower case.
     """
-    text = resources.files("agentkit_prompts.chat_templates.builtin").joinpath("role_markers.json").read_text("utf-8")
-    rows: dict[str, dict[str, Any]] = json.loads(text)
+    rows = _read("role_markers.json")
+    tokens = _model_tokens()
     made: dict[str, type[RoleMarkerTemplate]] = {}
     for name, row in rows.items():
         base = made[row["like"]] if "like" in row else _CODE[row["code"]] if "code" in row else RoleMarkerTemplate
@@ -48,10 +51,32 @@ def builtin() -> tuple[dict[str, type[RoleMarkerTemplate]], dict[str, re.Pattern
             for key, value in row.items()
             if key not in _NOT_FIELDS
         }
-        made[name] = cast(
-            "type[RoleMarkerTemplate]", type(name, (base,), {**fields, "__module__": __name__, "__doc__": base.__doc__})
-        )
+        fields |= {"model_tokens": tokens.get(name, ()), "__module__": __name__, "__doc__": base.__doc__}
+        made[name] = cast("type[RoleMarkerTemplate]", type(name, (base,), fields))
     return made, {name: re.compile(row["match"]) for name, row in rows.items() if "match" in row}
+
+
+def _read(name: str) -> dict[str, dict[str, Any]]:
+    text = resources.files("agentkit_prompts.chat_templates.builtin").joinpath(name).read_text("utf-8")
+    return cast("dict[str, dict[str, Any]]", json.loads(text))
+
+
+def _model_tokens() -> dict[str, tuple[str, ...]]:
+    """Return the special tokens of the models of each row."""
+    found: dict[str, dict[str, None]] = {}
+    for family in _read("special_tokens.json").values():
+        tokens = [one for token in family["tokens"] for one in _numbered(token)]
+        for name in family["of"]:
+            found.setdefault(name, {}).update(dict.fromkeys(tokens))
+    return {name: tuple(tokens) for name, tokens in found.items()}
+
+
+def _numbered(token: str) -> list[str]:
+    found = _RANGE.search(token)
+    if found is None:
+        return [token]
+    numbers = range(int(found[1]), int(found[2]) + 1)
+    return [f"{token[: found.start()]}{number}{token[found.end() :]}" for number in numbers]
 
 
 def __getattr__(name: str) -> type[RoleMarkerTemplate]:

@@ -19,6 +19,7 @@ _INDENT = rf"[^\S{_LINE_BREAKS}]*"
 _BRACKETS = frozenset("<>[]{}()|\uff5c\u3008\u3009\u300a\u300b\u300c\u300d\u3010\u3011\u27e8\u27e9\uff1c\uff1e")
 _JSON_SYNTAX = frozenset('"\\')
 _BRACKETED = re.compile(r"<{1,2}[^<>\n]+>{1,2}|\[[^\[\]\n]+\]")
+_WORD = re.compile(r"[\w-]+")
 _MIN_LENGTH = 2
 """Characters of a token: a shorter one has no inside in which it could be broken."""
 
@@ -103,6 +104,12 @@ class ControlTokens:
     def is_harmless(self, text: str) -> bool:
         """Whether no token can hold a character of `text`, however a template places it: decided at a glance."""
         return not (any(map(text.__contains__, self.telling)) or self.fits_inside(text))
+
+    def is_apart(self, word: str) -> bool:
+        """Whether `word` is letters, digits, `_` and `-` only, and can be no part of a token whatever stands around."""
+        return _WORD.fullmatch(word) is not None and not (
+            self.may_be_in(word) or self.is_reached_from_left(word) or self.is_reached_from_right(word)
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter((*self.bracketed, *self.words))

@@ -34,7 +34,12 @@ _REASONING_TAGS = (
 
 
 def guarded(
-    render: Render, tree: Tree, text: str | None, tokens: ControlTokens, policy: Literal["escape", "reject"]
+    render: Render,
+    tree: Tree,
+    text: str | None,
+    tokens: ControlTokens,
+    policy: Literal["escape", "reject"],
+    rewrites: bool = False,
 ) -> str:
     """Render `tree` so that no tainted character is part of a control token.
 
@@ -44,6 +49,8 @@ def guarded(
         text: What the template makes of it as it is; None when it fails.
         tokens: The template's control tokens.
         policy: `escape` breaks a token with a zero-width space, `reject` raises.
+        rewrites: Whether the template may make a token of text that holds nothing of one, as with `replace`: then the
+            finished text must hold no tokens but those that stand there whatever the tainted text is.
 
     Raises:
         ControlTokenError: A token was found and the policy is to reject it; or the template acts on untrusted text
@@ -51,7 +58,12 @@ def guarded(
     """
     guard = _Guard(render, tokens, policy)
     if text is not None and (safe := guard.tracked(tree, text)) is not None:
-        return safe
+        if not rewrites or guard.has_only_known(tree, safe):
+            return safe
+        raise ControlTokenError(
+            "this chat template makes control tokens of what untrusted text says, such as with `replace`; correct the "
+            'template, take the text out, or pass control_tokens="allow" where all of it can be trusted'
+        )
     # The template acts on what the text says: take the tokens out of each text before it sees them.
     tree = guard.escaped(tree)
     text = render(untagged(tree))
@@ -175,6 +187,13 @@ class _Guard:
                 return True
         return False
 
+    def has_only_known(self, tree: Tree, text: str) -> bool:
+        """Whether `text` holds the tokens, in order, that the template writes around text of other characters."""
+        own = [found.token for found in self._in_order(text)]
+        characters = {one for run in _tainted(tree) for one in run.text if not one.isspace() and one not in '"\\'}
+        swapped, _ = self._redrawn(tree, text, frozenset(characters))
+        return swapped is not None and [found.token for found in self._in_order(swapped)] == own
+
     def _in_order(self, text: str) -> list[Found]:
         return sorted(self.tokens.find(text))
 
@@ -244,8 +263,13 @@ def _runs(tree: Tree) -> Iterator[Run]:
     """Yield the runs of a tree, in order."""
     if type(tree) is Runs:
         yield from tree
-    elif type(tree) is dict or type(tree) is list:
-        for value in tree.values() if type(tree) is dict else tree:
+    elif type(tree) is dict:
+        for key, value in tree.items():
+            if type(key) is Runs:
+                yield from key
+            yield from _runs(value)
+    elif type(tree) is list:
+        for value in tree:
             yield from _runs(value)
 
 

@@ -30,17 +30,17 @@ class Runs(tuple[Run, ...]):
 
 
 Tree: TypeAlias = Any
-"""JSON-like data whose texts are either `Runs` or, where they are the developer's, plain `str`."""
+"""JSON-like data whose texts, keys included, are either `Runs` or, where they are the developer's, plain `str`."""
 Render: TypeAlias = Callable[[Tree], str]
 """Renders a tree in which every `Runs` has become a str."""
 
 
 def rewrite(tree: Tree, change: Callable[[Runs], object]) -> Tree:
-    """Return the tree with `change` of every `Runs` in its place; everything else is copied, never changed."""
+    """Return the tree with `change` of every `Runs`, also of one that is a key; the rest is copied, never changed."""
     if type(tree) is Runs:
         return change(tree)
     if type(tree) is dict:
-        return {key: rewrite(value, change) for key, value in tree.items()}
+        return {change(key) if type(key) is Runs else key: rewrite(value, change) for key, value in tree.items()}
     if type(tree) is list:
         return [rewrite(value, change) for value in tree]
     return tree

@@ -20,7 +20,7 @@ from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose, re
 from agentkit_prompts.chat_templates.jinja.dropped_content import holds_all, losses
 from agentkit_prompts.chat_templates.jinja.environment import Refusal, RunContext, compiled, covered
 from agentkit_prompts.chat_templates.jinja.isolated import IsolatedProcess
-from agentkit_prompts.chat_templates.jinja.markers import literals, tokens_of_texts
+from agentkit_prompts.chat_templates.jinja.markers import literals, rewrites_text, tokens_of_texts
 from agentkit_prompts.chat_templates.jinja.model_files import read_files
 from agentkit_prompts.chat_templates.jinja.open_reply import render_open
 from agentkit_prompts.chat_templates.jinja.probe import Probe
@@ -55,6 +55,8 @@ class JinjaChatTemplate:
     eos_token: str | None = None
     special_tokens: Mapping[str, str] = field(default_factory=dict)
     """Other tokens that the template may read, such as `pad_token`."""
+    added_tokens: Sequence[str] = ()
+    """Every other token that the tokenizer takes out of a text as a whole, such as additional special ones."""
     named: Mapping[str, str] = field(default_factory=dict)
     """Further templates of the model by name; `tool_use` is used where there are tools."""
     now: datetime | None = None
@@ -94,7 +96,7 @@ class JinjaChatTemplate:
         Raises:
             ChatTemplateError: There is no such template, or it is none.
         """
-        file, named, tokens = read_files(Path(path))
+        file, named, tokens, added = read_files(Path(path))
         chosen = name or ("default" if "default" in named else next(iter(named)) if len(named) == 1 else "default")
         if chosen not in named:
             raise ChatTemplateError(f"{file}: there is no template {chosen!r}{nearest(chosen, named)}")
@@ -103,6 +105,7 @@ class JinjaChatTemplate:
             "bos_token": tokens.pop("bos_token", None),
             "eos_token": tokens.pop("eos_token", None),
             "special_tokens": tokens,
+            "added_tokens": added,
             "named": named if name is None else {},
             "file": file,
         }
@@ -197,9 +200,15 @@ class JinjaChatTemplate:
     @cached_property
     def control_tokens(self) -> tuple[str, ...]:
         """What only the template may write: stop words, bos and eos, and the markers around messages."""
-        tokens = (self.bos_token, self.eos_token, *self.special_tokens.values(), *(self.stop_words or ()))
+        tokens = (self.bos_token, self.eos_token, *self.special_tokens.values(), *self.added_tokens)
+        tokens = (*tokens, *(self.stop_words or ()))
         texts = [text for source in (self.source, *self.named.values()) for text in self._literals(source)]
         return tokens_of_texts(texts, tokens, self._probe(self.source))
+
+    @cached_property
+    def rewrites_text(self) -> bool:
+        """Whether it may change the text of a message, as with `replace`: then the finished text is looked through."""
+        return self.isolated or any(map(rewrites_text, (self.source, *self.named.values())))
 
     def diagnose(self) -> list[Finding]:
         """Return what the template cannot do or does in its own way, found by rendering small conversations."""

@@ -10,7 +10,7 @@ from jinja2 import nodes
 from agentkit_prompts.chat_templates.jinja.environment import compiled
 from agentkit_prompts.chat_templates.jinja.probe import WORD, Probe
 
-__all__ = ["literals", "tokens_of_texts"]
+__all__ = ["literals", "rewrites_text", "tokens_of_texts"]
 
 _MARKER = re.compile(
     r"<[|\uff5c][^\s<>|\uff5c]{1,60}[|\uff5c]?>"  # <|im_start|>, <|turn>, and the same with a wide bar
@@ -21,12 +21,57 @@ _MARKER = re.compile(
     r"|\[\|[^\s|\[\]]{1,40}\|\]"  # [|user|]
     r"|[\[\]][!\w]{0,3}~[!\w]{0,3}[\[\]]"  # ]~b]
 )
+_BRACKETS = frozenset("<>[]|\uff5c")
 _PLAIN = re.compile(
     r"(?:^|\s)("
     r"(?:\#{1,4} ?)?(?:[A-Z]\w{0,30}(?: \w{1,20})?|user|assistant|system|human|bot|tool) ?:"
     r"|\#{1,4} ?[A-Z]\w{0,30}"
     r")\s*$"
 )
+
+_KEEPING = frozenset(
+    # filters and methods that take text away at its ends, look at it or write it as JSON: no other text comes of it
+    (
+        *(
+            "trim",
+            "tojson",
+            "fromjson",
+            "length",
+            "count",
+            "first",
+            "last",
+            "list",
+            "items",
+            "dictsort",
+            "default",
+            "d",
+        ),
+        *("string", "int", "float", "safe", "selectattr", "rejectattr", "select", "reject", "map", "attr", "sort"),
+        *("unique", "strip", "lstrip", "rstrip", "startswith", "endswith", "get", "keys", "values", "append", "find"),
+        *("index", "removeprefix", "removesuffix", "isdigit", "indent", "sum", "min", "max", "pop", "extend", "update"),
+        *("reverse", "batch", "slice", "abs", "round"),
+    )
+)
+_SPLITTING = frozenset(("split", "rsplit", "partition", "rpartition"))
+
+
+def rewrites_text(source: str) -> bool:
+    """Whether a template uses a filter or method that could make a control token of text that holds nothing of one."""
+    for node in compiled(source, True).environment.parse(source).find_all((nodes.Filter, nodes.Call, nodes.Mod)):
+        if isinstance(node, nodes.Mod):
+            if isinstance(node.left, nodes.Const) and isinstance(node.left.value, str):
+                return True
+        elif isinstance(node, nodes.Filter):
+            if node.name not in _KEEPING and node.name != "join":
+                return True
+        elif isinstance(node, nodes.Call) and isinstance(node.node, nodes.Getattr):
+            name = node.node.attr
+            by = node.args[0].value if node.args and isinstance(node.args[0], nodes.Const) else None
+            if name in _SPLITTING and isinstance(by, str) and (not by.strip() or not _BRACKETS.isdisjoint(by)):
+                continue  # text that holds what it is cut at is looked at anyway
+            if name not in _KEEPING and name != "strftime":
+                return True
+    return False
 
 
 def tokens_of_texts(texts: Iterable[str], tokens: Iterable[str | None], probe: Probe) -> tuple[str, ...]:

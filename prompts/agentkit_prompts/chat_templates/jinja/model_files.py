@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,18 @@ _CONFIG = "tokenizer_config.json"
 _TEMPLATE = "chat_template.jinja"
 _MORE = "additional_chat_templates"
 _MAX_BYTES = 64_000_000
+_MAX_TOKEN = 200
+_BRACKETS = frozenset("<>[]|\uff5c")
+_SPECIAL = ("additional_special_tokens", "extra_special_tokens", "model_specific_special_tokens")
+_HTML = frozenset(
+    f"<{end}{name}>"
+    for end in ("", "/")
+    for name in (
+        *("table", "caption", "thead", "tbody", "tfoot", "tr", "th", "td", "h1", "h2", "h3", "h4", "h5", "h6", "p"),
+        *("blockquote", "ul", "ol", "li", "b", "i", "u", "s", "strong", "em", "code", "pre", "br", "hr", "sub", "sup"),
+    )
+)
+"""Added tokens that are plain HTML, where they are not special: what holds them is text like any other."""
 
 
 class TemplateFiles(NamedTuple):
@@ -25,6 +37,8 @@ class TemplateFiles(NamedTuple):
     """Source by name; the one to use is called `default`."""
     tokens: dict[str, str]
     """Special tokens by the names templates read them under, such as `bos_token`."""
+    added: tuple[str, ...] = ()
+    """Every other token that the tokenizer takes out of a text as a whole."""
 
 
 def read_files(path: Path) -> TemplateFiles:
@@ -50,10 +64,12 @@ def read_files(path: Path) -> TemplateFiles:
                 f"{path}: there is no chat_template in it and no {_TEMPLATE} beside it; give the template itself, "
                 "or use a role-marker template"
             )
-        return TemplateFiles(str(path), templates, _tokens(config))
+        return TemplateFiles(str(path), templates, _tokens(config), _added(config, path.parent))
     beside = path.parent / _CONFIG
-    tokens = _tokens(_config(beside)) if path.name == _TEMPLATE and beside.is_file() else {}
-    return TemplateFiles(str(path), {"default": _text(path)}, tokens)
+    if path.name != _TEMPLATE:
+        return TemplateFiles(str(path), {"default": _text(path)}, {})
+    config = _config(beside) if beside.is_file() else {}
+    return TemplateFiles(str(path), {"default": _text(path)}, _tokens(config), _added(config, path.parent))
 
 
 def _text(path: Path) -> str:
@@ -104,3 +120,40 @@ def _tokens(config: Mapping[str, Any]) -> dict[str, str]:
         if name.endswith("_token") and isinstance(content, str):
             tokens[name] = content
     return tokens
+
+
+def _added(config: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
+    """Return the special and the added tokens of a tokenizer: of its configuration, and of the files beside it.
+
+    A token that is not special counts where it is in brackets, unless it is plain HTML.
+    """
+    sources = [config]
+    if (beside := folder / "special_tokens_map.json").is_file():
+        sources.append(_config(beside))
+    found: dict[str, None] = {}
+    for source in sources:
+        found |= dict.fromkeys(_tokens(source).values())
+        for name in _SPECIAL:
+            listed = source.get(name)
+            given = listed.values() if isinstance(listed, dict) else listed if isinstance(listed, list) else ()
+            found |= dict.fromkeys(_contents(given, is_special=True))
+    decoder = config.get("added_tokens_decoder")
+    if isinstance(decoder, dict):
+        found |= dict.fromkeys(_contents(decoder.values()))
+    elif (beside := folder / "tokenizer.json").is_file():
+        listed = _config(beside).get("added_tokens")
+        found |= dict.fromkeys(_contents(listed if isinstance(listed, list) else ()))
+    if (beside := folder / "added_tokens.json").is_file():
+        found |= dict.fromkeys(_contents(_config(beside)))
+    return tuple(found)
+
+
+def _contents(given: Iterable[Any], *, is_special: bool = False) -> Iterator[str]:
+    """Yield the tokens among texts, or objects with `content` and `special`."""
+    for one in given:
+        content = one.get("content") if isinstance(one, dict) else one
+        if not isinstance(content, str) or not content.strip() or len(content) > _MAX_TOKEN:
+            continue
+        special = is_special or (isinstance(one, dict) and one.get("special") is True)
+        if special or (content not in _HTML and not _BRACKETS.isdisjoint(content) and len(content.strip()) > 2):
+            yield content

@@ -21,7 +21,7 @@ from agentkit_prompts.chat_templates.guard.tainted_text import Tree, untagged
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task, runs_of_results
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import SEPARATOR
-from agentkit_prompts.composition.targets.chat_trees import TreeReader, runs_of, words_of_tools
+from agentkit_prompts.composition.targets.chat_trees import TreeReader, is_harmless_tool, runs_of, words_of_tools
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.wire_tools import openai_tool
@@ -153,7 +153,10 @@ class _MessageWriter:
             if frame.template.signs == ():
                 begin, end = frame.task.markers[message.role]
                 return f"{begin}{content}{end}"
-            return "".join(frame.piece({"role": message.role, "content": content}, self.recent))
+            begin, text, end = frame.piece({"role": message.role, "content": content}, self.recent)
+            if text is not content and frame.tokens.may_be_in(text):
+                raise _EntangledError  # the template made a token of it
+            return f"{begin}{text}{end}"
         tree = self.read.message(message)
         text = self._write(untagged(tree))
         safe = broken(self._write, tree, text, frame.tokens) if frame.tokens else text
@@ -193,7 +196,7 @@ def _pieces(composition: Contents, frame: _Frame) -> Iterator[str]:
         raise _EntangledError
     if frame.open_pairs and not frame.open_pairs.isdisjoint(pairwise(roles)):
         raise _EntangledError
-    read = TreeReader(frame.tokens, words_of_tools(composition.tools), is_split=bool(frame.tokens))
+    read = TreeReader(frame.tokens, words_of_tools(composition.tools, frame.tokens), is_split=bool(frame.tokens))
     write_system, tools = _SystemWriter(frame, roles[0]), composition.tools
     yield composition.sections[0].derive(write_system, tools) if composition.sends_system else write_system(None, tools)
     yield _written(talk, _MessageWriter(frame, read, recent=False))
@@ -220,6 +223,8 @@ class _SystemWriter:
         template, tokens = frame.template, frame.tokens
         task = _with_tools(frame.task, tools) if tools else frame.task
         begins = frame.edges[first][0]
+        if not all(tool.derive(is_harmless_tool, tokens) for tool in tools):
+            raise _EntangledError
         if first in frame.open_roles or (tools and template.missing_places([], task)):
             raise _EntangledError
         if section is None:

@@ -24,7 +24,6 @@ from agentkit_prompts.composition.targets.chat_trees import (
     words_of_tools,
 )
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.wire.wire_tools import openai_tool
 from agentkit_prompts.errors import ChatTemplateError
 
 if TYPE_CHECKING:
@@ -80,22 +79,32 @@ def whole_text(
         raise ChatTemplateError(f"control_tokens: expected one of {', '.join(map(repr, _POLICIES))}, got {policy!r}")
     tokens = control_tokens_of((*template.control_tokens, *(getattr(template, "stop_words", None) or ())))
     is_guarded = policy != "allow"
-    known = words_of_tools(composition.tools) if is_guarded else frozenset[str]()
+    known = words_of_tools(composition.tools, tokens) if is_guarded else frozenset[str]()
     read = TreeReader(tokens, known, is_split=is_guarded)
     entries = list(_located(composition, read) if policy == "reject" else _entries(composition, read))
     start = len(composition.conversation)
     entries += [entry_of(read.message(one, f"conversation[{at}]"), tokens) for at, one in enumerate(more, start)]
-    tools = [dict(openai_tool(tool)) for tool in composition.tools] or None
-    documents = {"documents": read.untrusted(kwargs["documents"], "documents")} if "documents" in kwargs else {}
+    declared: Tree = {"tools": [read.tool(one, f"tools[{at}]") for at, one in enumerate(composition.tools)] or None}
+    if "documents" in kwargs:
+        declared["documents"] = read.untrusted(kwargs["documents"], "documents")
 
     def render(drawn: Tree) -> str:
         return template.render(**{**kwargs, **drawn})
 
     messages = [entry.plain.copy() if len(entry.plain) == 2 else untagged(entry.tree) for entry in entries]
-    plain = {"messages": messages, "tools": tools, **untagged(documents)}
-    if policy == "allow" or (all(entry.is_harmless for entry in entries) and is_harmless(documents, tokens)):
+    plain = {"messages": messages, **untagged(declared)}
+    rewrites = policy != "allow" and bool(tokens) and getattr(template, "rewrites_text", False)
+    is_calm = all(entry.is_harmless for entry in entries) and is_harmless(declared, tokens)
+    if policy == "allow" or (is_calm and not rewrites):
         return render(plain), plain
-    tree: dict[str, Tree] = {"messages": [entry.tree for entry in entries], "tools": tools, **documents}
+    tree: dict[str, Tree] = {"messages": [entry.tree for entry in entries], **declared}
+    if rewrites:
+        messages = list(_located(composition, read, is_whole=True))
+        more_messages = [read.message(one, f"conversation[{at}]") for at, one in enumerate(more, start)]
+        tree["messages"] = [entry.tree for entry in messages] + more_messages
+        return guarded(
+            render, with_reasoning(render, tree, tokens), attempt(render, plain), tokens, policy, True
+        ), plain
     text = attempt(render, plain)
     return guarded(render, with_reasoning(render, tree, tokens), text, tokens, policy), plain
 
@@ -123,14 +132,21 @@ def _section(role: str, section: Section, tokens: ControlTokens) -> Entry:
     return Entry({"role": role, "content": Runs(runs)}, plain, all(piece.is_harmless for piece in pieces))
 
 
-def _located(composition: Contents, read: TreeReader) -> Iterator[Entry]:
-    """Yield the same as `_entries`; the runs of stored messages say where in the context they are from."""
+def _located(composition: Contents, read: TreeReader, *, is_whole: bool = False) -> Iterator[Entry]:
+    """Yield the same as `_entries`; the runs of stored messages say where in the context they are from.
+
+    With `is_whole` no taint is taken off, also of texts that hold nothing of a token.
+    """
+
+    def entry(tree: Tree) -> Entry:
+        return Entry(tree, untagged(tree), False) if is_whole else entry_of(tree, read.tokens)
+
     for message, segments in composition.walk():
         if segments and segments[0].prompt not in ("conversation", "intermediate"):
-            yield entry_of({"role": message.role, "content": Runs(runs_of(segments))}, read.tokens)
+            yield entry({"role": message.role, "content": Runs(runs_of(segments))})
         else:
             pointer = segments[0].pointer.partition(".")[0] if segments else "conversation"
-            yield entry_of(read.message(message, pointer), read.tokens)
+            yield entry(read.message(message, pointer))
 
 
 def chat_template_of(given: ChatTemplate | str, now: datetime | None = None) -> ChatTemplate:

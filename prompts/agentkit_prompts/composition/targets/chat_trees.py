@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens
 from agentkit_prompts.chat_templates.guard.taint import is_harmless
@@ -14,11 +14,21 @@ from agentkit_prompts.chat_templates.guard.tainted_text import Run, Runs, Tree, 
 from agentkit_prompts.context.items import Document, ToolSpec
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Text
+from agentkit_prompts.context.wire.wire_tools import openai_tool
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.spans import Segment
 
-__all__ = ["Entry", "PromptReader", "TreeReader", "entry_of", "runs_of", "words_of_tools"]
+__all__ = ["Entry", "PromptReader", "TreeReader", "entry_of", "is_harmless_tool", "runs_of", "words_of_tools"]
 
+_SPEC_WORDS = frozenset(
+    (
+        *("type", "function", "name", "description", "strict", "parameters", "properties", "required", "items", "enum"),
+        *("const", "default", "title", "examples", "format", "additionalProperties", "anyOf", "oneOf", "allOf", "not"),
+        *("$ref", "$defs", "definitions", "minimum", "maximum", "minLength", "maxLength", "pattern", "minItems"),
+        *("maxItems", "uniqueItems", "string", "number", "integer", "boolean", "object", "array", "null", "text"),
+    )
+)
+"""What chat templates look up in a tool or a document, and compare with: it is trusted where it is a whole text."""
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)")
 
@@ -66,16 +76,35 @@ class TreeReader:
         return tree
 
     def untrusted(self, value: object, pointer: str) -> Tree:
-        """Return JSON-like data with every text in it untrusted."""
+        """Return JSON-like data with every text in it untrusted, keys included."""
         if isinstance(value, Document):
             value = {"title": value.title, "text": value.text}
         if isinstance(value, str):
             return Runs([Run(str(value), pointer)])
         if isinstance(value, Mapping):
-            return {key: self.untrusted(item, f"{pointer}.{key}") for key, item in value.items()}
+            return {self._key(key, pointer): self.untrusted(item, f"{pointer}.{key}") for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [self.untrusted(item, f"{pointer}[{index}]") for index, item in enumerate(value)]
         return value
+
+    def tool(self, tool: ToolSpec, pointer: str) -> Tree:
+        """Return a tool in the form of a chat-completions request; all of an untrusted one but the words of schemas."""
+        return dict(openai_tool(tool)) if tool.trust == "trusted" else self._spec(openai_tool(tool), pointer)
+
+    def _spec(self, value: object, pointer: str) -> Tree:
+        if isinstance(value, str):
+            return self._key(value, pointer)
+        if isinstance(value, Mapping):
+            return {self._key(key, pointer): self._spec(item, f"{pointer}.{key}") for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._spec(item, f"{pointer}[{index}]") for index, item in enumerate(value)]
+        return value
+
+    def _key(self, text: object, pointer: str) -> Any:
+        """Return a word that is part of no token as it is, since a template may look it up, anything else as runs."""
+        if not isinstance(text, str):
+            return text
+        return text if text in _SPEC_WORDS or self.tokens.is_apart(text) else Runs([Run(str(text), pointer)])
 
     def _call(self, call: ToolCall, pointer: str) -> Tree:
         arguments = f"{pointer}.arguments"
@@ -148,9 +177,21 @@ def runs_of(segments: Iterable[Segment]) -> Iterator[Run]:
         yield Run(text, segment.pointer or segment.prompt, segment.trust == "untrusted")
 
 
-def words_of_tools(tools: Iterable[ToolSpec]) -> frozenset[str]:
-    """Return the names that the developer gave to tools and their parameters: a template may look them up."""
-    return frozenset[str]().union(*[tool.derive(_words) for tool in tools])
+def words_of_tools(tools: Iterable[ToolSpec], tokens: ControlTokens) -> frozenset[str]:
+    """Return the names of tools and their parameters, which a template may look up.
+
+    Of an untrusted tool only those that can be no part of a control token.
+    """
+    known = frozenset[str]()
+    for tool in tools:
+        words = tool.derive(_words)
+        known |= words if tool.trust == "trusted" else frozenset(filter(tokens.is_apart, words))
+    return known
+
+
+def is_harmless_tool(tool: ToolSpec, tokens: ControlTokens) -> bool:
+    """Whether nothing untrusted in a tool can be part of a control token."""
+    return tool.trust == "trusted" or is_harmless(TreeReader(tokens, frozenset(), False).tool(tool, ""), tokens)
 
 
 def _words(tool: ToolSpec) -> frozenset[str]:

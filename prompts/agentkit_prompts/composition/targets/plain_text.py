@@ -1,28 +1,23 @@
 """A composition as one plain string, each message headed by its role.
 
-Untrusted text cannot pose as another message: where it would put a role at the start of a line, a zero-width space
-goes behind the first letter.
+Untrusted text cannot pose as another message or as a tool call: where it would put a role or `[calls` at the start of
+a line, a zero-width space goes behind the first character.
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.context.messages import Message
+from agentkit_prompts.templates.line_heads import CALL, MESSAGE
 from agentkit_prompts.templates.rendered import Rendered
-from agentkit_prompts.templates.spans import insert_breaks
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.sections import Section
 
 __all__ = ["headed_lines", "plain_line", "plain_text"]
-
-_BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
-_ROLE = re.compile(rf"(?:\A|[{_BREAKS}])[^\S{_BREAKS}]*(system|user|assistant|tool)[^\S{_BREAKS}]*:", re.IGNORECASE)
-_HEAD = re.compile(r"\s*(?:system|user|assistant|tool)\s*:", re.IGNORECASE)
 
 
 def plain_text(composition: Contents) -> str:
@@ -68,32 +63,23 @@ def _pieces(section: Section) -> list[str]:
 
 
 def _without_roles(rendered: Rendered) -> str:
-    """Return the plain text with the roles broken that untrusted text forms."""
+    """Return the plain text with the roles and tool calls broken that untrusted text forms."""
     text = rendered.plain
-    if ":" not in text or rendered.is_trusted or not _may_form_role(text):
+    is_call = "[" in text and CALL.count(text) > 0
+    if rendered.is_trusted or not (is_call or (MESSAGE.may_be_in(text) and MESSAGE.count(text))):
         return text
-    untrusted = bytearray(len(text))
-    offset = 0
-    for segment in rendered.segments():
-        size = len(segment.text if segment.media is None else segment.media.alt)
-        if segment.trust == "untrusted":
-            untrusted[offset : offset + size] = b"\1" * size
-        offset += size
-    return insert_breaks(
-        text, [found.start(1) + 1 for found in _ROLE.finditer(text) if any(untrusted[found.start(1) : found.end()])]
-    )
-
-
-def _may_form_role(text: str) -> bool:
-    """Whether some line may open with a role."""
-    folded = text.casefold()
-    if "user" not in folded and "system" not in folded and "assistant" not in folded and "tool" not in folded:
-        return False
-    return any(map(_HEAD.match, text.splitlines()))
+    segments = CALL.broken_in(MESSAGE.broken_in(list(rendered.segments())))
+    return "".join([segment.text if segment.media is None else segment.media.alt for segment in segments])
 
 
 def plain_line(message: Message) -> str:
     """Write a stored message; nothing in it is the developer's."""
-    calls = "".join(f"\n[calls {call.name}({call.arguments})]" for call in message.tool_calls)
-    text = f"{message.text}{calls}"
-    return f"{message.role}: {insert_breaks(text, [found.start(1) + 1 for found in _ROLE.finditer(text)])}"
+    text = _untrusted(message.text)
+    for call in message.tool_calls:
+        text += f"\n[calls {_untrusted(f'{call.name}({call.arguments})')}]"
+    return f"{message.role}: {text}"
+
+
+def _untrusted(text: str) -> str:
+    text = MESSAGE.broken(text)
+    return CALL.broken(text) if "[" in text else text

@@ -1,0 +1,121 @@
+"""What begins a message or an item in plain text: the head of a line, which untrusted text must not write.
+
+A head counts at the start of a line, also behind characters that are not seen: white space, control characters,
+zero-width and bidirectional marks, fillers, variation selectors, tags and combining marks. A head that holds an
+untrusted character is broken by a zero-width space behind its first one. Letters that only look like those of a head,
+such as Cyrillic ones, are not covered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from agentkit_prompts.templates.rendered import FromSegments, Rendered
+from agentkit_prompts.templates.spans import Segment, insert_breaks
+
+__all__ = ["CALL", "MESSAGE", "LineHeads"]
+
+_BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+_UNSEEN = (
+    "\x00-\x09\x0e-\x1b\x1f\x20\x7f-\x84\x86-\xa0\xad\u0300-\u036f\u0483-\u0489\u061c\u115f\u1160\u1680\u17b4\u17b5"
+    "\u180b-\u180f\u1ab0-\u1aff\u1dc0-\u1dff\u2000-\u200f\u202a-\u202f\u205f-\u206f\u20d0-\u20ff\u2800\u3000\u3164"
+    "\ud800-\udfff\ufe00-\ufe0f\ufe20-\ufe2f\ufeff\uffa0\ufff0-\ufffc\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff"
+)
+_SPACE = f"[{_UNSEEN}]*"
+_COLON = "[:\uff1a\ufe55\ufe13\u02d0\ua789\u2236]"
+
+
+class LineHeads:
+    """The heads of one kind of list.
+
+    Args:
+        words: Words that are heads with a colon behind them, in any case.
+        pattern: Instead of words a regular expression; a space in it stands for characters not seen. Its group is what
+            has to be untrusted, and is broken behind its first character.
+        sign: A character that every head has.
+        lists: The items of the context that such heads begin.
+        per_item: How many heads one item has.
+    """
+
+    __slots__ = ("_begins", "_pattern", "_per_item", "_sign", "_words", "lists")
+
+    def __init__(self, *words: str, pattern: str = "", sign: str = "", lists: str = "", per_item: int = 1) -> None:
+        self._sign = sign
+        self.lists = lists
+        self._per_item = per_item
+        form = pattern.replace(" ", _SPACE) or f"((?:{'|'.join(words)}){_SPACE}{_COLON})"
+        self._words = tuple(words) if not pattern else ()
+        head = f"{_SPACE}{form}"
+        self._pattern = re.compile(rf"(?:\A|[{_BREAKS}]){head}", re.IGNORECASE)
+        self._begins = re.compile(head, re.IGNORECASE if words else 0).match
+
+    def may_be_in(self, text: str) -> bool:
+        """Whether it is worth looking: decided at a glance."""
+        if not self._words:
+            return True
+        folded = text.casefold()
+        return any(word in folded for word in self._words)
+
+    def count(self, text: str) -> int:
+        """Return how many heads there are in `text`."""
+        return sum(map(bool, map(self._begins, text.splitlines())))
+
+    def broken(self, text: str) -> str:
+        """Return untrusted text with every head in it broken."""
+        if not self.may_be_in(text):
+            return text
+        return insert_breaks(text, [found.start(1) + 1 for found in self._pattern.finditer(text)])
+
+    def broken_in(self, segments: list[Segment]) -> list[Segment]:
+        """Return the segments with every head broken that holds an untrusted character; media are their alt text."""
+        texts = [segment.text if segment.media is None else segment.media.alt for segment in segments]
+        text = "".join(texts)
+        untrusted = bytearray(len(text))
+        starts: list[int] = []
+        start = 0
+        for segment, own in zip(segments, texts, strict=True):
+            starts.append(start)
+            if segment.trust == "untrusted":
+                untrusted[start : start + len(own)] = b"\1" * len(own)
+            start += len(own)
+        cuts = [
+            found.start(1) + 1
+            for found in self._pattern.finditer(text)
+            if any(untrusted[found.start(1) : found.end(1)])
+        ]
+        if not cuts:
+            return segments
+        made: list[Segment] = []
+        for segment, own, start in zip(segments, texts, starts, strict=True):
+            here = [cut - start for cut in cuts if start < cut <= start + len(own)]
+            made.append(segment._replace(text=insert_breaks(own, here)) if here and segment.media is None else segment)
+        return made
+
+    def without_forged(self, rendered: Rendered, items: Sequence[Any] | None) -> Rendered:
+        """Return the rendering of a list with its forged heads broken.
+
+        Where it is known to show `items` and nothing else, one look tells most times that there are none.
+        """
+        if items is not None and all(getattr(one, "trust", "") == "trusted" for one in items):
+            return rendered
+        text = rendered.text
+        if items is not None and self._sign and text.count(self._sign) == len(items):
+            return rendered
+        lines = text.splitlines()
+        if items is not None and len(lines) == len(items):
+            return rendered
+        found = sum(map(bool, map(self._begins, lines)))
+        if not found or (items is not None and found == len(items) * self._per_item):
+            return rendered
+        segments = list(rendered.segments())
+        made = self.broken_in(segments)
+        return rendered if made is segments else FromSegments(made)
+
+
+MESSAGE = LineHeads("system", "user", "assistant", "tool")
+"""The role in front of a message."""
+CALL = LineHeads(pattern=r"\[ ((?i:calls)(?![^\W_]))")
+"""What stands in front of a tool call of the assistant."""
