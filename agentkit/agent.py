@@ -169,7 +169,8 @@ class Agent(Generic[Deps, Output]):
                 "instead of the prompter"
             )
         self.chain: Chain[Output] = model
-        self._given: Tools = tools if isinstance(tools, Sequence) or hasattr(tools, "at") else tuple(tools)
+        given: Any = tools
+        self._given: Tools = given if isinstance(given, Sequence) or hasattr(given, "at") else tuple(given)
         self._at = None if type(tools) is Toolset else getattr(tools, "at", None)
         self.tools = by_name(cast(Iterable[Tool], self._given)) if self._at is None else {}
         self.specs = tuple([tool.spec for tool in self.tools.values()])

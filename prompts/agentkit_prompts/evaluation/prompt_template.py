@@ -124,8 +124,11 @@ class PromptTemplate(RowTemplate):
 
     def _compile(self, chosen: Any, form: str, names: tuple[str, ...]) -> _Plan:
         is_ice = form.endswith("ice")
-        listed: list[Item] = [chosen] if isinstance(chosen, str) else []
-        for name in () if listed else ("round",) if is_ice else SECTIONS:
+        listed: list[Item] = []
+        if isinstance(chosen, str):
+            listed.append(chosen)
+            chosen = {}
+        for name in ("round",) if is_ice else SECTIONS:
             if name in chosen:
                 listed += section("ice" if is_ice else name, items_of(chosen[name]))
         return [

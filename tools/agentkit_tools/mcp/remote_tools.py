@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from agentkit_prompts.schemas.check import JsonChecker
@@ -127,7 +128,7 @@ def _caller(name: str, connection: Connection, output_schema: Mapping[str, Any] 
         meta: Any = {IDEMPOTENCY_KEY: agentkit_context.idempotency_key} if agentkit_context is not None else None
         answer = await connection.call(lambda client: client.call_tool(name, arguments, meta=meta))
         if output_schema is not None and not answer.is_error:
-            problems, error = await run_in_thread(lambda: _output_problems(output_schema, answer))
+            problems, error = await run_in_thread(partial(_output_problems, output_schema, answer))
             if error is not None:
                 raise error
             if problems:

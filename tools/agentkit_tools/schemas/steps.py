@@ -104,7 +104,7 @@ def bounded(schema: CoreSchema) -> CoreSchema | None:
         return None
     definitions = []
     for definition in whole["definitions"]:
-        inner = {key: value for key, value in definition.items() if key != "ref"}
+        inner: Any = {key: value for key, value in definition.items() if key != "ref"}
         definitions.append(once(inner, definition["ref"], keep=False))
     return core_schema.definitions_schema(whole["schema"], definitions)
 

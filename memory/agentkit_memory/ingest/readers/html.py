@@ -156,7 +156,10 @@ class _Page:
 
     def _context(self) -> Kind:
         inner: tuple[Kind, ...] = ("code", "table", "list")
-        return next((kind for kind in inner if self._depth[kind]), "text")
+        for kind in inner:
+            if self._depth[kind]:
+                return kind
+        return "text"
 
     def _edge(self, tag: str) -> None:
         """End the block where code, or a list or table that is not within another, begins or ends."""

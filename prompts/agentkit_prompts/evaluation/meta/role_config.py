@@ -159,7 +159,9 @@ _FIELDS: tuple[tuple[str, UnionType | type, str], ...] = (
 
 def read_marker(value: object, where: str, problems: list[str]) -> Pieces:
     """Return a marker as pieces, or note that it is neither text nor a list of texts and token ids."""
-    found = tuple(value) if isinstance(value, list | tuple) else () if value in (None, "") else (value,)
+    found: tuple[Any, ...] = (
+        tuple(value) if isinstance(value, list | tuple) else () if value in (None, "") else (value,)
+    )
     if all(map(_is_piece, found)) and not isinstance(value, int):
         return found
     problems.append(f"{where} must be text, or a list of texts and token ids, got {value!r}"[:200])

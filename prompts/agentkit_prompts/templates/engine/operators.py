@@ -244,7 +244,8 @@ def _comparison(run: Callable[[Any, Any], bool]) -> Callable[[Meter, Any, Any], 
     def compare(meter: Meter, left: Any, right: Any) -> bool:
         meter.charge(1)
         if isinstance(left, _SIZED) and isinstance(right, _SIZED):
-            meter.measure(*[list(one.items()) if type(one) in MAPPINGS else one for one in (left, right)])
+            both: tuple[Any, Any] = (left, right)
+            meter.measure(*[list(one.items()) if type(one) in MAPPINGS else one for one in both])
         return bool(run(left, right))
 
     return compare
