@@ -133,7 +133,7 @@ def tell(line: str) -> None:
 
 def zygote() -> None:
     """Fork a process for every order that is read, and tell what became of it."""
-    for module in ("index.edge", "index.indexes", "index.qdrant", "ingest.pipeline", "memory", "conversations.branch"):
+    for module in ("index.qdrant_edge", "index.indexes", "index.qdrant_server", "ingest.pipeline", "memory"):
         importlib.import_module(f"agentkit_memory.{module}")
     from agentkit_memory.process import failpoints
 
