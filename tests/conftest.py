@@ -1,4 +1,4 @@
-"""What every test gets: no real model within reach, and hypothesis without a clock."""
+"""What every test gets: no real model within reach, and the same random cases for the same commit."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ from tests.effort import tries
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run the long laws and campaigns too, as CI does")
+    parser.addoption("--fresh", action="store_true", help="draw new cases for the laws, instead of those of this commit")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--all"):
         os.environ["AGENTKIT_ALL_TESTS"] = "1"  # before any test module is read: laws look how many cases to try
     common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=tries(25, 100))
-    settings.register_profile("default", common)
-    settings.register_profile("ci", common, derandomize=True, database=None)
-    settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
+    settings.register_profile("fresh", common)
+    settings.register_profile("same", common, derandomize=True, database=None)
+    settings.load_profile("fresh" if config.getoption("--fresh") else "same")
+    if not config.getoption("--fresh"):
+        # Hypothesis also draws constants of the modules that are loaded, which depend on the tests that ran before.
+        providers._get_local_constants = providers.Constants
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -35,11 +39,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in set(long)]
 
-
-if os.environ.get("CI") == "true":
-    # Hypothesis also draws constants of the modules that are loaded, which depend on the tests that ran before: left
-    # out here, so that every run in CI tries the same cases. At a desk they are drawn, and cases are new each time.
-    providers._get_local_constants = providers.Constants
 
 ENDPOINT_VARIABLES = (
     "ANTHROPIC_API_KEY",
