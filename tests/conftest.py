@@ -15,7 +15,7 @@ from tests.effort import tries
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run the long laws and campaigns too, as CI does")
-    parser.addoption("--fresh", action="store_true", help="draw new cases for the laws, instead of those of this commit")
+    parser.addoption("--fresh", action="store_true", help="draw new cases for the laws, not those of this commit")
 
 
 def pytest_configure(config: pytest.Config) -> None:
