@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Generator
 
 import pytest
@@ -64,14 +65,17 @@ def no_real_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """Laws are tried on hundreds of random cases: coverage is earned by the other tests, in half the time.
 
-    The tracer itself is put aside: the mark of pytest-cov stops one of the two that it starts in a worker.
+    The tracer itself is put aside, here and in new threads: the mark of pytest-cov stops one of the two that it starts
+    in a worker.
     """
-    tracer = sys.gettrace()
+    tracers = sys.gettrace(), threading.gettrace()
     untraced = item.get_closest_marker("untraced") or is_hypothesis_test(getattr(item, "obj", None))
     if untraced:
         sys.settrace(None)
+        threading.settrace(None)  # type: ignore[arg-type]
     try:
         return (yield)
     finally:
         if untraced:
-            sys.settrace(tracer)
+            sys.settrace(tracers[0])
+            threading.settrace(tracers[1])  # type: ignore[arg-type]
