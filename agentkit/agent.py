@@ -358,9 +358,8 @@ class Agent(Generic[Deps, Output]):
             ctx,
             self.tools if self._at is None else None,
             nesting.limits,
-            run_id=journal.run_id,
+            journal,
             recalls=memory is not None,
-            goes_on=journal.goes_on,
             memo=session.memo if session is not None else Memo(),
         )
         return await Run(driver, journal, known=known, keep=keep, on_event=on_event).result(loop)
