@@ -45,9 +45,9 @@ REPAIR = "Answer again, with valid JSON only."
 _NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunResult(Generic[Output]):
-    """How a run ended."""
+    """How a run ended. Not frozen, which would be slow to build; treat it as if it were."""
 
     output: Output
     """The answer."""
