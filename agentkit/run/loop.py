@@ -42,6 +42,7 @@ __all__ = ["REPAIR", "RunResult", "remembering", "run_loop", "visible"]
 
 REPAIR = "Answer again, with valid JSON only."
 """How the message ends that asks the model to repair its answer."""
+_NO_USAGE = Usage()
 _NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
 
 
@@ -110,7 +111,7 @@ def run_loop(
     if recalls:
         ctx = remembering(ctx, (yield Recall(ctx.user_input.text, visible(chain, ctx, memo))))
     composition = chain.compose(ctx, memo=memo)  # before anything is kept: a prompt that cannot render costs nothing
-    usage, repairs, step = Usage(), 0, sum([message.role == "assistant" for message in messages])
+    usage, repairs, step = _NO_USAGE, 0, sum([message.role == "assistant" for message in messages])
     if not messages:
         messages = (ctx.user_input.message,)
         yield Append(messages, f"{run_id}:0")
