@@ -67,6 +67,8 @@ class AsyncDriver:
     is_new: bool
     """Whether no run had this id before."""
     nesting: Nesting
+    decided: set[str] = field(default_factory=set)
+    """Ids of the calls that there were decisions about, before this run goes on or since."""
     unkept: tuple[Message, ...] = ()
     """Messages that could not be added to the conversation."""
     sent: Composition | None = None
@@ -189,16 +191,17 @@ class AsyncDriver:
             emit(events.ApprovalAsked(effect.step, tuple(asked)))
         if approve is None or isinstance(approve, Mapping):
             given: Mapping[str, Any] = approve or {}
-            if unknown := given.keys() - {call.id for call in asked}:
+            if unknown := given.keys() - {call.id for call in asked} - self.decided:
                 raise ApprovalError(f"approve: no call that waits has the id {', '.join(sorted(map(repr, unknown)))}")
             if waiting := [call for call in asked if call.id not in given]:
                 raise Paused(waiting)
-            made = {call.id: decision(given[call.id], call) for call in asked}
+            made = {call.id: decision(given[call.id], _named(call)) for call in asked}
         else:
             made = {}
             for call in asked:
                 answer = approve(call)
-                made[call.id] = decision((await answer) if isinstance(answer, Awaitable) else answer, call)
+                made[call.id] = decision((await answer) if isinstance(answer, Awaitable) else answer, _named(call))
+        self.decided |= made.keys()
         if emit is not None:
             for call in asked:
                 emit(events.ApprovalGiven(effect.step, call, made[call.id]))
@@ -276,6 +279,10 @@ class _Round:
                 text = f"{call.name} was cancelled with the run. It may still have had an effect."
             self.effect = self.loop.send((ToolResult(call.id, call.name, text, "cancelled"), None))
         return self.effect
+
+
+def _named(call: ToolCall) -> str:
+    return f"{call.name} ({call.id})"
 
 
 def _appended(session: Session, effect: Append) -> None:

@@ -6,21 +6,17 @@ outer run, and it may use no more than what is left there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import ContextVar, Token
-from typing import TypeAlias
 
 from agentkit.errors import LimitExceeded
 from agentkit.models.model import Usage
-from agentkit.run.decisions import Approver, Decision
+from agentkit.run.decisions import Approver, Decisions
 from agentkit.run.events import Event
 from agentkit.run.limits import Limits
 from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["Approval", "Nesting", "current_run"]
-
-Approval: TypeAlias = Approver | Mapping[str, Decision | bool]
-"""What decides about calls: a function, or decisions by the ids of the calls."""
+__all__ = ["Nesting", "current_run"]
 
 _ADVICE = "agents call each other deeper than that; allow more, or give the inner ones fewer tools"
 
@@ -46,7 +42,12 @@ class Nesting:
         "limits",
     )
 
-    def __init__(self, limits: Limits, emit: Callable[[Event], None] | None, approve: Approval | None) -> None:
+    _is_limited: bool
+    """Whether this run or one around it has a limit of tokens."""
+
+    def __init__(
+        self, limits: Limits, emit: Callable[[Event], None] | None, approve: Approver | Decisions | None
+    ) -> None:
         self.emit = emit
         self.approve = approve
         self._used = self._reserved = 0

@@ -79,10 +79,10 @@ class Run(Generic[Output]):
         return result
 
     def _cut(self, error: LimitExceeded, sent: Composition) -> RunResult[Output]:
-        """Return what there is of a run that reached a limit: the last text of the model."""
+        """Return what there is of a run that reached a limit: where the answer is text, the last that there was."""
         journal = self.journal
-        texts = [message.text for message in journal.messages if message.role == "assistant" and message.text]
-        output: Any = texts[-1] if texts else ""
+        texts = [message.text for message in journal.messages if message.role == "assistant"]
+        output: Any = None if sent.output_schema is not None else next(filter(None, reversed(texts)), "")
         steps = sum([entry.effect == "CallModel" for entry in journal.entries])
         return RunResult(output, journal.messages, sent, journal.usage, steps, "limit", journal.run_id, journal, error)
 
