@@ -96,6 +96,15 @@ class LineHeads:
             made.append(segment._replace(text=insert_breaks(own, here)) if here and segment.media is None else segment)
         return made
 
+    def _signs_more_than(self, number: int, text: str) -> bool:
+        """Whether the sign is in `text` more often than that; `str.count` looks at each character by itself."""
+        at = -1
+        for _ in range(number + 1):
+            at = text.find(self._sign, at + 1)
+            if at < 0:
+                return False
+        return True
+
     def without_forged(self, rendered: Rendered, items: Sequence[Any] | None) -> Rendered:
         """Return the rendering of a list with its forged heads broken.
 
@@ -104,7 +113,7 @@ class LineHeads:
         if items is not None and all(getattr(one, "trust", "") == "trusted" for one in items):
             return rendered
         text = rendered.text
-        if items is not None and self._sign and text.count(self._sign) == len(items):
+        if items is not None and self._sign and not self._signs_more_than(len(items), text):
             return rendered
         lines = text.splitlines()
         if items is not None and len(lines) == len(items):
