@@ -9,11 +9,14 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
-from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, describe_error
-from agentkit_tools.schemas.function_schema import Arguments
+from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, describe_error, ends_run
+from agentkit_tools.schemas.argument_reader import Arguments
 
-__all__ = ["read_arguments"]
+__all__ = ["read_arguments", "unreadable"]
 
+_MAX_CHARS = 5_000_000
+_MAX_FOUND = 10_000
+"""Problems that are looked at one by one."""
 _MAX_GOT = 80
 _OPENINGS = ("Input should be ", "Value should be ")
 
@@ -35,23 +38,29 @@ def read_arguments(
     Raises:
         ToolArgumentError: They cannot be used; the message names every problem.
     """
+    if len(text) > _MAX_CHARS:
+        size = f"are too long: {len(text):,} characters, at most {_MAX_CHARS:,} are read"
+        raise ToolArgumentError(tool, [ArgumentProblem("", size)])
     try:
         return validate(text), text
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
+        if ends_run(error):
+            raise
         for meant in _readings(text, parameters, is_strict, repair):
             try:
                 return validate(meant), meant
-            except KeyboardInterrupt:
-                raise
-            except BaseException:
-                continue
-        if isinstance(error, ValidationError):
-            problems = _problems(error, text, parameters)
-        else:
-            problems = [ArgumentProblem("", f"cannot be read ({describe_error(error)})")]
+            except BaseException as other:
+                if ends_run(other):
+                    raise
+        if not isinstance(error, ValidationError):
+            raise unreadable(tool, error) from None
+        problems = _problems(error, text, parameters)
     raise ToolArgumentError(tool, problems)
+
+
+def unreadable(tool: str, error: BaseException) -> ToolArgumentError:
+    """Return what to raise where a validator failed with something that is no problem of the arguments."""
+    return ToolArgumentError(tool, [ArgumentProblem("", f"cannot be read ({describe_error(error)})")])
 
 
 def _readings(text: str, parameters: Mapping[str, Any], is_strict: bool, repair: bool) -> Iterator[str]:
@@ -73,6 +82,8 @@ def _problems(error: ValidationError, text: str, parameters: Mapping[str, Any]) 
 
     `text` is what the model wrote, `parameters` the schema it was given.
     """
+    if (count := error.error_count()) > _MAX_FOUND:
+        return [ArgumentProblem("", f"{count:,} problems, too many to name them", _short_text(text))]
     details = error.errors(include_url=False)
     if details and details[0]["type"] == "json_invalid":
         reason = str(details[0].get("ctx", {}).get("error", details[0]["msg"]))
