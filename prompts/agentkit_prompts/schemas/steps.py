@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from pydantic import ValidationError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-__all__ = ["StepsExceeded", "bounded", "counted", "nodes", "once", "within"]
+__all__ = ["StepsExceeded", "bounded", "counted", "multiplies", "nodes", "once", "within"]
 
 V = TypeVar("V")
 R = TypeVar("R")
@@ -130,7 +130,7 @@ class _Bounding:
         kind = node.get("type")
         if kind == "definitions":
             made["definitions"] = [_once(self.bound(one)) for one in node["definitions"]]
-        elif kind == "union" and sum(_holds_others(choice) for choice in node["choices"]) > 1:
+        elif _is_ambiguous(node):
             reference = made.pop("ref", None)
             made = {**counted(cast(CoreSchema, made), len(node["choices"]))}
             if reference is not None:
@@ -141,6 +141,15 @@ class _Bounding:
 def _once(definition: dict[str, Any]) -> CoreSchema:
     inner: Any = {key: value for key, value in definition.items() if key != "ref"}
     return once(inner, definition["ref"], keep=False)
+
+
+def multiplies(schema: CoreSchema) -> bool:
+    """Return whether a schema of pydantic's may look at a value more than once: a union of what holds others does."""
+    return any(map(_is_ambiguous, nodes(schema)))
+
+
+def _is_ambiguous(node: Mapping[str, Any]) -> bool:
+    return node.get("type") == "union" and sum(map(_holds_others, node["choices"])) > 1
 
 
 def _holds_others(choice: Any) -> bool:

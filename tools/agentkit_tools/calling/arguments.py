@@ -18,6 +18,8 @@ _MAX_CHARS = 5_000_000
 _MAX_FOUND = 10_000
 """Problems that are looked at one by one."""
 _MAX_GOT = 80
+_MAX_MESSAGE = 1_000
+_MAX_PATH = 100
 _OPENINGS = ("Input should be ", "Value should be ")
 
 
@@ -111,7 +113,7 @@ def _problem(detail: ErrorDetails, sent: Any, parameters: Mapping[str, Any]) -> 
     for opening in _OPENINGS:
         if message.startswith(opening):
             message = "expected " + message.removeprefix(opening)
-    return ArgumentProblem(path, message, _short(detail["input"]))
+    return ArgumentProblem(path, _ends_of(message, _MAX_MESSAGE), _short(detail["input"]))
 
 
 def _path(loc: tuple[int | str, ...], sent: Any, kind: str) -> str:
@@ -125,7 +127,8 @@ def _path(loc: tuple[int | str, ...], sent: Any, kind: str) -> str:
         elif isinstance(step, str) and isinstance(sent, dict) and (step in sent or (is_last and kind == "missing")):
             path += f".{step}" if path else step
             sent = sent.get(step)
-    return path or (str(loc[0]) if loc else "")
+    path = path or (str(loc[0]) if loc else "")
+    return _ends_of(path, _MAX_PATH)
 
 
 def _type_of(schema: Mapping[str, Any]) -> str:
@@ -147,3 +150,8 @@ def _short(value: Any) -> str:
 def _short_text(text: str) -> str:
     text = text.encode("utf-8", "replace").decode()
     return text if len(text) <= _MAX_GOT else f"{text[:_MAX_GOT]}... ({len(text)} characters)"
+
+
+def _ends_of(text: str, limit: int) -> str:
+    """Return a text that names of the model's own may be part of, without its middle where it is long."""
+    return text if len(text) <= limit else f"{text[: limit // 2]}...{text[-limit // 2 :]}"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from pydantic_core import CoreSchema, SchemaValidator
+from pydantic_core import CoreSchema, SchemaValidator, from_json
 
 from agentkit_prompts.schemas.steps import StepsExceeded, bounded, within
 from agentkit_tools.schemas.validation_cost import ValidationCost, has_own_code, validation_cost
@@ -17,8 +17,10 @@ Arguments: TypeAlias = dict[str, Any]
 """Validated arguments by parameter name; those the model left out are absent."""
 Validate: TypeAlias = Callable[[str], Arguments]
 
-_QUICK_CHARS = 500_000
-"""Characters that are looked at where the call is made: about ten milliseconds."""
+_QUICK_CHARS = 100_000
+"""Characters that are looked at where the call is made: some milliseconds, more where each of them is wrong."""
+_MAX_VALUES = 200_000
+"""Values in the arguments of a call: while pydantic notes what is wrong with them, nothing else runs."""
 _MAX_LOOKS = 8
 """Looks at one value that need not be counted, because the length of the arguments is limited."""
 _QUICK_STEPS = 10_000
@@ -41,14 +43,16 @@ def reader_of(validate: Validate, schema: CoreSchema) -> ArgumentReader:
     cost = validation_cost(schema)
     max_chars = -1 if has_own_code(schema) else _QUICK_CHARS // cost.looks
     if cost.is_linear and cost.looks <= _MAX_LOOKS:
-        return ArgumentReader(validate, max_chars, validate)
+        return ArgumentReader(validate, max_chars, partial(_where_few, _MAX_VALUES // cost.looks, validate))
     at_once = validate if cost.is_linear else partial(_where_cheap, validate, cost)
-    return ArgumentReader(at_once, max_chars, partial(_in_steps, lru_cache(maxsize=1)(partial(_bounded, schema))))
+    in_steps = SchemaValidator(bounded(schema), _use_prebuilt=False).validate_json
+    return ArgumentReader(at_once, max_chars, partial(_where_few, _MAX_VALUES, partial(within, _MAX_STEPS, in_steps)))
 
 
 def metered_reader(validate: Validate) -> ArgumentReader:
     """Return what reads with a validator that takes steps by itself."""
-    return ArgumentReader(partial(within, _QUICK_STEPS, validate), _QUICK_CHARS, partial(within, _MAX_STEPS, validate))
+    thoroughly = partial(_where_few, _MAX_VALUES, partial(within, _MAX_STEPS, validate))
+    return ArgumentReader(partial(within, _QUICK_STEPS, validate), _QUICK_CHARS, thoroughly)
 
 
 def _where_cheap(validate: Validate, cost: ValidationCost, text: str) -> Arguments:
@@ -57,9 +61,14 @@ def _where_cheap(validate: Validate, cost: ValidationCost, text: str) -> Argumen
     return validate(text)
 
 
-def _in_steps(validator: Callable[[], Validate], text: str) -> Arguments:
-    return within(_MAX_STEPS, validator(), text)
-
-
-def _bounded(schema: CoreSchema) -> Validate:
-    return SchemaValidator(bounded(schema), _use_prebuilt=False).validate_json
+def _where_few(limit: int, validate: Validate, text: str) -> Arguments:
+    if len(text) > limit:  # there cannot be more values than characters
+        count, waiting = 0, [from_json(text)]
+        while waiting:
+            value = waiting.pop()
+            items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+            count += len(items)
+            if count > limit:
+                raise StepsExceeded(f"there are more than {limit:,} values in them: send fewer at once")
+            waiting.extend([item for item in items if isinstance(item, dict | list)])
+    return validate(text)
