@@ -77,7 +77,8 @@ def perform(folder: Path, kill: Callable[[], None]) -> None:
             "kept": [[message.role, message.text] for message in session.refresh()],
             "usage": result.usage.input_tokens,
         }
-    (folder / "found").write_text(json.dumps(found))
+    (folder / "finding").write_text(json.dumps(found))
+    (folder / "finding").rename(folder / "found")  # whole or not at all
 
 
 def killer(chance: random.Random) -> Callable[[], None]:
