@@ -16,12 +16,13 @@ from typing_extensions import TypeVar
 
 from agentkit.agent_tool import agent_tool
 from agentkit.chain import Chain, Output
-from agentkit.errors import AgentDefinitionError, JournalError
+from agentkit.errors import AgentDefinitionError, ApprovalError, JournalError
 from agentkit.models.model import Model
 from agentkit.models.model_names import model_named
-from agentkit.recaller import Recall, RecallOptions, check_memory, in_scope
+from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope
 from agentkit.recaller import recall as ask
 from agentkit.run.asyncio_driver import AsyncDriver
+from agentkit.run.decisions import decision
 from agentkit.run.events import Event
 from agentkit.run.journal import Journal
 from agentkit.run.limits import Limits
@@ -33,6 +34,7 @@ from agentkit.session import Session, checked_session
 from agentkit.sync_driver import run_blocking, streamed
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.composition.declarations import Declarations
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
@@ -47,6 +49,7 @@ from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
     from agentkit_memory import Scope
+    from agentkit_prompts.prompters.prompter import Prompter
     from agentkit_tools import TurnTools
 
 
@@ -96,7 +99,7 @@ class Agent(Generic[Deps, Output]):
             what memory finds, or there is no model of that name.
     """
 
-    __slots__ = ("_at", "_given", "chain", "limits", "memory", "name", "recall", "specs", "tools")
+    __slots__ = ("_at", "_declarations", "_given", "chain", "limits", "memory", "name", "recall", "specs", "tools")
 
     tools: Mapping[str, Tool]
     """The tools by name; empty when each run has its own."""
@@ -109,7 +112,7 @@ class Agent(Generic[Deps, Output]):
         model: Chain[Output],
         *,
         tools: Tools = ...,
-        memory: Recall | None = ...,
+        memory: RecallSource | None = ...,
         recall: RecallOptions = ...,
         deps: type[Deps] = ...,
         limits: Limits = ...,
@@ -122,7 +125,7 @@ class Agent(Generic[Deps, Output]):
         layers: Layers | TextPrompt | str = ...,
         *,
         tools: Tools = ...,
-        memory: Recall | None = ...,
+        memory: RecallSource | None = ...,
         recall: RecallOptions = ...,
         output: type[Output] = ...,
         budget: int | Budget | None = ...,
@@ -137,7 +140,7 @@ class Agent(Generic[Deps, Output]):
         layers: Layers | TextPrompt | str = "",
         *,
         tools: Tools = (),
-        memory: Recall | None = None,
+        memory: RecallSource | None = None,
         recall: RecallOptions = _NO_OPTIONS,
         output: type[Any] = str,
         budget: int | Budget | None = None,
@@ -151,9 +154,7 @@ class Agent(Generic[Deps, Output]):
         if not isinstance(model, Chain):
             if isinstance(model, str):
                 model = model_named(model)
-            if memory is not None and isinstance(layers, TextPrompt | str):
-                layers = Layers(layers or (), before_input=[MemoPrompt(), KnowledgePrompt()])
-            model = Chain(model, layers, output=output, budget=budget, tokenizer=tokenizer)
+            model = Chain(model, _placed(layers, memory), output=output, budget=budget, tokenizer=tokenizer)
         elif layers or output is not str or budget is not None or tokenizer is not None:
             raise AgentDefinitionError(
                 "a Chain brings its layers, output type, budget and tokenizer: give them to the Chain instead"
@@ -177,6 +178,7 @@ class Agent(Generic[Deps, Output]):
         self.memory = memory
         self.recall = recall
         self.limits = limits
+        self._declarations: Declarations | None = None
 
     def but(self, **changes: Unpack[Changes]) -> Agent[Deps, Any]:
         """Return the agent with another model, layers, tools, output type or limits. Raises like the class."""
@@ -185,7 +187,7 @@ class Agent(Generic[Deps, Output]):
         if not changes.keys().isdisjoint(("model", "layers", "output")):
             chain = Chain(
                 changes.get("model", chain.model),
-                changes.get("layers", chain.prompter or chain.layers),
+                _placed(changes["layers"], self.memory) if "layers" in changes else chain.prompter or chain.layers,
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,
                 budget=chain.budget,
@@ -202,7 +204,7 @@ class Agent(Generic[Deps, Output]):
 
     @contextmanager
     def override(self, **changes: Unpack[Changes]) -> Iterator[None]:
-        """Run every run of this agent with changes until the end of the block, wherever it is started: for tests.
+        """Compose, run and resume with changes until the end of the block, wherever that is called: for tests.
 
         It holds for what is called in the block, not for other threads and tasks that were running before.
         """
@@ -219,20 +221,20 @@ class Agent(Generic[Deps, Output]):
 
     def context(self, user_input: Input, session: Session | None = None) -> PromptContext:
         """Return the context of a run, without what memory would recall and tools that each run makes for itself."""
-        ctx = self._asked(user_input, session, "")
-        return ctx if session is None else ctx.evolve(conversation=session.conversation)
+        return self._asked(user_input, session, "")
 
     def _asked(self, user_input: Input, session: Session | None, run_id: str) -> PromptContext:
-        """Return the context that a run is asked with; the conversation of a session is not in it."""
+        """Return the context that a run is asked with."""
         prompter = self.chain.prompter
         if prompter is not None and not isinstance(user_input, PromptContext):
             given: Any = user_input
             user_input = prompter.context(UserInput(given) if isinstance(given, list | tuple) else given)
         if isinstance(user_input, PromptContext):
-            conversation = user_input.conversation if session is None else _NO_CONVERSATION
+            conversation = user_input.conversation if session is None else session.conversation
             ctx = user_input.evolve(conversation=conversation, tools=self.specs)
         else:
-            ctx = PromptContext(user_input=cast(UserInput, user_input), tools=self.specs)
+            conversation = _NO_CONVERSATION if session is None else session.conversation
+            ctx = PromptContext(user_input=cast(UserInput, user_input), conversation=conversation, tools=self.specs)
         return self._with_key(ctx, session, run_id)
 
     def _with_key(self, ctx: PromptContext, session: Session | None, run_id: str) -> PromptContext:
@@ -245,6 +247,9 @@ class Agent(Generic[Deps, Output]):
         self, user_input: Input, *, session: Session | None = None, scope: Scope | str | None = None
     ) -> Composition:
         """Return what a run would send first, recalling but not sending or keeping anything."""
+        return self._now()._composed(user_input, session, scope)
+
+    def _composed(self, user_input: Input, session: Session | None, scope: Scope | str | None) -> Composition:
         memory = in_scope(self.memory, checked_session(session), scope)
         ctx = self.context(user_input, session)
         self.chain.preflight(ctx.user_input)
@@ -277,9 +282,11 @@ class Agent(Generic[Deps, Output]):
             NothingToContinue: There is no input, and nothing without an answer.
         """
         check_options(options, RunOptions)
-        if id(self) in _OVERRIDES.get():
-            return await _OVERRIDES.get()[id(self)]._begin(user_input, options)
-        return await self._begin(user_input, options)
+        return await self._now()._begin(user_input, options)
+
+    def _now(self) -> Agent[Deps, Output]:
+        """Return this agent as it is in the block of an `override`."""
+        return _OVERRIDES.get().get(id(self), self)
 
     async def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> RunResult[Output]:
         session, given = checked_session(options.get("session")), options.get("run_id")
@@ -313,6 +320,9 @@ class Agent(Generic[Deps, Output]):
             AgentError: As `run` does.
         """
         check_options(options, ResumeOptions)
+        return await self._now()._go_on(journal, options)
+
+    async def _go_on(self, journal: Journal | Path, options: Mapping[str, Any]) -> RunResult[Output]:
         known = journal if isinstance(journal, Journal) else Journal.read(journal)
         session = checked_session(options.get("session"))
         if known.agent != self.name:
@@ -320,6 +330,10 @@ class Agent(Generic[Deps, Output]):
         if known.session != (None if session is None else session.id):
             wanted = "without a session" if known.session is None else f"on session {known.session!r}"
             raise JournalError(f"journal of run {known.run_id!r}: it ran {wanted}: resume it with session= as it was")
+        if isinstance(approve := options.get("approve"), Mapping):
+            for call, made in known.decisions.items():
+                if call in approve and decision(approve[call], call) != made:
+                    raise ApprovalError(f"approve: about {call!r} it was decided already: {made!r:.80}")
         scope = None if known.scope is None or session is not None else known.scope
         memory = in_scope(self.memory, session, scope)
         fresh = known.anew()
@@ -331,7 +345,7 @@ class Agent(Generic[Deps, Output]):
         self,
         journal: Journal,
         ctx: PromptContext,
-        memory: Recall | None,
+        memory: RecallSource | None,
         options: Mapping[str, Any],
         *,
         known: Journal | None = None,
@@ -348,6 +362,7 @@ class Agent(Generic[Deps, Output]):
             recall=None if memory is None else partial(ask, memory, options=self.recall),
             conversation=ctx.conversation,
             session=session,
+            decided=set(() if known is None else known.decisions),
             deps=options.get("deps"),
             run_id=journal.run_id,
             is_new=is_new,
@@ -358,12 +373,17 @@ class Agent(Generic[Deps, Output]):
             ctx,
             self.tools if self._at is None else None,
             nesting.limits,
-            run_id=journal.run_id,
+            journal,
             recalls=memory is not None,
-            goes_on=journal.goes_on,
-            memo=session.memo if session is not None else Memo(),
+            memo=session.memo if session is not None else Memo(self._declared()),
         )
         return await Run(driver, journal, known=known, keep=keep, on_event=on_event).result(loop)
+
+    def _declared(self) -> Declarations:
+        """Return what every run declares to the model, unless it has tools of its own."""
+        if self._declarations is None:
+            self._declarations = Declarations(self.specs, self.chain.output_schema)
+        return self._declarations
 
     async def _equip(self, ctx: PromptContext) -> Mapping[str, Tool]:
         """Return the tools that a run has."""
@@ -433,7 +453,25 @@ class Agent(Generic[Deps, Output]):
 
         The run waits for who reads the events once a few are waiting. Leaving early cancels it: close the generator.
         """
-        yield from streamed(lambda on_event: self.run_sync(user_input, **{**options, "on_event": on_event}))  # type: ignore[arg-type]
+        heard = options.get("on_event")
+
+        def run(pass_on: Callable[[Event[Output]], None]) -> None:
+            def on_event(event: Event[Output]) -> None:
+                if heard is not None:
+                    heard(event)
+                pass_on(event)
+
+            options["on_event"] = on_event
+            self.run_sync(user_input, **options)
+
+        yield from streamed(run)
+
+
+def _placed(layers: Layers | Prompter | TextPrompt | str, memory: object) -> Layers | Prompter | TextPrompt | str:
+    """Return the layers of an agent: what is recalled stands before the input where they are plain text."""
+    if memory is None or not isinstance(layers, TextPrompt | str):
+        return layers
+    return Layers(layers or (), before_input=[MemoPrompt(), KnowledgePrompt()])
 
 
 _NO_CONVERSATION = Conversation()

@@ -6,21 +6,17 @@ outer run, and it may use no more than what is left there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextvars import ContextVar, Token
-from typing import TypeAlias
 
 from agentkit.errors import LimitExceeded
 from agentkit.models.model import Usage
-from agentkit.run.decisions import Approver, Decision
+from agentkit.run.decisions import Approver, Decisions
 from agentkit.run.events import Event
 from agentkit.run.limits import Limits
 from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["Approval", "Nesting", "current_run"]
-
-Approval: TypeAlias = Approver | Mapping[str, Decision | bool]
-"""What decides about calls: a function, or decisions by the ids of the calls."""
+__all__ = ["Nesting", "current_run"]
 
 _ADVICE = "agents call each other deeper than that; allow more, or give the inner ones fewer tools"
 
@@ -33,11 +29,11 @@ class Nesting:
     """
 
     __slots__ = (
+        "_around",
         "_counted",
         "_deepest",
-        "_depth",
         "_inner",
-        "_outer",
+        "_is_limited",
         "_reserved",
         "_token",
         "_used",
@@ -46,22 +42,28 @@ class Nesting:
         "limits",
     )
 
-    def __init__(self, limits: Limits, emit: Callable[[Event], None] | None, approve: Approval | None) -> None:
+    _is_limited: bool
+    """Whether this run or one around it has a limit of tokens."""
+
+    def __init__(
+        self, limits: Limits, emit: Callable[[Event], None] | None, approve: Approver | Decisions | None
+    ) -> None:
         self.emit = emit
         self.approve = approve
         self._used = self._reserved = 0
         self._inner: list[Usage] = []  # appending is atomic: a tool may run an agent in another thread
         self._counted = 0
         self._token: Token[Nesting | None] | None = None
-        self._outer = outer = _current.get()
-        self._depth = 0
+        outer = _current.get()
+        self._around: tuple[Nesting, ...] = () if outer is None else (outer, *outer._around)
         self._deepest = limits.nested_runs
         if outer is not None:
-            self._depth = outer._depth + 1
-            self._deepest = min(outer._deepest, self._depth + limits.nested_runs)
-            if self._depth > outer._deepest:
+            depth = len(self._around)
+            self._deepest = min(outer._deepest, depth + limits.nested_runs)
+            if depth > outer._deepest:
                 raise LimitExceeded("nested_runs", outer._deepest, _ADVICE)
         self.limits = limits
+        self._is_limited = limits.tokens is not None or (outer is not None and outer._is_limited)
 
     def __enter__(self) -> Nesting:
         self._token = _current.set(self)
@@ -79,10 +81,10 @@ class Nesting:
         Raises:
             LimitExceeded: One of these runs has not so many left.
         """
-        runs = [*self._chain()]
-        if all(run.limits.tokens is None for run in runs):
+        if not self._is_limited:
             return 0
         needed = composition.tokens
+        runs = (self, *self._around)
         for run in runs:
             allowed = run.limits.tokens
             if allowed is not None and run._used + (run._reserved and run._reserved + needed) > allowed:
@@ -94,17 +96,13 @@ class Nesting:
 
     def spend(self, usage: Usage, reserved: int) -> None:
         """Count a reply of this run's model, here and in all runs around this one, in place of what was set aside."""
-        for run in self._chain():
+        used = usage.input_tokens + usage.output_tokens
+        self._reserved -= reserved
+        self._used += used
+        for run in self._around:
             run._reserved -= reserved
-            run._used += usage.input_tokens + usage.output_tokens
-            if run is not self:
-                run._inner.append(usage)
-
-    def _chain(self) -> Iterator[Nesting]:
-        run: Nesting | None = self
-        while run is not None:
-            yield run
-            run = run._outer
+            run._used += used
+            run._inner.append(usage)
 
     def inner_usage(self) -> Usage | None:
         """Return what the runs inside have spent since this was asked last, or None when there were none."""

@@ -61,8 +61,10 @@ def _rendered(rendered: Rendered, role: str) -> FrozenDict:
 
 def _with_media(conversation: Conversation, provider: str | None) -> list[FrozenDict]:
     """Return the wire form of messages; after the tool messages of a step the media that they show."""
+    if not len(conversation):
+        return []
     messages = conversation.derive(openai_writer(provider))
-    if not conversation.total(_media_shown):
+    if not conversation.may_have_media or not conversation.total(_media_shown):
         return messages
     result: list[FrozenDict] = []
     waiting: list[FrozenDict] = []
