@@ -54,6 +54,7 @@ class Model(Protocol):
     @property
     def name(self) -> str:
         """The name to show and to log."""
+        ...
 
     async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
         """Send the composition and return the whole reply.
@@ -64,3 +65,4 @@ class Model(Protocol):
         Raises:
             ModelError: There is no reply; see its subclasses.
         """
+        ...
