@@ -54,7 +54,6 @@ class Model(Protocol):
     @property
     def name(self) -> str:
         """The name to show and to log."""
-        ...
 
     async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
         """Send the composition and return the whole reply.
@@ -65,4 +64,3 @@ class Model(Protocol):
         Raises:
             ModelError: There is no reply; see its subclasses.
         """
-        ...
