@@ -2,6 +2,7 @@ __version__: str
 
 from agentkit.agent import Agent as Agent
 from agentkit.chain import Chain as Chain
+from agentkit.citations import Citation as Citation
 from agentkit.errors import AgentDefinitionError as AgentDefinitionError
 from agentkit.errors import AgentError as AgentError
 from agentkit.errors import ApprovalError as ApprovalError

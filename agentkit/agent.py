@@ -19,7 +19,7 @@ from agentkit.chain import Chain, Output
 from agentkit.errors import AgentDefinitionError, JournalError
 from agentkit.models.model import Model
 from agentkit.models.model_names import model_named
-from agentkit.recaller import Recall, RecallOptions, check_memory, in_scope
+from agentkit.recaller import Recall, RecallOptions, check_memory, in_scope, shown_options
 from agentkit.recaller import recall as ask
 from agentkit.run.asyncio_driver import AsyncDriver
 from agentkit.run.events import Event
@@ -41,7 +41,7 @@ from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tree.layers import Layers
-from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, TextPrompt
+from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, RecalledPrompt, TextPrompt
 from agentkit_tools import Toolset, by_name
 from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.tool import Tool
@@ -97,7 +97,19 @@ class Agent(Generic[Deps, Output]):
             what memory finds, or there is no model of that name.
     """
 
-    __slots__ = ("_at", "_declarations", "_given", "chain", "limits", "memory", "name", "recall", "specs", "tools")
+    __slots__ = (
+        "_at",
+        "_declarations",
+        "_given",
+        "_recall_options",
+        "chain",
+        "limits",
+        "memory",
+        "name",
+        "recall",
+        "specs",
+        "tools",
+    )
 
     tools: Mapping[str, Tool]
     """The tools by name; empty when each run has its own."""
@@ -153,7 +165,7 @@ class Agent(Generic[Deps, Output]):
             if isinstance(model, str):
                 model = model_named(model)
             if memory is not None and isinstance(layers, TextPrompt | str):
-                layers = Layers(layers or (), before_input=[MemoPrompt(), KnowledgePrompt()])
+                layers = Layers(layers or (), before_input=[MemoPrompt(), RecalledPrompt(), KnowledgePrompt()])
             model = Chain(model, layers, output=output, budget=budget, tokenizer=tokenizer)
         elif layers or output is not str or budget is not None or tokenizer is not None:
             raise AgentDefinitionError(
@@ -177,6 +189,7 @@ class Agent(Generic[Deps, Output]):
         self.specs = tuple([tool.spec for tool in self.tools.values()])
         self.memory = memory
         self.recall = recall
+        self._recall_options = recall if memory is None else shown_options(recall, model.layers)
         self.limits = limits
         self._declarations: Declarations | None = None
 
@@ -254,7 +267,7 @@ class Agent(Generic[Deps, Output]):
             tools = run_blocking(self._equip(ctx))
             ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values()]))
         if memory is not None:
-            found = ask(memory, ctx.user_input.text, session, visible(self.chain, ctx), self.recall)
+            found = ask(memory, ctx.user_input.text, session, visible(self.chain, ctx), self._recall_options)
             ctx = remembering(ctx, found)
         return self.chain.compose(ctx)
 
@@ -347,7 +360,7 @@ class Agent(Generic[Deps, Output]):
             tools=self.tools,
             equip=None if self._at is None else self._equip,
             select=chain.selections,
-            recall=None if memory is None else partial(ask, memory, options=self.recall),
+            recall=None if memory is None else partial(ask, memory, options=self._recall_options),
             conversation=ctx.conversation,
             session=session,
             deps=options.get("deps"),

@@ -53,6 +53,7 @@ _WORDS: dict[str, tuple[str, ...]] = {"trust": get_args(Trust), "role": get_args
 
 _LABEL = re.compile(r"(?!\u200b)[^\[\]\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _NO_LABEL = re.compile(r"[\[\]]+")
+_SHORT_ID = re.compile(r"[A-Za-z0-9_.-]{1,16}")
 _MAX_LABEL = 80
 """Characters of the name of a source in a label; of a longer one the end is kept."""
 
@@ -130,8 +131,8 @@ class Document(_Item):
     trust: Trust = "untrusted"
     atomic: bool = False
     label: str = ""
-    """How prompts and answers name it, `SOURCE#CHUNK`: made of `source` (else `title`, `id`) and `position`, or a short
-    hash where there is none, so that it is the same in every turn and process. `MemoPrompt` tells equal ones apart."""
+    """How prompts and answers name it, `SOURCE#CHUNK`: made of `source` (else `title`, `id`) and `position` (else a
+    short `id`, or a hash), so that it is the same in every turn and process. `MemoPrompt` tells equal ones apart."""
 
     def __post_init__(self) -> None:
         _Item.__post_init__(self)
@@ -233,8 +234,10 @@ def _label(document: Document) -> str:
     if not name.isprintable() or "[" in name or "]" in name or len(name) > _MAX_LABEL:
         seen = "".join([char if char.isprintable() else "_" for char in name[-_MAX_LABEL:]])
         name = _NO_LABEL.sub("_", seen)
-    chunk = _short_hash(document.id, document.text) if document.position is None else document.position
-    return f"{name}#{chunk}"
+    if document.position is not None:
+        return f"{name}#{document.position}"
+    is_short = name != document.id and _SHORT_ID.fullmatch(document.id) is not None
+    return f"{name}#{document.id if is_short else _short_hash(document.id, document.text)}"
 
 
 def _short_hash(*texts: str) -> str:

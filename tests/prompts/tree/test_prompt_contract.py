@@ -66,7 +66,7 @@ SHOWN: list[tuple[BasePrompt, str]] = [
     (UserInputPrompt(), "What is [image: cat.png]?"),
     (UserInputPrompt("Q: {{ user_input }}"), "Q: What is [image: cat.png]?"),
     (ConversationPrompt(), "user: Hi\nassistant: Hello [file: a.pdf]"),
-    (MemoPrompt(), "[Cats#c9dd84] Cats\nCats purr.\n\n[dogs.md#3]\nDogs bark.\n\n[document#b6314b]\nNo name."),
+    (MemoPrompt(), "[Cats#7] Cats\nCats purr.\n\n[dogs.md#3]\nDogs bark.\n\n[document#b6314b]\nNo name."),
     (RecalledPrompt(), "[user, 2026-01-02 03:04+00:00] Ada\nI like cats.\n\n[assistant]\nNoted."),
     (KnowledgePrompt(), "- It is May.\n- It rains."),
     (
