@@ -29,14 +29,13 @@ from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Nesting
 from agentkit.run.run import Run
 from agentkit.run.run_options import ResumeOptions, RunOptions, check_options
+from agentkit.run_context import Input, run_context, with_key
 from agentkit.session import Session, checked_session
 from agentkit.sync_driver import run_blocking, streamed
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.declarations import Declarations
-from agentkit_prompts.context.conversation import Conversation
-from agentkit_prompts.context.parts import Part
-from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
+from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
 __all__ = ["Agent"]
 
 Deps = TypeVar("Deps", default=None)
-Input: TypeAlias = PromptContext | UserInput | str | Sequence[str | Part] | Mapping[str, Any]
 Tools: TypeAlias = "Iterable[Tool | Callable[..., Any]] | TurnTools"
 _DEFAULT_LIMITS = Limits()
 _NO_OPTIONS = RecallOptions()
@@ -98,10 +96,10 @@ class Agent(Generic[Deps, Output]):
     """
 
     __slots__ = (
+        "_ask",
         "_at",
         "_declarations",
         "_given",
-        "_recall_options",
         "chain",
         "limits",
         "memory",
@@ -189,7 +187,7 @@ class Agent(Generic[Deps, Output]):
         self.specs = tuple([tool.spec for tool in self.tools.values()])
         self.memory = memory
         self.recall = recall
-        self._recall_options = recall if memory is None else shown_options(recall, model.layers)
+        self._ask = partial(ask, options=recall if memory is None else shown_options(recall, model.layers))
         self.limits = limits
         self._declarations: Declarations | None = None
 
@@ -234,27 +232,7 @@ class Agent(Generic[Deps, Output]):
 
     def context(self, user_input: Input, session: Session | None = None) -> PromptContext:
         """Return the context of a run, without what memory would recall and tools that each run makes for itself."""
-        return self._asked(user_input, session, "")
-
-    def _asked(self, user_input: Input, session: Session | None, run_id: str) -> PromptContext:
-        """Return the context that a run is asked with."""
-        prompter = self.chain.prompter
-        if prompter is not None and not isinstance(user_input, PromptContext):
-            given: Any = user_input
-            user_input = prompter.context(UserInput(given) if isinstance(given, list | tuple) else given)
-        if isinstance(user_input, PromptContext):
-            conversation = user_input.conversation if session is None else session.conversation
-            ctx = user_input.evolve(conversation=conversation, tools=self.specs)
-        else:
-            conversation = _NO_CONVERSATION if session is None else session.conversation
-            ctx = PromptContext(user_input=cast(UserInput, user_input), conversation=conversation, tools=self.specs)
-        return self._with_key(ctx, session, run_id)
-
-    def _with_key(self, ctx: PromptContext, session: Session | None, run_id: str) -> PromptContext:
-        """Return the context with a key for its fences: the same in every process, and nobody can guess a run id."""
-        if not self.chain.fenced or ctx.session_key is not None:
-            return ctx
-        return ctx.evolve(session_key=f"{'' if session is None else session.id}\n{run_id}")
+        return run_context(self.chain, self.specs, user_input, session, "")
 
     def compose(
         self, user_input: Input, *, session: Session | None = None, scope: Scope | str | None = None
@@ -267,7 +245,7 @@ class Agent(Generic[Deps, Output]):
             tools = run_blocking(self._equip(ctx))
             ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values()]))
         if memory is not None:
-            found = ask(memory, ctx.user_input.text, session, visible(self.chain, ctx), self._recall_options)
+            found = self._ask(memory, ctx.user_input.text, session, visible(self.chain, ctx))
             ctx = remembering(ctx, found)
         return self.chain.compose(ctx)
 
@@ -303,7 +281,7 @@ class Agent(Generic[Deps, Output]):
         journal = Journal(
             self.name,
             run_id,
-            self._asked("" if user_input is None else user_input, session, run_id),
+            run_context(self.chain, self.specs, "" if user_input is None else user_input, session, run_id),
             session=None if session is None else session.id,
             goes_on=user_input is None,
             scope=getattr(getattr(memory, "scope", None), "names", None),
@@ -338,7 +316,7 @@ class Agent(Generic[Deps, Output]):
         scope = None if known.scope is None or session is not None else known.scope
         memory = in_scope(self.memory, session, scope)
         fresh = known.anew()
-        ctx = self._with_key(known.context, session, known.run_id)
+        ctx = with_key(known.context, self.chain, session, known.run_id)
         keep = None if isinstance(journal, Journal) else journal
         return await self._run(fresh, ctx, memory, options, known=known, keep=keep)
 
@@ -360,7 +338,7 @@ class Agent(Generic[Deps, Output]):
             tools=self.tools,
             equip=None if self._at is None else self._equip,
             select=chain.selections,
-            recall=None if memory is None else partial(ask, memory, options=self._recall_options),
+            recall=None if memory is None else partial(self._ask, memory),
             conversation=ctx.conversation,
             session=session,
             deps=options.get("deps"),
@@ -456,5 +434,4 @@ class Agent(Generic[Deps, Output]):
         yield from streamed(lambda on_event: self.run_sync(user_input, **{**options, "on_event": on_event}))  # type: ignore[arg-type]
 
 
-_NO_CONVERSATION = Conversation()
 _OVERRIDES: ContextVar[Mapping[int, Agent[Any, Any]]] = ContextVar("agentkit_overrides", default=MappingProxyType({}))
