@@ -16,12 +16,13 @@ from typing_extensions import TypeVar
 
 from agentkit.agent_tool import agent_tool
 from agentkit.chain import Chain, Output
-from agentkit.errors import AgentDefinitionError, JournalError
+from agentkit.errors import AgentDefinitionError, ApprovalError, JournalError
 from agentkit.models.model import Model
 from agentkit.models.model_names import model_named
-from agentkit.recaller import Recall, RecallOptions, check_memory, in_scope, shown_options
+from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, shown_options
 from agentkit.recaller import recall as ask
 from agentkit.run.asyncio_driver import AsyncDriver
+from agentkit.run.decisions import decision
 from agentkit.run.events import Event
 from agentkit.run.journal import Journal
 from agentkit.run.limits import Limits
@@ -47,6 +48,7 @@ from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
     from agentkit_memory import Scope
+    from agentkit_prompts.prompters.prompter import Prompter
     from agentkit_tools import TurnTools
 
 
@@ -120,7 +122,7 @@ class Agent(Generic[Deps, Output]):
         model: Chain[Output],
         *,
         tools: Tools = ...,
-        memory: Recall | None = ...,
+        memory: RecallSource | None = ...,
         recall: RecallOptions = ...,
         deps: type[Deps] = ...,
         limits: Limits = ...,
@@ -133,7 +135,7 @@ class Agent(Generic[Deps, Output]):
         layers: Layers | TextPrompt | str = ...,
         *,
         tools: Tools = ...,
-        memory: Recall | None = ...,
+        memory: RecallSource | None = ...,
         recall: RecallOptions = ...,
         output: type[Output] = ...,
         budget: int | Budget | None = ...,
@@ -148,7 +150,7 @@ class Agent(Generic[Deps, Output]):
         layers: Layers | TextPrompt | str = "",
         *,
         tools: Tools = (),
-        memory: Recall | None = None,
+        memory: RecallSource | None = None,
         recall: RecallOptions = _NO_OPTIONS,
         output: type[Any] = str,
         budget: int | Budget | None = None,
@@ -162,9 +164,7 @@ class Agent(Generic[Deps, Output]):
         if not isinstance(model, Chain):
             if isinstance(model, str):
                 model = model_named(model)
-            if memory is not None and isinstance(layers, TextPrompt | str):
-                layers = Layers(layers or (), before_input=[MemoPrompt(), RecalledPrompt(), KnowledgePrompt()])
-            model = Chain(model, layers, output=output, budget=budget, tokenizer=tokenizer)
+            model = Chain(model, _placed(layers, memory), output=output, budget=budget, tokenizer=tokenizer)
         elif layers or output is not str or budget is not None or tokenizer is not None:
             raise AgentDefinitionError(
                 "a Chain brings its layers, output type, budget and tokenizer: give them to the Chain instead"
@@ -198,7 +198,7 @@ class Agent(Generic[Deps, Output]):
         if not changes.keys().isdisjoint(("model", "layers", "output")):
             chain = Chain(
                 changes.get("model", chain.model),
-                changes.get("layers", chain.prompter or chain.layers),
+                _placed(changes["layers"], self.memory) if "layers" in changes else chain.prompter or chain.layers,
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,
                 budget=chain.budget,
@@ -215,7 +215,7 @@ class Agent(Generic[Deps, Output]):
 
     @contextmanager
     def override(self, **changes: Unpack[Changes]) -> Iterator[None]:
-        """Run every run of this agent with changes until the end of the block, wherever it is started: for tests.
+        """Compose, run and resume with changes until the end of the block, wherever that is called: for tests.
 
         It holds for what is called in the block, not for other threads and tasks that were running before.
         """
@@ -238,6 +238,9 @@ class Agent(Generic[Deps, Output]):
         self, user_input: Input, *, session: Session | None = None, scope: Scope | str | None = None
     ) -> Composition:
         """Return what a run would send first, recalling but not sending or keeping anything."""
+        return self._now()._composed(user_input, session, scope)
+
+    def _composed(self, user_input: Input, session: Session | None, scope: Scope | str | None) -> Composition:
         memory = in_scope(self.memory, checked_session(session), scope)
         ctx = self.context(user_input, session)
         self.chain.preflight(ctx.user_input)
@@ -270,9 +273,11 @@ class Agent(Generic[Deps, Output]):
             NothingToContinue: There is no input, and nothing without an answer.
         """
         check_options(options, RunOptions)
-        if id(self) in _OVERRIDES.get():
-            return await _OVERRIDES.get()[id(self)]._begin(user_input, options)
-        return await self._begin(user_input, options)
+        return await self._now()._begin(user_input, options)
+
+    def _now(self) -> Agent[Deps, Output]:
+        """Return this agent as it is in the block of an `override`."""
+        return _OVERRIDES.get().get(id(self), self)
 
     async def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> RunResult[Output]:
         session, given = checked_session(options.get("session")), options.get("run_id")
@@ -306,6 +311,9 @@ class Agent(Generic[Deps, Output]):
             AgentError: As `run` does.
         """
         check_options(options, ResumeOptions)
+        return await self._now()._go_on(journal, options)
+
+    async def _go_on(self, journal: Journal | Path, options: Mapping[str, Any]) -> RunResult[Output]:
         known = journal if isinstance(journal, Journal) else Journal.read(journal)
         session = checked_session(options.get("session"))
         if known.agent != self.name:
@@ -313,6 +321,10 @@ class Agent(Generic[Deps, Output]):
         if known.session != (None if session is None else session.id):
             wanted = "without a session" if known.session is None else f"on session {known.session!r}"
             raise JournalError(f"journal of run {known.run_id!r}: it ran {wanted}: resume it with session= as it was")
+        if isinstance(approve := options.get("approve"), Mapping):
+            for call, made in known.decisions.items():
+                if call in approve and decision(approve[call], call) != made:
+                    raise ApprovalError(f"approve: about {call!r} it was decided already: {made!r:.80}")
         scope = None if known.scope is None or session is not None else known.scope
         memory = in_scope(self.memory, session, scope)
         fresh = known.anew()
@@ -324,7 +336,7 @@ class Agent(Generic[Deps, Output]):
         self,
         journal: Journal,
         ctx: PromptContext,
-        memory: Recall | None,
+        memory: RecallSource | None,
         options: Mapping[str, Any],
         *,
         known: Journal | None = None,
@@ -341,6 +353,7 @@ class Agent(Generic[Deps, Output]):
             recall=None if memory is None else partial(self._ask, memory),
             conversation=ctx.conversation,
             session=session,
+            decided=set(() if known is None else known.decisions),
             deps=options.get("deps"),
             run_id=journal.run_id,
             is_new=is_new,
@@ -431,7 +444,25 @@ class Agent(Generic[Deps, Output]):
 
         The run waits for who reads the events once a few are waiting. Leaving early cancels it: close the generator.
         """
-        yield from streamed(lambda on_event: self.run_sync(user_input, **{**options, "on_event": on_event}))  # type: ignore[arg-type]
+        heard = options.get("on_event")
+
+        def run(pass_on: Callable[[Event[Output]], None]) -> None:
+            def on_event(event: Event[Output]) -> None:
+                if heard is not None:
+                    heard(event)
+                pass_on(event)
+
+            options["on_event"] = on_event
+            self.run_sync(user_input, **options)
+
+        yield from streamed(run)
+
+
+def _placed(layers: Layers | Prompter | TextPrompt | str, memory: object) -> Layers | Prompter | TextPrompt | str:
+    """Return the layers of an agent: what is recalled stands before the input where they are plain text."""
+    if memory is None or not isinstance(layers, TextPrompt | str):
+        return layers
+    return Layers(layers or (), before_input=[MemoPrompt(), RecalledPrompt(), KnowledgePrompt()])
 
 
 _OVERRIDES: ContextVar[Mapping[int, Agent[Any, Any]]] = ContextVar("agentkit_overrides", default=MappingProxyType({}))

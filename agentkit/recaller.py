@@ -14,7 +14,7 @@ from agentkit_prompts.context.items import Speaker
 from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
 from agentkit_prompts.tree.layers import Layers
 
-__all__ = ["Found", "Recall", "RecallOptions", "Recaller", "check_memory", "in_scope", "recall", "shown_options"]
+__all__ = ["Found", "RecallOptions", "RecallSource", "Recaller", "check_memory", "in_scope", "recall", "shown_options"]
 
 _KINDS = frozenset({"documents", "knowledge", "recalled"})
 """Names of the context that hold what memory finds."""
@@ -35,7 +35,7 @@ class Recaller(Protocol):
         ...
 
 
-Recall: TypeAlias = Recaller | Callable[[str], Sequence[Document | RecalledMessage]]
+RecallSource: TypeAlias = Recaller | Callable[[str], Sequence[Document | RecalledMessage]]
 """What an agent takes as its memory."""
 
 
@@ -68,7 +68,7 @@ class Found(NamedTuple):
 
 
 def recall(
-    memory: Recall,
+    memory: RecallSource,
     query: str,
     session: Session | None = None,
     visible: int | None = None,
@@ -103,14 +103,14 @@ def recall(
     )
 
 
-def _checked(item: Any, kind: type[Item], memory: Recall) -> Item:
+def _checked(item: Any, kind: type[Item], memory: RecallSource) -> Item:
     if isinstance(item, kind):
         return item
     got, name = type(item).__name__, kind.__name__
     raise TypeError(f"{_name(memory)}: expected {name}s, got {got}; text becomes one with {name}(text)")
 
 
-def in_scope(memory: Recall | None, session: Session | None, scope: Any) -> Recall | None:
+def in_scope(memory: RecallSource | None, session: Session | None, scope: Any) -> RecallSource | None:
     """Return the memory that a run reads: in the scope of its session, or in `scope` where that has none.
 
     Args:
@@ -139,7 +139,7 @@ def in_scope(memory: Recall | None, session: Session | None, scope: Any) -> Reca
             f"the memory of the agent is that of {base}, and the run that of {wanted}: give the agent a memory that "
             f"covers both, such as that of {wanted.tenant!r}, or one agent to each"
         )
-    found: Recall = within(wanted)
+    found: RecallSource = within(wanted)
     return found
 
 

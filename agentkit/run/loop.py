@@ -43,6 +43,7 @@ __all__ = ["REPAIR", "RunResult", "remembering", "run_loop", "visible"]
 
 REPAIR = "Answer again, with valid JSON only."
 """How the message ends that asks the model to repair its answer."""
+_NO_USAGE = Usage()
 _NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
 
 
@@ -51,7 +52,7 @@ class RunResult(Generic[Output]):
     """How a run ended. Not frozen, which would be slow to build; treat it as if it were."""
 
     output: Output
-    """The answer."""
+    """The answer. Where a limit ended the run, the text there was, or None if the answer is another type."""
     messages: tuple[Message, ...]
     """What the run added to the conversation, the user's message first."""
     composition: Composition
@@ -66,7 +67,7 @@ class RunResult(Generic[Output]):
     journal: Journal = field(repr=False, compare=False)
     """What the run asked for and was answered: `Agent.resume` takes it."""
     limit: LimitExceeded | None = None
-    """The limit that ended the run, where `Limits.on_limit` is `return`; the output is what there was until then."""
+    """The limit that ended the run, where `Limits.on_limit` is `return`."""
 
     @property
     def citations(self) -> tuple[Citation, ...]:
@@ -126,7 +127,7 @@ def run_loop(
     if recalls:
         ctx = remembering(ctx, (yield Recall(ctx.user_input.text, visible(chain, ctx, memo))))
     composition = chain.compose(ctx, memo=memo)  # before anything is kept: a prompt that cannot render costs nothing
-    usage, repairs, step = Usage(), 0, sum([message.role == "assistant" for message in messages])
+    usage, repairs, step = _NO_USAGE, 0, sum([message.role == "assistant" for message in messages])
     if not messages:
         messages = (ctx.user_input.message,)
         yield Append(messages, f"{run_id}:0")

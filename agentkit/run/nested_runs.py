@@ -6,21 +6,17 @@ outer run, and it may use no more than what is left there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import ContextVar, Token
-from typing import TypeAlias
 
 from agentkit.errors import LimitExceeded
 from agentkit.models.model import Usage
-from agentkit.run.decisions import Approver, Decision
+from agentkit.run.decisions import Approver, Decisions
 from agentkit.run.events import Event
 from agentkit.run.limits import Limits
 from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["Approval", "Nesting", "current_run"]
-
-Approval: TypeAlias = Approver | Mapping[str, Decision | bool]
-"""What decides about calls: a function, or decisions by the ids of the calls."""
+__all__ = ["Nesting", "current_run"]
 
 _ADVICE = "agents call each other deeper than that; allow more, or give the inner ones fewer tools"
 
@@ -33,12 +29,12 @@ class Nesting:
     """
 
     __slots__ = (
+        "_around",
         "_counted",
         "_deepest",
         "_inner",
         "_is_limited",
         "_reserved",
-        "_runs",
         "_token",
         "_used",
         "approve",
@@ -46,7 +42,12 @@ class Nesting:
         "limits",
     )
 
-    def __init__(self, limits: Limits, emit: Callable[[Event], None] | None, approve: Approval | None) -> None:
+    _is_limited: bool
+    """Whether this run or one around it has a limit of tokens."""
+
+    def __init__(
+        self, limits: Limits, emit: Callable[[Event], None] | None, approve: Approver | Decisions | None
+    ) -> None:
         self.emit = emit
         self.approve = approve
         self._used = self._reserved = 0
@@ -54,10 +55,10 @@ class Nesting:
         self._counted = 0
         self._token: Token[Nesting | None] | None = None
         outer = _current.get()
-        self._runs: tuple[Nesting, ...] = (self,) if outer is None else (self, *outer._runs)
+        self._around: tuple[Nesting, ...] = () if outer is None else (outer, *outer._around)
         self._deepest = limits.nested_runs
         if outer is not None:
-            depth = len(outer._runs)
+            depth = len(self._around)
             self._deepest = min(outer._deepest, depth + limits.nested_runs)
             if depth > outer._deepest:
                 raise LimitExceeded("nested_runs", outer._deepest, _ADVICE)
@@ -83,23 +84,25 @@ class Nesting:
         if not self._is_limited:
             return 0
         needed = composition.tokens
-        for run in self._runs:
+        runs = (self, *self._around)
+        for run in runs:
             allowed = run.limits.tokens
             if allowed is not None and run._used + (run._reserved and run._reserved + needed) > allowed:
                 advice = f"other runs use what is left, and the next prompt takes about {needed}; allow more"
                 raise LimitExceeded("tokens", allowed, advice)
-        for run in self._runs:
+        for run in runs:
             run._reserved += needed
         return needed
 
     def spend(self, usage: Usage, reserved: int) -> None:
         """Count a reply of this run's model, here and in all runs around this one, in place of what was set aside."""
         used = usage.input_tokens + usage.output_tokens
-        for run in self._runs:
+        self._reserved -= reserved
+        self._used += used
+        for run in self._around:
             run._reserved -= reserved
             run._used += used
-            if run is not self:
-                run._inner.append(usage)
+            run._inner.append(usage)
 
     def inner_usage(self) -> Usage | None:
         """Return what the runs inside have spent since this was asked last, or None when there were none."""

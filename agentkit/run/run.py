@@ -14,7 +14,7 @@ from agentkit.run.asyncio_driver import AsyncDriver
 from agentkit.run.effects import Effect
 from agentkit.run.events import Event, RunFinished
 from agentkit.run.journal import Journal
-from agentkit.run.journal_file import Keep, kept
+from agentkit.run.journal_file import Keep, keeping
 from agentkit.run.loop import RunResult
 from agentkit.run.recording import recording
 from agentkit.run.replaying import replaying
@@ -65,8 +65,12 @@ class Run(Generic[Output]):
         if self._known is not None:
             loop = replaying(loop, self._known)
         try:
-            with _Alone(driver.session), kept(journal, self._keep, goes_on=self._known is not None):
-                result = await self._within(driver.nesting.limits.seconds, loop)
+            with _Alone(driver.session):
+                if self._keep is None:
+                    result = await self._within(driver.nesting.limits.seconds, loop)
+                else:
+                    with keeping(journal, self._keep, goes_on=self._known is not None) as driver.keeper:
+                        result = await self._within(driver.nesting.limits.seconds, loop)
         except BaseException as error:
             with suppress(Exception):  # an exception without attributes
                 error.messages = (*journal.messages, *driver.unkept)  # type: ignore[attr-defined]
@@ -79,10 +83,10 @@ class Run(Generic[Output]):
         return result
 
     def _cut(self, error: LimitExceeded, sent: Composition) -> RunResult[Output]:
-        """Return what there is of a run that reached a limit: the last text of the model."""
+        """Return what there is of a run that reached a limit: where the answer is text, the last that there was."""
         journal = self.journal
-        texts = [message.text for message in journal.messages if message.role == "assistant" and message.text]
-        output: Any = texts[-1] if texts else ""
+        texts = [message.text for message in journal.messages if message.role == "assistant"]
+        output: Any = None if sent.output_schema is not None else next(filter(None, reversed(texts)), "")
         steps = sum([entry.effect == "CallModel" for entry in journal.entries])
         return RunResult(output, journal.messages, sent, journal.usage, steps, "limit", journal.run_id, journal, error)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict
 
 from typing_extensions import TypeVar
 
+from agentkit.run.decisions import Approver, Decisions
 from agentkit.run.events import Event
-from agentkit.run.nested_runs import Approval
 from agentkit.session import Session
 from agentkit_prompts.errors import nearest
 
@@ -31,7 +31,7 @@ class ResumeOptions(TypedDict, Generic[Deps, Output], total=False):
     """Conversation to go on with; it receives the messages of the run. None starts from nothing."""
     on_event: Callable[[Event[Output]], None] | None
     """Called with every event, in order."""
-    approve: Approval | None
+    approve: Approver | Decisions | None
     """Decides about tool calls that need approval: a function, or decisions by the ids of the calls. Without it the run
     pauses at the first call that needs one."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
-from operator import attrgetter, countOf
+from operator import countOf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypedDict, TypeVar, Unpack, cast, final
 
@@ -373,8 +373,8 @@ class PromptContext(Derived):
             nonce = nonce_of(key)
             for name in _UNTRUSTED & given.keys():
                 values[name] = without_nonce(values[name], nonce)
-        for put, value in zip(_SETTERS, values.values(), strict=True):
-            put(self, value)
+        for name, put in _SETTERS:
+            put(self, values[name])
         del values["session_key"], values["selections"]
         values["additional_kwargs"] = values["user_input"].additional_kwargs
         _put(self, "_derived", MappingProxyType(values))
@@ -398,7 +398,7 @@ class PromptContext(Derived):
             if "elements" in given:
                 kept.pop("documents", None)
             return type(self)(**kept, **given)
-        values = dict(zip(CONTEXT_FIELDS, _ALL(self), strict=True))
+        values = {**self.view, "session_key": self.session_key, "selections": self.selections}
         copy = object.__new__(type(self))
         copy._fill(values, given, [])
         return copy
@@ -431,9 +431,8 @@ _UNTRUSTED = frozenset(("user_input", "conversation", "recalled", "documents", "
 CONTEXT_FIELDS = tuple(item.name for item in fields(PromptContext))
 CONTEXT_NAMES: frozenset[str] = frozenset({*CONTEXT_FIELDS, "additional_kwargs"} - {"session_key", "selections"})
 """The names every template can read."""
-_ALL = attrgetter(*CONTEXT_FIELDS)
 _DEFAULTS: Mapping[str, Any] = {
     **{item.name: item.default for item in fields(PromptContext)},
     "extra": _NO_DATA,
 }
-_SETTERS = [vars(PromptContext)[name].__set__ for name in CONTEXT_FIELDS]
+_SETTERS = [(name, vars(PromptContext)[name].__set__) for name in CONTEXT_FIELDS]
