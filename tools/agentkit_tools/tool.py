@@ -27,6 +27,7 @@ from agentkit_tools.calling.tool_result import ToolResult, failed, finished
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import ToolArgumentError, ToolDefinitionError, ToolDescriptionWarning, describe_error
 from agentkit_tools.schemas.callables import Mode, inner_function, is_unbound_method, mode_of, name_of, raw, wire_name
+from agentkit_tools.schemas.deps_type import fits, name_of_type
 from agentkit_tools.schemas.docstring import read_docstring
 from agentkit_tools.schemas.function_schema import Arguments, context_parameters, read_signature
 from agentkit_tools.schemas.steps import MAX_STEPS, QUICK_STEPS, limited
@@ -55,6 +56,7 @@ class Tool(Generic[P, R]):
         "_nothing",
         "_semaphores",
         "_validator",
+        "deps_types",
         "function",
         "original_name",
         "policy",
@@ -69,6 +71,9 @@ class Tool(Generic[P, R]):
     """What it runs."""
     original_name: str
     """The name its author gave it; `name` is what providers accept of it."""
+    deps_types: tuple[Any, ...]
+    """What `ToolContext.deps` must be: the type its function declares with `ToolContext[...]`, or the types, all of
+    which hold; empty where any `deps` will do, also none. See `deps_problem`."""
 
     def __init__(
         self,
@@ -82,6 +87,7 @@ class Tool(Generic[P, R]):
         nothing: str,
         original_name: str,
         has_own_code: bool = False,
+        deps_types: tuple[Any, ...] = (),
     ) -> None:
         self.spec = spec
         self.function = function
@@ -91,6 +97,7 @@ class Tool(Generic[P, R]):
         self._nothing = nothing
         self._has_own_code = has_own_code
         self.original_name = original_name
+        self.deps_types = deps_types
         self._loose: Mapping[str, Any] | None = None
         self._adopt(policy)
 
@@ -138,6 +145,7 @@ class Tool(Generic[P, R]):
             nothing="done" if returns in (None, "None") else "null",
             original_name=name,
             has_own_code=takes.has_own_code,
+            deps_types=takes.deps_types,
         )
 
     @classmethod
@@ -192,6 +200,7 @@ class Tool(Generic[P, R]):
             mode=mode_of(inner),
             nothing="null",
             original_name=name,
+            deps_types=takes.deps_types,
         )
 
     def but(
@@ -217,6 +226,14 @@ class Tool(Generic[P, R]):
     def description(self) -> str:
         """What the model reads about it."""
         return self.spec.description
+
+    def deps_problem(self, deps: object) -> str:
+        """Return what is wrong with the `deps` of a run for this tool; "" where nothing is."""
+        for declared in self.deps_types:
+            if not fits(deps, declared):
+                got = "None" if deps is None else name_of_type(type(deps))
+                return f"tool {self.name} needs deps of type {name_of_type(declared)}, got {got}"
+        return ""
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself: no validation, no policy."""

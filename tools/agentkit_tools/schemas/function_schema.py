@@ -9,7 +9,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
-from types import UnionType
+from types import SimpleNamespace
 from typing import (
     Annotated,
     Any,
@@ -17,7 +17,6 @@ from typing import (
     NotRequired,
     Required,
     TypeAlias,
-    Union,
     Unpack,
     get_args,
     get_origin,
@@ -33,8 +32,8 @@ from typing_extensions import Unpack as OldUnpack  # one of its own before Pytho
 
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.schemas.callables import inner_function
+from agentkit_tools.schemas.deps_type import context_of, deps_type
 from agentkit_tools.schemas.steps import bounded, has_own_code
-from agentkit_tools.tool_context import ToolContext
 
 __all__ = ["Arguments", "Signature", "context_parameters", "read_signature"]
 
@@ -95,6 +94,8 @@ class Signature:
     extras: Any = None
     contexts: tuple[str, ...] = ()
     """Parameters that receive the `ToolContext`."""
+    deps_types: tuple[Any, ...] = ()
+    """What they say `deps` are, where that can be checked."""
     injected: dict[str, FieldInfo] = field(default_factory=dict)
     """Parameters whose default is a pydantic `Field`."""
     positional: tuple[tuple[str, Any], ...] | None = None
@@ -120,6 +121,13 @@ class Signature:
     def needs_binding(self) -> bool:
         """Whether arguments must go through `bind` before the call."""
         return bool(self.contexts or self.injected or self.positional is not None)
+
+    def add_context(self, name: str, hint: Any) -> None:
+        """Note a parameter that receives the context."""
+        self.contexts += (name,)
+        declared = deps_type(hint)
+        if declared is not None and declared not in self.deps_types:
+            self.deps_types += (declared,)
 
     def bind(self, arguments: Arguments, context: Any) -> tuple[tuple[Any, ...], Arguments]:
         """Return positional and keyword arguments for one call."""
@@ -164,8 +172,8 @@ def read_signature(
     for parameter in parameters[1:] if skip_first else parameters:
         name, kind, default = parameter.name, parameter.kind, parameter.default
         hint = hints.get(name, Any)
-        if _is_context(hint):
-            result.contexts += (name,)
+        if context_of(hint) is not None:
+            result.add_context(name, hint)
         elif kind is Parameter.VAR_KEYWORD:
             _add_extras(result, hint, texts.get(name), tool)
             continue
@@ -197,13 +205,16 @@ def context_parameters(function: Callable[..., Any], *, tool: str, taken: Iterab
     """Return what `function` takes besides its arguments: the parameters that receive the `ToolContext`.
 
     Raises:
-        ToolDefinitionError: One of them has the name of an argument in `taken`.
+        ToolDefinitionError: One of them has the name of an argument in `taken`, or a type that cannot be resolved.
     """
     try:
         hints = _hints(function, tool)
-    except ToolDefinitionError:  # its other annotations are nobody's business here
-        hints = {name: hint for name, hint in getattr(function, "__annotations__", {}).items() if _is_context(hint)}
-    found = Signature(contexts=tuple([name for name, hint in hints.items() if name != "return" and _is_context(hint)]))
+    except ToolDefinitionError as error:  # its other annotations are nobody's business here
+        hints = _hints_one_by_one(function, error)
+    found = Signature()
+    for name, hint in hints.items():
+        if name != "return" and context_of(hint) is not None:
+            found.add_context(name, hint)
     if clashes := sorted(set(found.contexts) & set(taken)):
         raise ToolDefinitionError(f"tool {tool}: {', '.join(clashes)} is both an argument and the context: rename it")
     return found
@@ -232,14 +243,6 @@ def _add_extras(result: Signature, hint: Any, text: str | None, tool: str) -> No
         result.fields[name] = _Field(name, annotation, required)
 
 
-def _is_context(hint: Any) -> bool:
-    if get_origin(hint) is Annotated:
-        hint = get_args(hint)[0]
-    if get_origin(hint) in (Union, UnionType):  # a context or None: the function is called from elsewhere too
-        return any(_is_context(option) for option in get_args(hint))
-    return hint is ToolContext or get_origin(hint) is ToolContext
-
-
 def _hints(function: Callable[..., Any], tool: str, names: Mapping[str, Any] | None = None) -> dict[str, Any]:
     inner = inner_function(function)
     if isinstance(inner, type):
@@ -255,6 +258,20 @@ def _hints(function: Callable[..., Any], tool: str, names: Mapping[str, Any] | N
         ) from error
     except (TypeError, SyntaxError) as error:
         raise ToolDefinitionError(f"tool {tool}: its annotations cannot be read ({error})") from error
+
+
+def _hints_one_by_one(function: Callable[..., Any], error: ToolDefinitionError) -> dict[str, Any]:
+    """Return the annotations that can be resolved by themselves; that of a context must be among them."""
+    inner = inner_function(function)
+    found: dict[str, Any] = {}
+    for name, hint in getattr(inner, "__annotations__", {}).items():
+        alone = SimpleNamespace(__annotations__={name: hint})
+        try:
+            found |= get_type_hints(alone, getattr(inner, "__globals__", {}), include_extras=True)
+        except Exception:
+            if "ToolContext" in str(hint):
+                raise error from None
+    return found
 
 
 def _names_of_callers(function: Any) -> dict[str, Any]:
