@@ -19,7 +19,7 @@ from agentkit.chain import Chain, Output
 from agentkit.errors import AgentDefinitionError, ApprovalError, JournalError
 from agentkit.models.model import Model
 from agentkit.models.model_names import model_named
-from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, shown_options
+from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, placed, shown_options
 from agentkit.recaller import recall as ask
 from agentkit.run.asyncio_driver import AsyncDriver
 from agentkit.run.decisions import decision
@@ -30,7 +30,7 @@ from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Nesting
 from agentkit.run.run import Run
 from agentkit.run.run_options import ResumeOptions, RunOptions, check_options
-from agentkit.run_context import Input, run_context, with_key
+from agentkit.run_context import Input, check_deps, run_context, with_key
 from agentkit.session import Session, checked_session
 from agentkit.sync_driver import run_blocking, streamed
 from agentkit_prompts.composition.compose import Memo
@@ -41,14 +41,13 @@ from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tree.layers import Layers
-from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, RecalledPrompt, TextPrompt
+from agentkit_prompts.tree.leaves import TextPrompt
 from agentkit_tools import Toolset, by_name
 from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
     from agentkit_memory import Scope
-    from agentkit_prompts.prompters.prompter import Prompter
     from agentkit_tools import TurnTools
 
 
@@ -164,7 +163,7 @@ class Agent(Generic[Deps, Output]):
         if not isinstance(model, Chain):
             if isinstance(model, str):
                 model = model_named(model)
-            model = Chain(model, _placed(layers, memory), output=output, budget=budget, tokenizer=tokenizer)
+            model = Chain(model, placed(layers, memory), output=output, budget=budget, tokenizer=tokenizer)
         elif layers or output is not str or budget is not None or tokenizer is not None:
             raise AgentDefinitionError(
                 "a Chain brings its layers, output type, budget and tokenizer: give them to the Chain instead"
@@ -198,7 +197,7 @@ class Agent(Generic[Deps, Output]):
         if not changes.keys().isdisjoint(("model", "layers", "output")):
             chain = Chain(
                 changes.get("model", chain.model),
-                _placed(changes["layers"], self.memory) if "layers" in changes else chain.prompter or chain.layers,
+                placed(changes["layers"], self.memory) if "layers" in changes else chain.prompter or chain.layers,
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,
                 budget=chain.budget,
@@ -268,6 +267,7 @@ class Agent(Generic[Deps, Output]):
             LimitExceeded: The run used more than its limits allow.
             Paused: A tool call needs approval, and nobody is there to ask.
             ApprovalError: What `approve` answered is no decision.
+            DepsMismatch: Tools need `deps` that are not given, or of another type; nothing was sent or kept.
             ScopeMismatch: Memory, session and `scope` do not belong together.
             SessionBusy: Another run is using the session.
             NothingToContinue: There is no input, and nothing without an answer.
@@ -344,11 +344,12 @@ class Agent(Generic[Deps, Output]):
         keep: Path | Callable[[str], object] | None = None,
     ) -> RunResult[Output]:
         chain, session, on_event = self.chain, options.get("session"), options.get("on_event")
+        check_deps(self.tools.values(), options.get("deps"))
         nesting = Nesting(self.limits, on_event, options.get("approve"))
         driver = AsyncDriver(
             model=chain.model,
             tools=self.tools,
-            equip=None if self._at is None else self._equip,
+            equip=None if self._at is None else partial(self._equip, deps=options.get("deps")),
             select=chain.selections,
             recall=None if memory is None else partial(self._ask, memory),
             conversation=ctx.conversation,
@@ -376,10 +377,13 @@ class Agent(Generic[Deps, Output]):
             self._declarations = Declarations(self.specs, self.chain.output_schema)
         return self._declarations
 
-    async def _equip(self, ctx: PromptContext) -> Mapping[str, Tool]:
-        """Return the tools that a run has."""
+    async def _equip(self, ctx: PromptContext, **given: object) -> Mapping[str, Tool]:
+        """Return the tools that a run has, checked where its `deps` are given."""
         assert self._at is not None
-        return by_name(await self._at(ctx))
+        tools = by_name(await self._at(ctx))
+        for deps in given.values():
+            check_deps(tools.values(), deps)
+        return tools
 
     def run_sync(self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]) -> RunResult[Output]:
         """Answer one user input from code that is not async, also inside a running event loop. See `run`."""
@@ -456,13 +460,6 @@ class Agent(Generic[Deps, Output]):
             self.run_sync(user_input, **options)
 
         yield from streamed(run)
-
-
-def _placed(layers: Layers | Prompter | TextPrompt | str, memory: object) -> Layers | Prompter | TextPrompt | str:
-    """Return the layers of an agent: what is recalled stands before the input where they are plain text."""
-    if memory is None or not isinstance(layers, TextPrompt | str):
-        return layers
-    return Layers(layers or (), before_input=[MemoPrompt(), RecalledPrompt(), KnowledgePrompt()])
 
 
 _OVERRIDES: ContextVar[Mapping[int, Agent[Any, Any]]] = ContextVar("agentkit_overrides", default=MappingProxyType({}))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from agentkit.chain import Chain
+from agentkit.errors import DepsMismatch
 from agentkit.session import Session
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
+from agentkit_tools.tool import Tool
 
-__all__ = ["Input", "run_context", "with_key"]
+__all__ = ["Input", "check_deps", "run_context", "with_key"]
 
 Input: TypeAlias = PromptContext | UserInput | str | Sequence[str | Part] | Mapping[str, Any]
 _NO_CONVERSATION = Conversation()
@@ -39,3 +41,13 @@ def with_key(ctx: PromptContext, chain: Chain[Any], session: Session | None, run
     if not chain.fenced or ctx.session_key is not None:
         return ctx
     return ctx.evolve(session_key=f"{'' if session is None else session.id}\n{run_id}")
+
+
+def check_deps(tools: Iterable[Tool], deps: object) -> None:
+    """Refuse `deps` that tools could not work with.
+
+    Raises:
+        DepsMismatch: Names all of these tools.
+    """
+    if problems := [problem for tool in tools if tool.deps_types and (problem := tool.deps_problem(deps))]:
+        raise DepsMismatch(problems)
