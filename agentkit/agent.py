@@ -22,6 +22,7 @@ from agentkit.models.model_names import model_named
 from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, placed, shown_options
 from agentkit.recaller import recall as ask
 from agentkit.run.asyncio_driver import AsyncDriver
+from agentkit.run.begin import check_kept
 from agentkit.run.decisions import decision
 from agentkit.run.events import Event
 from agentkit.run.journal import Journal
@@ -325,6 +326,7 @@ class Agent(Generic[Deps, Output]):
             for call, made in known.decisions.items():
                 if call in approve and decision(approve[call], call) != made:
                     raise ApprovalError(f"approve: about {call!r} it was decided already: {made!r:.80}")
+        check_kept(known, session)
         scope = None if known.scope is None or session is not None else known.scope
         memory = in_scope(self.memory, session, scope)
         fresh = known.anew()
