@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypedDict
 
@@ -48,12 +48,13 @@ class RunOptions(ResumeOptions[Deps, Output], Generic[Deps, Output], total=False
     """Whose memory is read where there is no session. With a session it is that of the session."""
 
 
-def check_options(options: Iterable[str], known: Any) -> None:
+def check_options(options: Mapping[str, Any], known: Any) -> None:
     """Refuse options that would be ignored.
 
     Raises:
         TypeError: Names all of them.
     """
     names = known.__annotations__
-    if unknown := [name for name in options if name not in names]:
+    if not names.keys() >= options.keys():
+        unknown = [name for name in options if name not in names]
         raise TypeError("; ".join(f"there is no option {name!r}{nearest(name, names)}" for name in unknown))

@@ -16,7 +16,6 @@ from typing import (
     NoReturn,
     NotRequired,
     Required,
-    TypeAlias,
     Unpack,
     get_args,
     get_origin,
@@ -26,19 +25,16 @@ from typing import (
 from pydantic import Field, GetCoreSchemaHandler, TypeAdapter
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import CoreSchema, PydanticUndefined, SchemaValidator, core_schema, to_jsonable_python
+from pydantic_core import CoreSchema, PydanticUndefined, core_schema, to_jsonable_python
 from typing_extensions import ReadOnly, is_typeddict
 from typing_extensions import Unpack as OldUnpack  # one of its own before Python 3.12
 
 from agentkit_tools.errors import ToolDefinitionError
+from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, reader_of
 from agentkit_tools.schemas.callables import inner_function
 from agentkit_tools.schemas.deps_type import context_of, deps_type
-from agentkit_tools.schemas.steps import bounded, has_own_code
 
-__all__ = ["Arguments", "Signature", "context_parameters", "read_signature"]
-
-Arguments: TypeAlias = dict[str, Any]
-"""Validated arguments by parameter name; those the model left out are absent."""
+__all__ = ["Signature", "context_parameters", "read_signature"]
 
 _QUALIFIERS = (Required, NotRequired, ReadOnly)
 _NO_NAN = core_schema.CoreConfig(allow_inf_nan=False)
@@ -100,10 +96,8 @@ class Signature:
     """Parameters whose default is a pydantic `Field`."""
     positional: tuple[tuple[str, Any], ...] | None = None
     """Parameters to pass by position, with their defaults; the last may be `*name`. None: all go by keyword."""
-    validator: SchemaValidator = field(init=False)
-    """Validates JSON text into `Arguments`."""
-    has_own_code: bool = False
-    """Whether validating runs functions of the user's own, which may take any time."""
+    reader: ArgumentReader = field(init=False)
+    """Reads `Arguments` from JSON text."""
     parameters: dict[str, Any] = field(init=False)
     """The JSON Schema of the arguments, an object."""
 
@@ -118,9 +112,9 @@ class Signature:
         return core_schema.typed_dict_schema(fields, extra_behavior="allow", extras_schema=extras, config=_NO_NAN)
 
     @property
-    def needs_binding(self) -> bool:
-        """Whether arguments must go through `bind` before the call."""
-        return bool(self.contexts or self.injected or self.positional is not None)
+    def binding(self) -> Callable[[Arguments, Any], tuple[tuple[Any, ...], Arguments]] | None:
+        """Return `bind`; None where arguments need not go through it."""
+        return self.bind if self.contexts or self.injected or self.positional is not None else None
 
     def add_context(self, name: str, hint: Any) -> None:
         """Note a parameter that receives the context."""
@@ -292,10 +286,7 @@ def _build(result: Signature, tool: str) -> None:
         raise ToolDefinitionError(f"tool {tool}: more than one parameter is called {', '.join(twice)}: change an alias")
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(result)  # type: ignore[arg-type]
-        limited = bounded(adapter.core_schema)
-        whole = adapter.validator if limited is None else SchemaValidator(limited, _use_prebuilt=False)
-        result.validator = whole  # type: ignore[assignment]
-        result.has_own_code = has_own_code(adapter.core_schema)
+        result.reader = reader_of(adapter.validator.validate_json, adapter.core_schema)
         result.parameters = adapter.json_schema(schema_generator=_Schema)
     except Exception as error:
         _explain(result, tool, error)
