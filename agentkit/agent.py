@@ -33,6 +33,7 @@ from agentkit.session import Session, checked_session
 from agentkit.sync_driver import run_blocking, streamed
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.composition.declarations import Declarations
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
@@ -96,7 +97,7 @@ class Agent(Generic[Deps, Output]):
             what memory finds, or there is no model of that name.
     """
 
-    __slots__ = ("_at", "_given", "chain", "limits", "memory", "name", "recall", "specs", "tools")
+    __slots__ = ("_at", "_declarations", "_given", "chain", "limits", "memory", "name", "recall", "specs", "tools")
 
     tools: Mapping[str, Tool]
     """The tools by name; empty when each run has its own."""
@@ -177,6 +178,7 @@ class Agent(Generic[Deps, Output]):
         self.memory = memory
         self.recall = recall
         self.limits = limits
+        self._declarations: Declarations | None = None
 
     def but(self, **changes: Unpack[Changes]) -> Agent[Deps, Any]:
         """Return the agent with another model, layers, tools, output type or limits. Raises like the class."""
@@ -219,20 +221,20 @@ class Agent(Generic[Deps, Output]):
 
     def context(self, user_input: Input, session: Session | None = None) -> PromptContext:
         """Return the context of a run, without what memory would recall and tools that each run makes for itself."""
-        ctx = self._asked(user_input, session, "")
-        return ctx if session is None else ctx.evolve(conversation=session.conversation)
+        return self._asked(user_input, session, "")
 
     def _asked(self, user_input: Input, session: Session | None, run_id: str) -> PromptContext:
-        """Return the context that a run is asked with; the conversation of a session is not in it."""
+        """Return the context that a run is asked with."""
         prompter = self.chain.prompter
         if prompter is not None and not isinstance(user_input, PromptContext):
             given: Any = user_input
             user_input = prompter.context(UserInput(given) if isinstance(given, list | tuple) else given)
         if isinstance(user_input, PromptContext):
-            conversation = user_input.conversation if session is None else _NO_CONVERSATION
+            conversation = user_input.conversation if session is None else session.conversation
             ctx = user_input.evolve(conversation=conversation, tools=self.specs)
         else:
-            ctx = PromptContext(user_input=cast(UserInput, user_input), tools=self.specs)
+            conversation = _NO_CONVERSATION if session is None else session.conversation
+            ctx = PromptContext(user_input=cast(UserInput, user_input), conversation=conversation, tools=self.specs)
         return self._with_key(ctx, session, run_id)
 
     def _with_key(self, ctx: PromptContext, session: Session | None, run_id: str) -> PromptContext:
@@ -358,12 +360,17 @@ class Agent(Generic[Deps, Output]):
             ctx,
             self.tools if self._at is None else None,
             nesting.limits,
-            run_id=journal.run_id,
+            journal,
             recalls=memory is not None,
-            goes_on=journal.goes_on,
-            memo=session.memo if session is not None else Memo(),
+            memo=session.memo if session is not None else Memo(self._declared()),
         )
         return await Run(driver, journal, known=known, keep=keep, on_event=on_event).result(loop)
+
+    def _declared(self) -> Declarations:
+        """Return what every run declares to the model, unless it has tools of its own."""
+        if self._declarations is None:
+            self._declarations = Declarations(self.specs, self.chain.output_schema)
+        return self._declarations
 
     async def _equip(self, ctx: PromptContext) -> Mapping[str, Tool]:
         """Return the tools that a run has."""

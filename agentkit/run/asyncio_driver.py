@@ -77,10 +77,11 @@ class AsyncDriver:
     async def drive(self, loop: Generator[Effect, Any, R]) -> R:
         """Perform effects until the loop returns."""
         answer: Any = None
+        is_logged = _log.isEnabledFor(logging.DEBUG)
         try:
             effect = loop.send(None)
             while True:
-                if _log.isEnabledFor(logging.DEBUG):
+                if is_logged:
                     _log.debug("run %s: %s", self.run_id, type(effect).__name__)
                 if isinstance(effect, CallModel):
                     answer = await self._call_model(effect)
@@ -139,8 +140,8 @@ class AsyncDriver:
     async def _call_tools(self, effect: CallTools, loop: Generator[Effect, Any, Any]) -> Effect:
         """Run calls, tell the loop each result as it comes, and return what it asks for then."""
         round_ = _Round(self, effect, loop)
-        calls = round_.allowed()
         try:
+            calls = round_.allowed()
             await call_tools(calls, self.tools, round_.context, on_start=round_.on_start, on_end=round_.on_end)
         except (Exception, asyncio.CancelledError) as error:  # cancelled, or a listener failed
             await self._keep(round_, error)

@@ -1,9 +1,13 @@
-"""Effects: what the loop asks for and a driver does. Nothing a run decides or learns happens outside of them."""
+"""Effects: what the loop asks for and a driver does. Nothing a run decides or learns happens outside of them.
+
+They are not frozen, as that would make each of them twice as slow to build; treat them as if they were.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from agentkit.run.decisions import Decision
 from agentkit_prompts.composition.composition import Composition
@@ -25,7 +29,8 @@ __all__ = [
 ]
 
 
-class Beginning(NamedTuple):
+@dataclass(slots=True)
+class Beginning:
     """Where a run begins."""
 
     conversation: Conversation
@@ -34,7 +39,8 @@ class Beginning(NamedTuple):
     """The messages of this run that are stored already, the user's message first: an earlier attempt was cut short."""
 
 
-class Begin(NamedTuple):
+@dataclass(slots=True)
+class Begin:
     """Read the conversation that the run goes on with. Answered with a `Beginning`."""
 
     run_id: str
@@ -44,19 +50,22 @@ class Begin(NamedTuple):
     """How many messages stand before the run, and how many of its own, where that is known already."""
 
 
-class Equip(NamedTuple):
+@dataclass(slots=True)
+class Equip:
     """Make the tools of this run. Answered with the tools by name."""
 
     ctx: PromptContext
 
 
-class SelectExamples(NamedTuple):
+@dataclass(slots=True)
+class SelectExamples:
     """Let the example selectors choose. Answered with the selections."""
 
     ctx: PromptContext
 
 
-class Recall(NamedTuple):
+@dataclass(slots=True)
+class Recall:
     """Find what memory knows about `query`. Answered with `Found`: documents and facts, best first."""
 
     query: str
@@ -64,7 +73,8 @@ class Recall(NamedTuple):
     """How many of the latest messages of the conversation the prompt shows; None for all."""
 
 
-class Append(NamedTuple):
+@dataclass(slots=True)
+class Append:
     """Keep messages at the end of the conversation. Answered with nothing."""
 
     messages: tuple[Message, ...]
@@ -72,21 +82,24 @@ class Append(NamedTuple):
     """Idempotency key: the same within a run however often the effect is performed."""
 
 
-class CallModel(NamedTuple):
+@dataclass(slots=True)
+class CallModel:
     """Send a composition. Answered with a `Reply`."""
 
     composition: Composition
     step: int
 
 
-class AskApproval(NamedTuple):
+@dataclass(slots=True)
+class AskApproval:
     """Ask whether calls may run. Answered with the decisions, by the id of the call; no decision: none was needed."""
 
     calls: tuple[ToolCall, ...]
     step: int
 
 
-class CallTools(NamedTuple):
+@dataclass(slots=True)
+class CallTools:
     """Run calls. Answered with one `ToolResult`, that of whichever call ended first, and what inner runs spent on it.
 
     The loop asks again for the calls that are left. A driver starts all calls when it is asked first.

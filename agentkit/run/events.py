@@ -1,4 +1,7 @@
-"""Events: what happens in a run, for those who listen. Without a listener no event is made."""
+"""Events: what happens in a run, for those who listen. Without a listener no event is made.
+
+They are not frozen, as that would make each of them twice as slow to build; treat them as if they were.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ __all__ = [
 Answer = TypeVar("Answer", default=Any)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Recalled:
     """Memory answered."""
 
@@ -43,7 +46,7 @@ class Recalled:
     """What memory could not do; it answered with what works."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PromptComposed:
     """This is about to be sent."""
 
@@ -51,7 +54,7 @@ class PromptComposed:
     composition: Composition
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TextDelta:
     """A piece of the answer arrived."""
 
@@ -59,7 +62,7 @@ class TextDelta:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ModelReplied:
     """The model answered, with text, tool calls or both."""
 
@@ -67,7 +70,7 @@ class ModelReplied:
     reply: Reply
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ApprovalAsked:
     """Calls wait for a decision."""
 
@@ -75,7 +78,7 @@ class ApprovalAsked:
     calls: tuple[ToolCall, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ApprovalGiven:
     """A decision was made about a call."""
 
@@ -84,7 +87,7 @@ class ApprovalGiven:
     decision: Decision
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ToolStarted:
     """A tool call is about to run."""
 
@@ -92,7 +95,7 @@ class ToolStarted:
     call: ToolCall
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ToolFinished:
     """A tool call ended, one way or another."""
 
@@ -100,7 +103,7 @@ class ToolFinished:
     result: ToolResult
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Nested:
     """Something happened in an agent that runs as a tool: its events, up to its own `RunFinished`."""
 
@@ -111,7 +114,7 @@ class Nested:
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunFinished(Generic[Answer]):
     """The run ended with an answer. Always the last event."""
 

@@ -40,7 +40,7 @@ class Journal:
         session: Id of the session; None without one.
         goes_on: Whether the run had no input of its own.
         scope: The names of the scope whose memory was read; None where memory has no scopes.
-        context: The context it was asked with; the conversation of a session is not in it.
+        context: The context it was asked with; the conversation of a session is not stored with it.
         entries: What was answered so far.
     """
 
@@ -107,7 +107,8 @@ class Journal:
         return self._head() + "".join(lines)
 
     def _head(self) -> str:
-        context = _context().dump_python(self.context, mode="json", exclude={"session_key"})
+        kept = self.context if self.session is None else self.context.evolve(conversation=())
+        context = _context().dump_python(kept, mode="json", exclude={"session_key"})
         return _line(
             {
                 "journal": _FORMAT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,12 +13,12 @@ from agentkit.run.journal import Journal
 
 __all__ = ["Keep", "kept"]
 
+_NOTHING = nullcontext()
 Keep: TypeAlias = Path | Callable[[str], object]
 """A file, or a function that is given each line of a journal as soon as there is one."""
 
 
-@contextmanager
-def kept(journal: Journal, keep: Keep | None, *, goes_on: bool) -> Iterator[None]:
+def kept(journal: Journal, keep: Keep | None, *, goes_on: bool) -> AbstractContextManager[object]:
     """Keep a journal until the end of the block; each line is on disk before the run goes on.
 
     Args:
@@ -30,13 +30,15 @@ def kept(journal: Journal, keep: Keep | None, *, goes_on: bool) -> Iterator[None
         JournalError: The file is not empty, and the run is a new one.
         OSError: The file cannot be written.
     """
-    if keep is None:
-        yield
-        return
-    if not isinstance(keep, Path):
+    if isinstance(keep, Path):
+        return _in_file(journal, keep, goes_on)
+    if keep is not None:
         journal.kept_by(keep)
-        yield
-        return
+    return _NOTHING
+
+
+@contextmanager
+def _in_file(journal: Journal, keep: Path, goes_on: bool) -> Iterator[None]:
     with os.fdopen(os.open(keep, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
         text = file.read()
         if text and not goes_on:

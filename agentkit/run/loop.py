@@ -42,12 +42,13 @@ __all__ = ["REPAIR", "RunResult", "remembering", "run_loop", "visible"]
 
 REPAIR = "Answer again, with valid JSON only."
 """How the message ends that asks the model to repair its answer."""
+_NO_USAGE = Usage()
 _NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunResult(Generic[Output]):
-    """How a run ended."""
+    """How a run ended. Not frozen, which would be slow to build; treat it as if it were."""
 
     output: Output
     """The answer."""
@@ -62,10 +63,10 @@ class RunResult(Generic[Output]):
     finish_reason: str
     """Why the model stopped: `stop`, or `length` when the answer was cut; see `Reply`."""
     run_id: str
+    journal: Journal = field(repr=False, compare=False)
+    """What the run asked for and was answered: `Agent.resume` takes it."""
     limit: LimitExceeded | None = None
     """The limit that ended the run, where `Limits.on_limit` is `return`; the output is what there was until then."""
-    journal: Journal | None = field(default=None, repr=False, compare=False)
-    """What the run asked for and was answered: `Agent.resume` takes it."""
 
 
 def run_loop(
@@ -73,10 +74,9 @@ def run_loop(
     ctx: PromptContext,
     tools: Mapping[str, Tool] | None,
     limits: Limits,
+    journal: Journal,
     *,
-    run_id: str,
     recalls: bool = False,
-    goes_on: bool = False,
     memo: Memo | None = None,
 ) -> Generator[Effect, Any, RunResult[Output]]:
     """Answer one user input.
@@ -86,11 +86,11 @@ def run_loop(
         ctx: The context, without the conversation of a session and without what memory finds.
         tools: The tools by name; None where each run has its own.
         limits: What the run may use.
-        run_id: Its id; the keys of its appends begin with it.
+        journal: Names the run, and goes into its result. The keys of its appends begin with the id of the run.
         recalls: Whether memory is asked.
-        goes_on: Whether there is no new input: the run goes on where the conversation stopped.
         memo: Fragments rendered for earlier turns.
     """
+    run_id, goes_on = journal.run_id, journal.goes_on
     begun: Beginning = yield Begin(run_id, goes_on)
     if begun.conversation is not ctx.conversation:
         ctx = ctx.evolve(conversation=begun.conversation)
@@ -111,12 +111,12 @@ def run_loop(
     if recalls:
         ctx = remembering(ctx, (yield Recall(ctx.user_input.text, visible(chain, ctx, memo))))
     composition = chain.compose(ctx, memo=memo)  # before anything is kept: a prompt that cannot render costs nothing
-    usage, repairs, step = Usage(), 0, sum([message.role == "assistant" for message in messages])
+    usage, repairs, step = _NO_USAGE, 0, sum([message.role == "assistant" for message in messages])
     if not messages:
         messages = (ctx.user_input.message,)
         yield Append(messages, f"{run_id}:0")
     elif (last := messages[-1]).role == "assistant" and not last.tool_calls:  # the answer is there already
-        return RunResult(chain.parse(Reply(last)), messages, composition, usage, step, "stop", run_id)
+        return RunResult(chain.parse(Reply(last)), messages, composition, usage, step, "stop", run_id, journal)
     seen = {call.id for message in messages for call in message.tool_calls}
     while True:
         if step == limits.steps:
@@ -151,7 +151,8 @@ def run_loop(
                 fresh = (message, Message("user", f"{error}. {REPAIR}"))
             else:
                 yield Append((message,), f"{run_id}:{step}")
-                return RunResult(output, (*messages, message), composition, usage, step, reply.finish_reason, run_id)
+                messages += (message,)
+                return RunResult(output, messages, composition, usage, step, reply.finish_reason, run_id, journal)
         yield Append(fresh, f"{run_id}:{step}")
         messages += fresh
         limits.check(usage)

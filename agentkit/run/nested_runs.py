@@ -6,7 +6,7 @@ outer run, and it may use no more than what is left there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from typing import TypeAlias
 
@@ -33,11 +33,11 @@ class Nesting:
     """
 
     __slots__ = (
+        "_around",
         "_counted",
         "_deepest",
-        "_depth",
         "_inner",
-        "_outer",
+        "_is_limited",
         "_reserved",
         "_token",
         "_used",
@@ -53,15 +53,16 @@ class Nesting:
         self._inner: list[Usage] = []  # appending is atomic: a tool may run an agent in another thread
         self._counted = 0
         self._token: Token[Nesting | None] | None = None
-        self._outer = outer = _current.get()
-        self._depth = 0
+        outer = _current.get()
+        self._around: tuple[Nesting, ...] = () if outer is None else (outer, *outer._around)
         self._deepest = limits.nested_runs
         if outer is not None:
-            self._depth = outer._depth + 1
-            self._deepest = min(outer._deepest, self._depth + limits.nested_runs)
-            if self._depth > outer._deepest:
+            depth = len(self._around)
+            self._deepest = min(outer._deepest, depth + limits.nested_runs)
+            if depth > outer._deepest:
                 raise LimitExceeded("nested_runs", outer._deepest, _ADVICE)
         self.limits = limits
+        self._is_limited = limits.tokens is not None or (outer is not None and outer._is_limited)
 
     def __enter__(self) -> Nesting:
         self._token = _current.set(self)
@@ -79,10 +80,10 @@ class Nesting:
         Raises:
             LimitExceeded: One of these runs has not so many left.
         """
-        runs = [*self._chain()]
-        if all(run.limits.tokens is None for run in runs):
+        if not self._is_limited:
             return 0
         needed = composition.tokens
+        runs = (self, *self._around)
         for run in runs:
             allowed = run.limits.tokens
             if allowed is not None and run._used + (run._reserved and run._reserved + needed) > allowed:
@@ -94,17 +95,13 @@ class Nesting:
 
     def spend(self, usage: Usage, reserved: int) -> None:
         """Count a reply of this run's model, here and in all runs around this one, in place of what was set aside."""
-        for run in self._chain():
+        used = usage.input_tokens + usage.output_tokens
+        self._reserved -= reserved
+        self._used += used
+        for run in self._around:
             run._reserved -= reserved
-            run._used += usage.input_tokens + usage.output_tokens
-            if run is not self:
-                run._inner.append(usage)
-
-    def _chain(self) -> Iterator[Nesting]:
-        run: Nesting | None = self
-        while run is not None:
-            yield run
-            run = run._outer
+            run._used += used
+            run._inner.append(usage)
 
     def inner_usage(self) -> Usage | None:
         """Return what the runs inside have spent since this was asked last, or None when there were none."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeVar
 
-from agentkit.run.effects import Append, Begin, Beginning, Effect, Equip
+from agentkit.run.effects import Append, Begin, Effect, Equip
 from agentkit.run.journal import Journal
 
 __all__ = ["recording"]
@@ -22,14 +22,14 @@ def recording(loop: Generator[Effect, Any, R], journal: Journal) -> Generator[Ef
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         answer = yield effect
-        journal.add(type(effect).__name__, _noted(effect, answer))
+        kind = type(effect)
+        noted = _NOTED.get(kind)
+        journal.add(kind.__name__, answer if noted is None else noted(effect, answer))
 
 
-def _noted(effect: Effect, answer: Any) -> Any:
-    """Return what a journal keeps of an answer: not the conversation, which its session keeps, and no functions."""
-    if isinstance(effect, Append):
-        return effect.messages
-    if isinstance(effect, Begin):
-        begun: Beginning = answer
-        return len(begun.conversation), len(begun.done)
-    return tuple([tool.spec for tool in answer.values()]) if isinstance(effect, Equip) else answer
+_NOTED: Mapping[type, Callable[[Any, Any], Any]] = {
+    Append: lambda effect, _: effect.messages,
+    Begin: lambda _, begun: (len(begun.conversation), len(begun.done)),
+    Equip: lambda _, tools: tuple([tool.spec for tool in tools.values()]),
+}
+"""What a journal keeps in place of an answer: not the conversation, which its session keeps, and no functions."""

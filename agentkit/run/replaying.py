@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from copy import copy
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from agentkit.errors import JournalError
@@ -43,7 +44,7 @@ def replaying(loop: Generator[Effect, Any, R], journal: Journal) -> Generator[Ef
                 "it is the journal of another agent, or the agent has changed since"
             )
         if isinstance(effect, Begin):
-            answer = yield effect._replace(at=answer)
+            answer = yield replace(effect, at=answer)
         elif isinstance(effect, Equip):
             answer = _as_they_were(answer, (yield effect))
 

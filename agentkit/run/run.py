@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Any, Generic
 
 from agentkit.chain import Output
@@ -66,7 +65,7 @@ class Run(Generic[Output]):
         if self._known is not None:
             loop = replaying(loop, self._known)
         try:
-            with _alone(driver.session), kept(journal, self._keep, goes_on=self._known is not None):
+            with _Alone(driver.session), kept(journal, self._keep, goes_on=self._known is not None):
                 result = await self._within(driver.nesting.limits.seconds, loop)
         except BaseException as error:
             with suppress(Exception):  # an exception without attributes
@@ -75,7 +74,6 @@ class Run(Generic[Output]):
             if not isinstance(error, LimitExceeded) or driver.nesting.limits.on_limit == "raise" or driver.sent is None:
                 raise
             result = self._cut(error, driver.sent)
-        result = replace(result, journal=journal)
         if self._on_event is not None:
             self._on_event(RunFinished(result))
         return result
@@ -86,7 +84,7 @@ class Run(Generic[Output]):
         texts = [message.text for message in journal.messages if message.role == "assistant" and message.text]
         output: Any = texts[-1] if texts else ""
         steps = sum([entry.effect == "CallModel" for entry in journal.entries])
-        return RunResult(output, journal.messages, sent, journal.usage, steps, "limit", journal.run_id, error)
+        return RunResult(output, journal.messages, sent, journal.usage, steps, "limit", journal.run_id, journal, error)
 
     async def _within(
         self, seconds: float | None, loop: Generator[Effect, Any, RunResult[Output]]
@@ -106,20 +104,24 @@ class Run(Generic[Output]):
             raise LimitExceeded("seconds", seconds, "allow more time, or use faster tools") from error
 
 
-@contextmanager
-def _alone(session: Session | None) -> Iterator[None]:
-    """Have the conversation of a session to oneself: also when others have sessions of their own on it."""
-    if session is None:
-        yield
-        return
-    key = getattr(session, "address", None) or id(session)
-    mine = object()
-    if _RUNNING.setdefault(key, mine) is not mine:
-        raise SessionBusy(session.id)
-    try:
-        yield
-    finally:
-        del _RUNNING[key]
+class _Alone:
+    """Has the conversation of a session to itself: also when others have sessions of their own on it."""
+
+    __slots__ = ("_key", "_session")
+
+    def __init__(self, session: Session | None) -> None:
+        self._session = session
+
+    def __enter__(self) -> None:
+        session = self._session
+        if session is not None:
+            self._key = getattr(session, "address", None) or id(session)
+            if _RUNNING.setdefault(self._key, self) is not self:
+                raise SessionBusy(session.id)
+
+    def __exit__(self, *_: object) -> None:
+        if self._session is not None:
+            del _RUNNING[self._key]
 
 
 _RUNNING: dict[object, object] = {}

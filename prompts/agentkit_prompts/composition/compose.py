@@ -12,13 +12,14 @@ from operator import is_
 from typing import Any, TypeAlias
 
 from agentkit_prompts.composition.composition import Composition
-from agentkit_prompts.composition.declarations import Declarations
+from agentkit_prompts.composition.declarations import NO_DECLARATIONS, Declarations
 from agentkit_prompts.composition.sections import Fragment, Section
 from agentkit_prompts.composition.select_examples import select
 from agentkit_prompts.context.frozen import ReadOnlyDict
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_prompts.errors import KwargsError, PromptError
 from agentkit_prompts.schemas.params import JsonSchema
+from agentkit_prompts.templates.rendered import Plain
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter
 from agentkit_prompts.tree.layers import Block, Layers, Plan
@@ -36,8 +37,8 @@ class Memo:
 
     __slots__ = ("_declarations", "_plan", "_sections")
 
-    def __init__(self) -> None:
-        self._declarations = Declarations((), None)
+    def __init__(self, declarations: Declarations = NO_DECLARATIONS) -> None:
+        self._declarations = declarations
         self._plan: Plan | None = None
         self._sections: list[_Known] = []
 
@@ -45,7 +46,7 @@ class Memo:
         """Return the remembered sections, one slot per message; empty ones when the layers are others."""
         if self._plan is not plan:
             self._plan = plan
-            self._sections = [None] * len(plan.blocks)
+            self._sections = plan.fixed.copy()
         return self._sections
 
     def declarations(self, tools: tuple[ToolSpec, ...], schema: JsonSchema | None) -> Declarations:
@@ -107,6 +108,8 @@ def compose(
                 layers.check_kwargs(ctx.user_input.additional_kwargs)
             raise
         known[slot] = (_lasting(inputs) if inputs else inputs, section)
+        if reads is not None and not inputs and all([type(fragment[2]) is Plain for fragment in section.fragments]):
+            plan.fixed[slot] = known[slot]  # it holds nothing of the context
         sections.append(section)
     composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, memo.declarations(ctx.tools, output_schema))
     if budget is None and not plan.has_maximum:

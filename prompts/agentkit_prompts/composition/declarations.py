@@ -11,7 +11,7 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter, message_tokens, tool_tokens
 
-__all__ = ["Declarations"]
+__all__ = ["NO_DECLARATIONS", "Declarations"]
 
 
 class Declarations(Deriving):
@@ -29,6 +29,9 @@ class Declarations(Deriving):
     def tokens(self, counter: TokenCounter) -> tuple[int, int, Callable[[Message], int]]:
         """Return what the tools cost as JSON, what the schema does, and the function that counts a message."""
         return self.derive(_counted, counter)
+
+
+NO_DECLARATIONS = Declarations((), None)
 
 
 def _counted(declared: Declarations, counter: TokenCounter) -> tuple[int, int, Callable[[Message], int]]:

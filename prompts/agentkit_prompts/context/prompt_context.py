@@ -180,16 +180,29 @@ def _data(value: Any, place: str, problems: _Problems) -> ReadOnlyDict:
 
 
 def _user_input(value: Any, place: str, problems: _Problems) -> Any:
+    if type(value) is str:
+        return UserInput(value)
+    if isinstance(value, UserInput):
+        return value
     if value is _MISSING:
         problems.append((place, "missing"))
         return None
     return _made(UserInput, value if isinstance(value, Mapping) else {"input": value}, place, problems)
 
 
-def _one(kind: type, value: Any, place: str, problems: _Problems) -> Any:
-    if not isinstance(value, kind):
-        problems.append((place, f"expected {kind.__name__} or None, got {type(value).__name__}"))
-    return value
+def _one(kind: type) -> _Reader:
+    def read(value: Any, place: str, problems: _Problems) -> Any:
+        if value is not None and not isinstance(value, kind):
+            problems.append((place, f"expected {kind.__name__} or None, got {type(value).__name__}"))
+        return value
+
+    return read
+
+
+def _session_key(value: Any, place: str, problems: _Problems) -> Any:
+    if value == "":
+        problems.append((place, "is empty, so that its fences are no secret: give one, or None"))
+    return _text(value, place, problems)
 
 
 @final
@@ -316,37 +329,38 @@ class PromptContext(Derived):
                 problems.append((name, "another name of documents, which are given too: pass one of them"))
             else:
                 documents = _documents(value, name, problems)
-        if type(user_input) is not UserInput:
-            user_input = _user_input(user_input, "user_input", problems)
-        view: dict[str, Any] = {
+        given: dict[str, Any] = {
             "user_input": user_input,
-            "conversation": _conversation(conversation, "conversation", problems),
-            "documents": _documents(documents, "documents", problems),
-            "knowledge": _facts(knowledge, "knowledge", problems),
-            "tools": _tools(tools, "tools", problems),
-            "examples": _examples(examples, "examples", problems),
-            "intermediate": _conversation(intermediate, "intermediate", problems),
-            "locale": None if locale is None else _one(str, locale, "locale", problems),
-            "now": None if now is None else _one(datetime, now, "now", problems),
-            "extra": extra if extra is _NO_DATA else _data(extra, "extra", problems),
+            "conversation": conversation,
+            "documents": documents,
+            "knowledge": knowledge,
+            "tools": tools,
+            "examples": examples,
+            "intermediate": intermediate,
+            "locale": locale,
+            "now": now,
+            "extra": extra,
+            "session_key": session_key,
+            "selections": selections,
         }
-        if session_key is not None:
-            _one(str, session_key, "session_key", problems)
-            if session_key == "":
-                problems.append(("session_key", "is empty, so that its fences are no secret: give one, or None"))
-        if selections != ():
-            selections = _selections(selections, "selections", problems)
+        self._fill({**_DEFAULTS}, given, problems)
+
+    def _fill(self, values: dict[str, Any], given: Mapping[str, Any], problems: _Problems) -> None:
+        """Put the `values` of all fields, with those that are `given` in their places, which are checked."""
+        for name, value in given.items():
+            if value is not values[name]:
+                values[name] = _READERS[name](value, name, problems)
         if problems:
             raise ContextError("PromptContext", problems)
-        if session_key is not None:
-            nonce = nonce_of(session_key)
-            for name in _UNTRUSTED:
-                view[name] = without_nonce(view[name], nonce)
-        # In the order of the fields.
-        for put, value in zip(_SETTERS, (*view.values(), session_key, selections), strict=True):
-            put(self, value)
-        view["additional_kwargs"] = view["user_input"].additional_kwargs
-        _put(self, "_derived", MappingProxyType(view))
+        if (key := values["session_key"]) is not None:
+            nonce = nonce_of(key)
+            for name in _UNTRUSTED & given.keys():
+                values[name] = without_nonce(values[name], nonce)
+        for name, put in _SETTERS:
+            put(self, values[name])
+        del values["session_key"], values["selections"]
+        values["additional_kwargs"] = values["user_input"].additional_kwargs
+        _put(self, "_derived", MappingProxyType(values))
 
     @property
     def view(self) -> Mapping[str, Any]:
@@ -360,21 +374,46 @@ class PromptContext(Derived):
         return view
 
     def evolve(self, **changes: Unpack[_Given]) -> Self:
-        """Return a copy with some fields replaced. Raises like the class."""
-        given = {name: getattr(self, name) for name in CONTEXT_FIELDS if name not in changes}
-        if "elements" in changes:
-            given.pop("documents", None)
-        return type(self)(**given, **changes)
+        """Return a copy with some fields replaced, which are checked. Raises like the class."""
+        given: dict[str, Any] = changes  # type: ignore[assignment]
+        if "session_key" in given or not _READERS.keys() >= given.keys():
+            kept = {name: getattr(self, name) for name in CONTEXT_FIELDS if name not in given}
+            if "elements" in given:
+                kept.pop("documents", None)
+            return type(self)(**kept, **given)
+        values = {**self.view, "session_key": self.session_key, "selections": self.selections}
+        copy = object.__new__(type(self))
+        copy._fill(values, given, [])
+        return copy
 
 
+_text = _one(str)
 _documents = _items(Document, from_text=True)
 _facts = _items(Fact, from_text=True)
 _tools = _items(ToolSpec)
 _examples = _items(Example)
 _selections = _items(Selection)
-_UNTRUSTED = ("user_input", "conversation", "documents", "knowledge", "intermediate")
+_READERS: Mapping[str, _Reader] = {
+    "user_input": _user_input,
+    "conversation": _conversation,
+    "documents": _documents,
+    "knowledge": _facts,
+    "tools": _tools,
+    "examples": _examples,
+    "intermediate": _conversation,
+    "locale": _text,
+    "now": _one(datetime),
+    "extra": _data,
+    "session_key": _session_key,
+    "selections": _selections,
+}
+_UNTRUSTED = frozenset(("user_input", "conversation", "documents", "knowledge", "intermediate"))
 """Fields that hold what others wrote: of the nonce of a fence they hold no copy."""
 CONTEXT_FIELDS = tuple(item.name for item in fields(PromptContext))
 CONTEXT_NAMES: frozenset[str] = frozenset({*CONTEXT_FIELDS, "additional_kwargs"} - {"session_key", "selections"})
 """The names every template can read."""
-_SETTERS = [vars(PromptContext)[name].__set__ for name in CONTEXT_FIELDS]
+_DEFAULTS: Mapping[str, Any] = {
+    **{item.name: item.default for item in fields(PromptContext)},
+    "extra": _NO_DATA,
+}
+_SETTERS = [(name, vars(PromptContext)[name].__set__) for name in CONTEXT_FIELDS]

@@ -73,7 +73,7 @@ class SlotPrompt(BasePrompt):
     @property
     def reads(self) -> frozenset[str] | None:
         """The user's input, unless it is text without slots."""
-        return frozenset({"user_input"}) if self.own or self.input is not None else frozenset({"locale"})
+        return frozenset({"user_input"}) if self.own or self.input is not None else frozenset()
 
     def _takes_input(self, ctx: PromptContext) -> bool:
         """Whether the user's input fills the one slot there is."""

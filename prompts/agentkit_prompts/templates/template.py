@@ -176,6 +176,12 @@ class Template:
         return {**schema, "required": needed} if needed else schema
 
     @property
+    def reads(self) -> frozenset[str]:
+        """The names it depends on; the locale is one of them where there are texts for several."""
+        names = frozenset(self.names)
+        return names if isinstance(self.text, str) or len(self.text) == 1 else names | {"locale"}
+
+    @property
     def version(self) -> str:
         """Hash of the text in every locale, 16 hex digits."""
         texts = {"": self.text} if isinstance(self.text, str) else self.text

@@ -78,7 +78,7 @@ class AdditionalInfoPrompt(BasePrompt):
         """The kwargs, and what else the template names."""
         if type(self).render is not AdditionalInfoPrompt.render or type(self).values is not AdditionalInfoPrompt.values:
             return None
-        return (CONTEXT_NAMES & frozenset(self.template.names)) | {"additional_kwargs", "locale"}
+        return (CONTEXT_NAMES & self.template.reads) | {"additional_kwargs"}
 
     def values(self, ctx: PromptContext) -> Mapping[str, Any]:
         """The context, and each additional kwarg by its name."""

@@ -88,7 +88,7 @@ class ExamplesPrompt(BasePrompt):
         """A static selector looks at nothing but the pool; any other also at the user input."""
         if type(self).render is not BasePrompt.render or type(self).values is not ExamplesPrompt.values:
             return None
-        reads = frozenset(self.template.names) | {"locale", "examples"}
+        reads = self.template.reads | {"examples"}
         return reads if type(self.selector) is StaticSelector else reads | {"user_input"}
 
     def values(self, ctx: PromptContext) -> Mapping[str, Any]:

@@ -204,7 +204,7 @@ def _reader(names: Collection[str] | None) -> Reader | None:
 class Plan:
     """What is known about layers before any context."""
 
-    __slots__ = ("blocks", "has_maximum", "selecting")
+    __slots__ = ("blocks", "fixed", "has_maximum", "selecting")
 
     def __init__(self, layers: Layers) -> None:
         every = [*layers.walk()]
@@ -221,3 +221,5 @@ class Plan:
             Block("input", layers.prompts("before_input", "input", "after_input")),
             Block("after_intermediate", layers.prompts("after_intermediate")),
         )
+        self.fixed: list[Any] = [None] * len(self.blocks)
+        """Per message its section where that is text of the developer only: put there when it was rendered first."""

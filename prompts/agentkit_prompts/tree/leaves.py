@@ -94,7 +94,7 @@ class UserInputPrompt(BasePrompt):
     def reads(self) -> frozenset[str] | None:
         """What the template names."""
         plain = type(self).render is UserInputPrompt.render and self._shows_context
-        return frozenset(self.template.names) | {"locale"} if plain and self.template.params_schema is None else None
+        return self.template.reads if plain and self.template.params_schema is None else None
 
 
 class ConversationPrompt(BasePrompt):

@@ -171,7 +171,7 @@ class BasePrompt(Declared, ABC):
             return None
         if self.template.params_schema is not None:
             return CONTEXT_NAMES
-        return frozenset(self.template.names) | {"locale"}
+        return self.template.reads
 
     def values(self, ctx: PromptContext) -> Mapping[str, Any]:
         """Return what the template sees: the context by default."""

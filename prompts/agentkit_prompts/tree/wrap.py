@@ -57,7 +57,7 @@ class WrapPrompt(BasePrompt):
         """What the template and the wrapped prompts read."""
         if type(self).render is not WrapPrompt.render or not self._shows_context:
             return None
-        reads = frozenset(self.template.names) - self.supplies | {"locale"}
+        reads = self.template.reads - self.supplies
         for _, prompt in self.children:
             inner = prompt.reads
             if inner is None:

@@ -61,6 +61,8 @@ def _rendered(rendered: Rendered, role: str) -> FrozenDict:
 
 def _with_media(conversation: Conversation, provider: str | None) -> list[FrozenDict]:
     """Return the wire form of messages; after the tool messages of a step the media that they show."""
+    if not len(conversation):
+        return []
     messages = conversation.derive(openai_writer(provider))
     if not conversation.total(_media_shown):
         return messages
@@ -78,4 +80,4 @@ def _with_media(conversation: Conversation, provider: str | None) -> list[Frozen
 
 
 def _media_shown(message: Message) -> int:
-    return len(media_of_result(message))
+    return 0 if type(message.content) is str else len(media_of_result(message))

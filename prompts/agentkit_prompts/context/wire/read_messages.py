@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import countOf
 from typing import Any, cast
 
 from agentkit_prompts.context.messages import Message, Role, Thinking, ToolCall
@@ -55,6 +56,8 @@ def read_messages(
     Raises:
         MessageError: Names everything that is wrong, each with its place.
     """
+    if type(value) is tuple and countOf(map(type, value), Message) == len(value):
+        return value
     if isinstance(value, str | bytes | Mapping | Message) or not isinstance(value, Iterable):
         raise MessageError(f"{where}: expected a list of messages, got {type(value).__name__}")
     items = [item if isinstance(item, Message) else _as_mapping(item) for item in value]
