@@ -17,7 +17,7 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
-__all__ = ["run_blocking", "streamed"]
+__all__ = ["close_idle", "run_blocking", "streamed"]
 
 R = TypeVar("R")
 
@@ -135,7 +135,7 @@ def _in_running_loop() -> bool:
     return True
 
 
-def _close_idle() -> None:
+def close_idle() -> None:
     """Close the loops that wait for a run. `Runner.close` would start a thread, which Python refuses when it ends."""
     while _idle:
         loop = _idle.pop().get_loop()
@@ -144,6 +144,6 @@ def _close_idle() -> None:
         loop.close()
 
 
-atexit.register(_close_idle)
+atexit.register(close_idle)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_close_idle)  # a child that closed its copy of a loop would deafen the parent's
+    os.register_at_fork(before=close_idle)  # a child that closed its copy of a loop would deafen the parent's

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["OFFICIAL", "EndpointModel", "host_of", "no_real_models"]
+__all__ = ["OFFICIAL", "EndpointModel", "host_of", "no_real_models", "secret_of"]
 
 OFFICIAL = "https://api.openai.com/v1"
 """Where requests go by default."""
@@ -307,6 +307,11 @@ def _cut_chain(error: BaseException, key: str) -> None:
             else:
                 seen.add(id(other))
                 todo.append(other)
+
+
+def secret_of(model: object) -> str:
+    """Return the key that a model sends, so that it can be masked; empty where there is none."""
+    return model._secret() if isinstance(model, EndpointModel) else ""
 
 
 def host_of(url: str) -> str:

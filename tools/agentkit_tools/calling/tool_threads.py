@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 from agentkit_tools.errors import ToolError
 
-__all__ = ["abandoned_threads", "run_in_thread"]
+__all__ = ["abandoned_threads", "busy_threads", "run_in_thread"]
 
 T = TypeVar("T")
 
@@ -187,6 +187,11 @@ if hasattr(os, "register_at_fork"):
 def abandoned_threads() -> int:
     """Return how many threads still run a sync tool whose result nobody waits for any more."""
     return _pool.abandoned
+
+
+def busy_threads() -> int:
+    """Return how many threads run a call that somebody waits for."""
+    return _pool.threads - len(_pool.idle)
 
 
 async def run_in_thread(call: Callable[[], T]) -> tuple[T, BaseException | None]:
