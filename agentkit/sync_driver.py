@@ -11,7 +11,7 @@ import atexit
 import os
 import queue
 import threading
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from contextvars import Context, copy_context
@@ -22,6 +22,8 @@ __all__ = ["close_idle", "run_blocking", "streamed"]
 R = TypeVar("R")
 
 _MAX_IDLE = 8
+_GRACE = 2.0
+"""Seconds that tasks left behind have to end."""
 _MAX_WAITING = 64
 """Events that wait for whoever reads them."""
 _idle: list[asyncio.Runner] = []
@@ -47,14 +49,23 @@ def _run(coroutine: Coroutine[Any, Any, R], context: Context) -> R:
         return result[0]
     finally:
         loop = runner.get_loop()
-        if left := asyncio.all_tasks(loop):
-            for task in left:
-                task.cancel()
-            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-        if len(_idle) < _MAX_IDLE:
+        stuck = _end(left, loop) if (left := asyncio.all_tasks(loop)) else False
+        if stuck:
+            loop.close()  # closing the runner would wait for them
+        elif len(_idle) < _MAX_IDLE:
             _idle.append(runner)
         else:
             runner.close()
+
+
+def _end(tasks: Iterable[asyncio.Task[Any]], loop: asyncio.AbstractEventLoop) -> bool:
+    """Cancel tasks that were left behind, and return whether some of them swallow that."""
+    for task in tasks:
+        task.cancel()
+    done, stuck = loop.run_until_complete(asyncio.wait(tasks, timeout=_GRACE))
+    for task in done:
+        _ = task.cancelled() or task.exception()  # asyncio complains about what nobody asked for
+    return bool(stuck)
 
 
 async def _into(result: list[R], coroutine: Coroutine[Any, Any, R]) -> None:

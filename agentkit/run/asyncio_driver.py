@@ -8,6 +8,7 @@ import logging
 import traceback
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from agentkit.errors import ApprovalError, Paused
@@ -36,6 +37,7 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, Selection
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_tools.calling.tool_result import ToolResult
+from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.dispatch import call_tools
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
@@ -177,7 +179,9 @@ class AsyncDriver:
 
     async def _recall(self, effect: Recall) -> Found:
         assert self.recall is not None
-        found = await asyncio.to_thread(self.recall, effect.query, self.session, effect.visible)
+        found, error = await run_in_thread(partial(self.recall, effect.query, self.session, effect.visible))
+        if error is not None:
+            raise error
         if self.nesting.emit is not None:
             self.nesting.emit(events.Recalled(effect.query, *found))
         return found

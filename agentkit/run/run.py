@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from typing import Any, Generic
+from typing import Any, Generic, cast
 
 from agentkit.chain import Output
 from agentkit.errors import LimitExceeded, SessionBusy
@@ -20,8 +19,12 @@ from agentkit.run.recording import recording
 from agentkit.run.replaying import replaying
 from agentkit.session import Session
 from agentkit_prompts.composition.composition import Composition
+from agentkit_tools.calling.deadline import DeadlineError, outcome
 
 __all__ = ["Run"]
+
+_GRACE = 6.0
+"""Seconds a run has to end after its time: more than tools have after they are cancelled."""
 
 
 class Run(Generic[Output]):
@@ -89,19 +92,19 @@ class Run(Generic[Output]):
     async def _within(
         self, seconds: float | None, loop: Generator[Effect, Any, RunResult[Output]]
     ) -> RunResult[Output]:
-        nesting = self._driver.nesting
         if seconds is None:
-            with nesting:
-                return await self._driver.drive(loop)
-        timer = asyncio.timeout(seconds)
-        try:
-            async with timer:
-                with nesting:
-                    return await self._driver.drive(loop)
-        except TimeoutError as error:
-            if not timer.expired():
-                raise
-            raise LimitExceeded("seconds", seconds, "allow more time, or use faster tools") from error
+            return await self._driven(loop)
+        # What the driver awaits is cancelled first and closed soon; then it can still keep what was done.
+        result, error = await outcome(self._driven(loop), seconds, grace=_GRACE)
+        if isinstance(error, DeadlineError):
+            raise LimitExceeded("seconds", seconds, "allow more time, or use faster tools") from None
+        if error is not None:
+            raise error
+        return cast("RunResult[Output]", result)
+
+    async def _driven(self, loop: Generator[Effect, Any, RunResult[Output]]) -> RunResult[Output]:
+        with self._driver.nesting:
+            return await self._driver.drive(loop)
 
 
 class _Alone:

@@ -202,8 +202,8 @@ async def run_in_thread(call: Callable[[], T]) -> tuple[T, BaseException | None]
     """
     if _pool.abandoned >= _MAX_ABANDONED:
         error = ToolError(
-            f"{_pool.abandoned} calls of sync tools ran out of time and hold their threads: no further sync tool is"
-            " called in this process until some of them end. Give these tools time limits inside, or make them async"
+            f"{_pool.abandoned} calls of sync tools and recalls ran out of time and hold their threads: no further one"
+            " is called in this process until some of them end. Give these time limits inside, or make the tools async"
         )
         return cast(T, None), error
     context = copy_context()
