@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
-from agentkit.models.model import Reply
+from agentkit.models.model import Reply, passed_on
 from agentkit.models.model_errors import (
     ModelAuthError,
     ModelError,
@@ -149,12 +149,12 @@ class EndpointModel(ABC):
                     except StopAsyncIteration:
                         break
                 if text:  # outside: what a listener raises is the listener's
-                    on_text(text)
+                    await passed_on(text, on_text)
         tail = reader.end()
         if reader.started and reader.finish_reason is None:
             raise ModelInterrupted.after(reader.text, "no finish reason", model=self.name, host=self.host)
         if tail:
-            on_text(tail)
+            await passed_on(tail, on_text)
         with self._translating(client, reader):
             return reader.reply(self.name)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from agentkit.models.model import Reply
+from agentkit.models.model import Reply, passed_on
 from agentkit.models.model_errors import ModelInterrupted, ScriptExhausted
 from agentkit_prompts.context.messages import Message
 
@@ -94,7 +94,7 @@ class ScriptedModel:
         if type(reply) is not Reply:
             reply = await self._on_cue(reply, on_text)
         if on_text is not None:
-            speak(reply.message.text, on_text)
+            await speak(reply.message.text, on_text)
         return reply
 
     async def _on_cue(self, reply: _Ready, on_text: Callable[[str], None] | None) -> Reply:
@@ -104,7 +104,7 @@ class ScriptedModel:
             reply = _ready(reply.reply, self.name)
         if isinstance(reply, CutOff):
             if on_text is not None:
-                speak(reply.text, on_text)
+                await speak(reply.text, on_text)
             raise ModelInterrupted.after(reply.text, reply.reason, model=self.name)
         if isinstance(reply, Exception):
             raise reply
@@ -112,10 +112,10 @@ class ScriptedModel:
         return reply
 
 
-def speak(text: str, on_text: Callable[[str], None]) -> None:
+async def speak(text: str, on_text: Callable[[str], None]) -> None:
     """Pass `text` on word by word."""
     for word in _WORD.findall(text):
-        on_text(word)
+        await passed_on(word, on_text)
 
 
 _Ready: TypeAlias = Reply | Exception | CutOff | Delayed

@@ -6,15 +6,15 @@ outer run, and it may use no more than what is left there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar, Token
 from typing import TypeAlias
 
 from agentkit.errors import LimitExceeded
 from agentkit.models.model import Usage
 from agentkit.run.decisions import Approver, Decision
-from agentkit.run.events import Event
 from agentkit.run.limits import Limits
+from agentkit.run.listening import Emit
 from agentkit_prompts.composition.composition import Composition
 
 __all__ = ["Approval", "Nesting", "current_run"]
@@ -46,7 +46,7 @@ class Nesting:
         "limits",
     )
 
-    def __init__(self, limits: Limits, emit: Callable[[Event], None] | None, approve: Approval | None) -> None:
+    def __init__(self, limits: Limits, emit: Emit | None, approve: Approval | None) -> None:
         self.emit = emit
         self.approve = approve
         self._used = self._reserved = 0
@@ -62,7 +62,7 @@ class Nesting:
             if depth > outer._deepest:
                 raise LimitExceeded("nested_runs", outer._deepest, _ADVICE)
         self.limits = limits
-        self._is_limited = limits.tokens is not None or (outer is not None and outer._is_limited)
+        self._is_limited: bool = limits.tokens is not None or (outer is not None and outer._is_limited)
 
     def __enter__(self) -> Nesting:
         self._token = _current.set(self)

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from agentkit.models import model_errors
 from agentkit.models.endpoint import secret_of
-from agentkit.models.model import Model, Reply
+from agentkit.models.model import Model, Reply, passed_on
 from agentkit.models.model_errors import ModelError, ScriptExhausted, spellings
 from agentkit.models.scripted import speak
 
@@ -73,10 +73,9 @@ class RecordedModel:
         """Ask the model. Raises what it raises."""
         pieces: list[str] = []
 
-        def heard(text: str) -> None:
+        def heard(text: str) -> Any:
             pieces.append(text)
-            if on_text is not None:
-                on_text(text)
+            return None if on_text is None else on_text(text)
 
         try:
             reply = await self._model.request(composition, on_text=None if on_text is None else heard)
@@ -130,12 +129,12 @@ class ReplayModel:
         self._left.remove(exchange)
         if on_text is not None:
             for piece in exchange["pieces"]:
-                on_text(piece)
+                await passed_on(piece, on_text)
         if "error" in exchange:
             raise _read_error(exchange["error"])
         reply = _REPLY.validate_python(exchange["reply"])
         if on_text is not None and not exchange["pieces"]:  # recorded without a listener
-            speak(reply.message.text, on_text)
+            await speak(reply.message.text, on_text)
         return reply
 
     def _read(self) -> list[Any]:
