@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -16,15 +26,17 @@ from typing_extensions import TypeVar
 
 from agentkit.agent_tool import agent_tool
 from agentkit.chain import Chain, Output
-from agentkit.errors import AgentDefinitionError, JournalError
+from agentkit.errors import AgentDefinitionError, ApprovalError, JournalError
 from agentkit.models.model import Model
 from agentkit.models.model_names import model_named
-from agentkit.recaller import Recall, RecallOptions, check_memory, in_scope
+from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope
 from agentkit.recaller import recall as ask
 from agentkit.run.asyncio_driver import AsyncDriver
+from agentkit.run.decisions import decision
 from agentkit.run.events import Event
 from agentkit.run.journal import Journal
 from agentkit.run.limits import Limits
+from agentkit.run.listening import Channel, Listening, both
 from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Nesting
 from agentkit.run.run import Run
@@ -48,6 +60,7 @@ from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
     from agentkit_memory import Scope
+    from agentkit_prompts.prompters.prompter import Prompter
     from agentkit_tools import TurnTools
 
 
@@ -110,7 +123,7 @@ class Agent(Generic[Deps, Output]):
         model: Chain[Output],
         *,
         tools: Tools = ...,
-        memory: Recall | None = ...,
+        memory: RecallSource | None = ...,
         recall: RecallOptions = ...,
         deps: type[Deps] = ...,
         limits: Limits = ...,
@@ -123,7 +136,7 @@ class Agent(Generic[Deps, Output]):
         layers: Layers | TextPrompt | str = ...,
         *,
         tools: Tools = ...,
-        memory: Recall | None = ...,
+        memory: RecallSource | None = ...,
         recall: RecallOptions = ...,
         output: type[Output] = ...,
         budget: int | Budget | None = ...,
@@ -138,7 +151,7 @@ class Agent(Generic[Deps, Output]):
         layers: Layers | TextPrompt | str = "",
         *,
         tools: Tools = (),
-        memory: Recall | None = None,
+        memory: RecallSource | None = None,
         recall: RecallOptions = _NO_OPTIONS,
         output: type[Any] = str,
         budget: int | Budget | None = None,
@@ -152,9 +165,7 @@ class Agent(Generic[Deps, Output]):
         if not isinstance(model, Chain):
             if isinstance(model, str):
                 model = model_named(model)
-            if memory is not None and isinstance(layers, TextPrompt | str):
-                layers = Layers(layers or (), before_input=[MemoPrompt(), KnowledgePrompt()])
-            model = Chain(model, layers, output=output, budget=budget, tokenizer=tokenizer)
+            model = Chain(model, _placed(layers, memory), output=output, budget=budget, tokenizer=tokenizer)
         elif layers or output is not str or budget is not None or tokenizer is not None:
             raise AgentDefinitionError(
                 "a Chain brings its layers, output type, budget and tokenizer: give them to the Chain instead"
@@ -187,7 +198,7 @@ class Agent(Generic[Deps, Output]):
         if not changes.keys().isdisjoint(("model", "layers", "output")):
             chain = Chain(
                 changes.get("model", chain.model),
-                changes.get("layers", chain.prompter or chain.layers),
+                _placed(changes["layers"], self.memory) if "layers" in changes else chain.prompter or chain.layers,
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,
                 budget=chain.budget,
@@ -204,7 +215,7 @@ class Agent(Generic[Deps, Output]):
 
     @contextmanager
     def override(self, **changes: Unpack[Changes]) -> Iterator[None]:
-        """Run every run of this agent with changes until the end of the block, wherever it is started: for tests.
+        """Compose, run and resume with changes until the end of the block, wherever that is called: for tests.
 
         It holds for what is called in the block, not for other threads and tasks that were running before.
         """
@@ -247,6 +258,9 @@ class Agent(Generic[Deps, Output]):
         self, user_input: Input, *, session: Session | None = None, scope: Scope | str | None = None
     ) -> Composition:
         """Return what a run would send first, recalling but not sending or keeping anything."""
+        return self._now()._composed(user_input, session, scope)
+
+    def _composed(self, user_input: Input, session: Session | None, scope: Scope | str | None) -> Composition:
         memory = in_scope(self.memory, checked_session(session), scope)
         ctx = self.context(user_input, session)
         self.chain.preflight(ctx.user_input)
@@ -279,9 +293,11 @@ class Agent(Generic[Deps, Output]):
             NothingToContinue: There is no input, and nothing without an answer.
         """
         check_options(options, RunOptions)
-        if id(self) in _OVERRIDES.get():
-            return await _OVERRIDES.get()[id(self)]._begin(user_input, options)
-        return await self._begin(user_input, options)
+        return await self._now()._begin(user_input, options)
+
+    def _now(self) -> Agent[Deps, Output]:
+        """Return this agent as it is in the block of an `override`."""
+        return _OVERRIDES.get().get(id(self), self)
 
     async def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> RunResult[Output]:
         session, given = checked_session(options.get("session")), options.get("run_id")
@@ -315,6 +331,9 @@ class Agent(Generic[Deps, Output]):
             AgentError: As `run` does.
         """
         check_options(options, ResumeOptions)
+        return await self._now()._go_on(journal, options)
+
+    async def _go_on(self, journal: Journal | Path, options: Mapping[str, Any]) -> RunResult[Output]:
         known = journal if isinstance(journal, Journal) else Journal.read(journal)
         session = checked_session(options.get("session"))
         if known.agent != self.name:
@@ -322,6 +341,10 @@ class Agent(Generic[Deps, Output]):
         if known.session != (None if session is None else session.id):
             wanted = "without a session" if known.session is None else f"on session {known.session!r}"
             raise JournalError(f"journal of run {known.run_id!r}: it ran {wanted}: resume it with session= as it was")
+        if isinstance(approve := options.get("approve"), Mapping):
+            for call, made in known.decisions.items():
+                if call in approve and decision(approve[call], call) != made:
+                    raise ApprovalError(f"approve: about {call!r} it was decided already: {made!r:.80}")
         scope = None if known.scope is None or session is not None else known.scope
         memory = in_scope(self.memory, session, scope)
         fresh = known.anew()
@@ -333,15 +356,16 @@ class Agent(Generic[Deps, Output]):
         self,
         journal: Journal,
         ctx: PromptContext,
-        memory: Recall | None,
+        memory: RecallSource | None,
         options: Mapping[str, Any],
         *,
         known: Journal | None = None,
         is_new: bool = False,
         keep: Path | Callable[[str], object] | None = None,
     ) -> RunResult[Output]:
-        chain, session, on_event = self.chain, options.get("session"), options.get("on_event")
-        nesting = Nesting(self.limits, on_event, options.get("approve"))
+        chain, session, listener = self.chain, options.get("session"), options.get("on_event")
+        listening = None if listener is None else Listening(listener, options.get("on_event_error", "raise"))
+        nesting = Nesting(self.limits, None if listening is None else listening.emit, options.get("approve"))
         driver = AsyncDriver(
             model=chain.model,
             tools=self.tools,
@@ -350,6 +374,7 @@ class Agent(Generic[Deps, Output]):
             recall=None if memory is None else partial(ask, memory, options=self.recall),
             conversation=ctx.conversation,
             session=session,
+            decided=set(() if known is None else known.decisions),
             deps=options.get("deps"),
             run_id=journal.run_id,
             is_new=is_new,
@@ -364,7 +389,8 @@ class Agent(Generic[Deps, Output]):
             recalls=memory is not None,
             memo=session.memo if session is not None else Memo(self._declared()),
         )
-        return await Run(driver, journal, known=known, keep=keep, on_event=on_event).result(loop)
+        run: Run[Output] = Run(driver, journal, known=known, keep=keep, listening=listening)
+        return await run.result(loop)
 
     def _declared(self) -> Declarations:
         """Return what every run declares to the model, unless it has tools of its own."""
@@ -411,27 +437,21 @@ class Agent(Generic[Deps, Output]):
     ) -> AsyncGenerator[Event[Output], None]:
         """Answer one user input, yielding events; the last one is `RunFinished`. Raises what `run` does.
 
-        Leaving early cancels the run. To have it ended before going on, use `contextlib.aclosing`.
+        The run waits for who reads the events once a few are waiting. Leaving early cancels it. To have it ended before
+        going on, use `contextlib.aclosing`.
         """
-        events: asyncio.Queue[Event[Output] | None] = asyncio.Queue()
-        heard = options.get("on_event")
-
-        def on_event(event: Event[Output]) -> None:
-            if heard is not None:
-                heard(event)
-            events.put_nowait(event)
-
-        options["on_event"] = on_event
+        channel = Channel()
+        options["on_event"] = both(options.get("on_event"), channel.pass_on)
         run = asyncio.create_task(self.run(user_input, **options))
-        run.add_done_callback(lambda _: events.put_nowait(None))
+        run.add_done_callback(channel.end)
         try:
-            while (event := await events.get()) is not None:
+            async for event in channel:
                 yield event
             await run
         finally:
             if not run.done():
                 run.cancel()
-                await asyncio.gather(run, return_exceptions=True)
+                await asyncio.wait([run])
 
     def stream_sync(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
@@ -440,7 +460,20 @@ class Agent(Generic[Deps, Output]):
 
         The run waits for who reads the events once a few are waiting. Leaving early cancels it: close the generator.
         """
-        yield from streamed(lambda on_event: self.run_sync(user_input, **{**options, "on_event": on_event}))  # type: ignore[arg-type]
+        listener = options.get("on_event")
+
+        def run(pass_on: Callable[[Event[Output]], Awaitable[None]]) -> Coroutine[Any, Any, RunResult[Output]]:
+            options["on_event"] = both(listener, pass_on)
+            return self.run(user_input, **options)
+
+        yield from streamed(run)
+
+
+def _placed(layers: Layers | Prompter | TextPrompt | str, memory: object) -> Layers | Prompter | TextPrompt | str:
+    """Return the layers of an agent: what is recalled stands before the input where they are plain text."""
+    if memory is None or not isinstance(layers, TextPrompt | str):
+        return layers
+    return Layers(layers or (), before_input=[MemoPrompt(), KnowledgePrompt()])
 
 
 _NO_CONVERSATION = Conversation()

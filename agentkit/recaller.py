@@ -13,7 +13,7 @@ from agentkit.session import Session
 from agentkit_prompts.context.prompt_context import Document, Fact
 from agentkit_prompts.tree.layers import Layers
 
-__all__ = ["Found", "Recall", "RecallOptions", "Recaller", "check_memory", "in_scope", "recall"]
+__all__ = ["Found", "RecallOptions", "RecallSource", "Recaller", "check_memory", "in_scope", "recall"]
 
 
 class Recaller(Protocol):
@@ -29,7 +29,7 @@ class Recaller(Protocol):
         ...
 
 
-Recall: TypeAlias = Recaller | Callable[[str], Sequence[Document]]
+RecallSource: TypeAlias = Recaller | Callable[[str], Sequence[Document]]
 """What an agent takes as its memory."""
 
 
@@ -53,7 +53,7 @@ class Found(NamedTuple):
 
 
 def recall(
-    memory: Recall,
+    memory: RecallSource,
     query: str,
     session: Session | None = None,
     visible: int | None = None,
@@ -81,7 +81,7 @@ def recall(
     return found
 
 
-def in_scope(memory: Recall | None, session: Session | None, scope: Any) -> Recall | None:
+def in_scope(memory: RecallSource | None, session: Session | None, scope: Any) -> RecallSource | None:
     """Return the memory that a run reads: in the scope of its session, or in `scope` where that has none.
 
     Args:
@@ -110,7 +110,7 @@ def in_scope(memory: Recall | None, session: Session | None, scope: Any) -> Reca
             f"the memory of the agent is that of {base}, and the run that of {wanted}: give the agent a memory that "
             f"covers both, such as that of {wanted.tenant!r}, or one agent to each"
         )
-    found: Recall = within(wanted)
+    found: RecallSource = within(wanted)
     return found
 
 

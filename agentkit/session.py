@@ -85,7 +85,7 @@ def checked_session(session: object) -> Session | None:
     """Return what a run was given as its session.
 
     Raises:
-        AgentDefinitionError: It is none, such as the name of one.
+        AgentDefinitionError: It is something else, such as the name of a session.
     """
     if session is None or callable(getattr(session, "append_now", None)):
         return cast("Session | None", session)

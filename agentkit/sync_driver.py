@@ -11,7 +11,7 @@ import atexit
 import os
 import queue
 import threading
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from contextvars import Context, copy_context
@@ -106,35 +106,52 @@ def _run_in_thread(coroutine: Coroutine[Any, Any, R], context: Context) -> R:
     return outcome.result()
 
 
-def streamed(run: Callable[[Callable[[Any], None]], object]) -> Generator[Any, None, None]:
-    """Yield what `run`, which is called in a thread, passes on; raise what it raises. Closing cancels it."""
-    waiting: queue.Queue[Any] = queue.Queue(maxsize=_MAX_WAITING)
-    end, left = object(), threading.Event()
+def streamed(run: Callable[[Callable[[Any], Awaitable[None]]], Coroutine[Any, Any, object]]) -> Generator[Any]:
+    """Yield what `run`, which is run in a thread, passes on; raise what it raises. Closing cancels it."""
+    waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    end, is_full, left = object(), threading.Event(), threading.Event()
+    started: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None, asyncio.Event]] = []
 
-    def pass_on(event: Any) -> None:
-        while not left.is_set():
-            with suppress(queue.Full):
-                waiting.put(event, timeout=0.1)
-                return
-        raise asyncio.CancelledError
+    async def main() -> object:
+        has_room = asyncio.Event()
+        started.append((asyncio.get_running_loop(), asyncio.current_task(), has_room))
+
+        async def pass_on(event: Any) -> None:
+            waiting.put(event)
+            is_full.set()  # before looking: whoever takes an event meanwhile makes room
+            while waiting.qsize() >= _MAX_WAITING:
+                has_room.clear()
+                await has_room.wait()
+            is_full.clear()
+
+        if left.is_set():
+            raise asyncio.CancelledError
+        return await run(pass_on)
 
     def work() -> None:
         try:
-            outcome.set_result(context.run(run, pass_on))
+            outcome.set_result(_run(main(), context))
         except BaseException as error:
             outcome.set_exception(error)
         finally:
-            with suppress(asyncio.CancelledError):
-                pass_on(end)
+            waiting.put(end)
 
     context, outcome = copy_context(), Future[object]()
     threading.Thread(target=work, name="agentkit-stream", daemon=True).start()
     try:
         while (event := waiting.get()) is not end:
+            if is_full.is_set():
+                for loop, _, has_room in started:
+                    with suppress(RuntimeError):  # the loop is closed: the run has ended
+                        loop.call_soon_threadsafe(has_room.set)
             yield event
         outcome.result()
     finally:
         left.set()
+        for loop, task, _ in started:
+            if task is not None and not outcome.done():
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(task.cancel)
         wait([outcome])
 
 

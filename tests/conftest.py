@@ -1,9 +1,10 @@
-"""What every test gets: no real model within reach, and hypothesis without a clock."""
+"""What every test gets: no real model within reach, and the same random cases for the same commit."""
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Generator
 
 import pytest
@@ -15,15 +16,19 @@ from tests.effort import tries
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run the long laws and campaigns too, as CI does")
+    parser.addoption("--fresh", action="store_true", help="draw new cases for the laws, not those of this commit")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--all"):
         os.environ["AGENTKIT_ALL_TESTS"] = "1"  # before any test module is read: laws look how many cases to try
     common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=tries(25, 100))
-    settings.register_profile("default", common)
-    settings.register_profile("ci", common, derandomize=True, database=None)
-    settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
+    settings.register_profile("fresh", common)
+    settings.register_profile("same", common, derandomize=True, database=None)
+    settings.load_profile("fresh" if config.getoption("--fresh") else "same")
+    if not config.getoption("--fresh"):
+        # Hypothesis also draws constants of the modules that are loaded, which depend on the tests that ran before.
+        providers._get_local_constants = providers.Constants
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -35,11 +40,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in set(long)]
 
-
-if os.environ.get("CI") == "true":
-    # Hypothesis also draws constants of the modules that are loaded, which depend on the tests that ran before: left
-    # out here, so that every run in CI tries the same cases. At a desk they are drawn, and cases are new each time.
-    providers._get_local_constants = providers.Constants
 
 ENDPOINT_VARIABLES = (
     "ANTHROPIC_API_KEY",
@@ -65,14 +65,17 @@ def no_real_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """Laws are tried on hundreds of random cases: coverage is earned by the other tests, in half the time.
 
-    The tracer itself is put aside: the mark of pytest-cov stops one of the two that it starts in a worker.
+    The tracer itself is put aside, here and in new threads: the mark of pytest-cov stops one of the two that it starts
+    in a worker.
     """
-    tracer = sys.gettrace()
+    tracers = sys.gettrace(), threading.gettrace()
     untraced = item.get_closest_marker("untraced") or is_hypothesis_test(getattr(item, "obj", None))
     if untraced:
         sys.settrace(None)
+        threading.settrace(None)  # type: ignore[arg-type]
     try:
         return (yield)
     finally:
         if untraced:
-            sys.settrace(tracer)
+            sys.settrace(tracers[0])
+            threading.settrace(tracers[1])  # type: ignore[arg-type]

@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from _pytest.mark import ParameterSet
 
 
 def tries(usual: int, full: int) -> int:
     """Return how often something is tried in this run of the tests."""
     return full if os.environ.get("AGENTKIT_ALL_TESTS") else usual
+
+
+def spread(values: Iterable[Any], every: int) -> list[Any]:
+    """Return the values of a parametrised test: each is tried with `--all`, and every so many by default."""
+    made = [value if isinstance(value, ParameterSet) else pytest.param(value) for value in values]
+    return [
+        one if at % every == 0 else one._replace(marks=[*one.marks, pytest.mark.long]) for at, one in enumerate(made)
+    ]

@@ -29,6 +29,7 @@ from agentkit.run.effects import (
     Recall,
     SelectExamples,
 )
+from agentkit.run.journal_file import Keeper
 from agentkit.run.nested_runs import Nesting
 from agentkit.session import Session
 from agentkit_prompts.composition.composition import Composition
@@ -69,6 +70,10 @@ class AsyncDriver:
     is_new: bool
     """Whether no run had this id before."""
     nesting: Nesting
+    decided: set[str] = field(default_factory=set)
+    """Ids of the calls that there were decisions about, before this run goes on or since."""
+    keeper: Keeper | None = None
+    """What keeps the journal: nothing is done before all lines are written."""
     unkept: tuple[Message, ...] = ()
     """Messages that could not be added to the conversation."""
     sent: Composition | None = None
@@ -83,6 +88,8 @@ class AsyncDriver:
         try:
             effect = loop.send(None)
             while True:
+                if self.keeper is not None:
+                    await self.keeper.written()
                 if is_logged:
                     _log.debug("run %s: %s", self.run_id, type(effect).__name__)
                 if isinstance(effect, CallModel):
@@ -94,7 +101,7 @@ class AsyncDriver:
                     await self._append(effect)
                     answer = None
                 elif isinstance(effect, Begin):
-                    answer = self._begin(effect)
+                    answer = await self._begin(effect)
                 elif isinstance(effect, AskApproval):
                     answer = await self._ask(effect)
                 elif isinstance(effect, Recall):
@@ -105,14 +112,16 @@ class AsyncDriver:
                     answer = await self._equip(effect)
                 effect = loop.send(answer)
         except StopIteration as end:
+            if self.keeper is not None:
+                await self.keeper.written()
             return end.value  # type: ignore[no-any-return]
         finally:
             loop.close()
 
-    def _begin(self, effect: Begin) -> Beginning:
-        if self.session is None and not effect.goes_on and effect.at is None:
-            return Beginning(self.conversation)
-        return beginning(effect, self.session, self.conversation, is_new=self.is_new)
+    async def _begin(self, effect: Begin) -> Beginning:
+        if self.is_new and not effect.goes_on and effect.at is None:  # nothing has to be looked up
+            return Beginning(self.conversation if self.session is None else self.session.conversation)
+        return await asyncio.to_thread(beginning, effect, self.session, self.conversation, is_new=self.is_new)
 
     async def _equip(self, effect: Equip) -> Mapping[str, Tool]:
         assert self.equip is not None
@@ -197,16 +206,17 @@ class AsyncDriver:
             await self._tell(events.ApprovalAsked(effect.step, tuple(asked)))
         if approve is None or isinstance(approve, Mapping):
             given: Mapping[str, Any] = approve or {}
-            if unknown := given.keys() - {call.id for call in asked}:
+            if unknown := given.keys() - {call.id for call in asked} - self.decided:
                 raise ApprovalError(f"approve: no call that waits has the id {', '.join(sorted(map(repr, unknown)))}")
             if waiting := [call for call in asked if call.id not in given]:
                 raise Paused(waiting)
-            made = {call.id: decision(given[call.id], call) for call in asked}
+            made = {call.id: decision(given[call.id], _named(call)) for call in asked}
         else:
             made = {}
             for call in asked:
                 answer = approve(call)
-                made[call.id] = decision((await answer) if isinstance(answer, Awaitable) else answer, call)
+                made[call.id] = decision((await answer) if isinstance(answer, Awaitable) else answer, _named(call))
+        self.decided |= made.keys()
         if emit is not None:
             for call in asked:
                 await self._tell(events.ApprovalGiven(effect.step, call, made[call.id]))
@@ -275,6 +285,8 @@ class _Round:
         self._is_heard = False
         self.effect = self.loop.send((result, self._nesting.inner_usage()))
         self._is_heard = True
+        if self._driver.keeper is not None:
+            self._driver.keeper.begin()  # other calls may take hours
         return None if (emit := self._nesting.emit) is None else emit(events.ToolFinished(step, result))
 
     def cut_short(self) -> Effect:
@@ -286,6 +298,10 @@ class _Round:
                 text = f"{call.name} was cancelled with the run. It may still have had an effect."
             self.effect = self.loop.send((ToolResult(call.id, call.name, text, "cancelled"), None))
         return self.effect
+
+
+def _named(call: ToolCall) -> str:
+    return f"{call.name} ({call.id})"
 
 
 def _appended(session: Session, effect: Append) -> None:

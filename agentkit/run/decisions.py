@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from agentkit.errors import ApprovalError
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["Approved", "Approver", "Decision", "Denied", "decision"]
+__all__ = ["Approved", "Approver", "Decision", "Decisions", "Denied", "decision"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,14 @@ class Denied:
 
 
 Decision: TypeAlias = Approved | Denied
+Decisions: TypeAlias = Mapping[str, Decision | bool]
+"""Decisions by the ids of the calls."""
 Approver: TypeAlias = Callable[[ToolCall], "Decision | bool | Awaitable[Decision | bool]"]
 """Decides about one call: `True` or `Approved(...)` lets it run, `Denied(...)` does not; nothing else is an answer."""
 
 
-def decision(answer: object, call: ToolCall) -> Decision:
-    """Return what was decided about a call.
+def decision(answer: object, call: str) -> Decision:
+    """Return what was decided about a call, which errors name as `call`.
 
     Raises:
         ApprovalError: The answer is no decision.
@@ -42,6 +44,5 @@ def decision(answer: object, call: ToolCall) -> Decision:
     if answer is True:
         return Approved()
     raise ApprovalError(
-        f"approval of {call.name} ({call.id}): expected True, Approved() or Denied(reason), got {answer!r:.80}; "
-        "the call did not run"
+        f"approval of {call}: expected True, Approved() or Denied(reason), got {answer!r:.80}; the call did not run"
     )

@@ -90,6 +90,11 @@ class Journal:
         return tuple([message for entry in self.entries if entry.effect == "Append" for message in entry.answer])
 
     @property
+    def decisions(self) -> dict[str, Decision]:
+        """What was decided about calls so far, by their ids."""
+        return {call: made for name, answer in self.entries if name == "AskApproval" for call, made in answer.items()}
+
+    @property
     def usage(self) -> Usage:
         """What the run used so far: its model calls, and those of agents that its tools ran."""
         spent = Usage()

@@ -2,43 +2,79 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 from typing import TypeAlias
 
 from agentkit.errors import JournalError
 from agentkit.run.journal import Journal
 
-__all__ = ["Keep", "kept"]
+__all__ = ["Keep", "Keeper", "keeping"]
 
-_NOTHING = nullcontext()
 Keep: TypeAlias = Path | Callable[[str], object]
-"""A file, or a function that is given each line of a journal as soon as there is one."""
+"""A file, or a function that is given each line of a journal, in a thread, before the run does anything else."""
 
 
-def kept(journal: Journal, keep: Keep | None, *, goes_on: bool) -> AbstractContextManager[object]:
-    """Keep a journal until the end of the block; each line is on disk before the run goes on.
+class Keeper:
+    """Lines that are written in order, in threads, so that no other run waits for the disk."""
+
+    __slots__ = ("_lines", "_lock", "_write")
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
+        self._lines: deque[str] = deque()
+        self._lock = Lock()
+
+    def add(self, line: str) -> None:
+        """Add a line to those that are to be written."""
+        self._lines.append(line)
+
+    def begin(self) -> None:
+        """Begin to write them; what fails now fails again when they are waited for."""
+        with suppress(RuntimeError):  # the loop is about to end: who ends it writes them
+            asyncio.get_running_loop().run_in_executor(None, self._try)
+
+    async def written(self) -> None:
+        """Wait until all of them are written. Raises what the writer does."""
+        if self._lines:
+            await asyncio.to_thread(self.write)
+
+    def write(self) -> None:
+        """Write them, from any thread."""
+        with self._lock:
+            while self._lines:
+                self._write(self._lines[0])
+                self._lines.popleft()
+
+    def _try(self) -> None:
+        with suppress(Exception):
+            self.write()
+
+
+@contextmanager
+def keeping(journal: Journal, keep: Keep, *, goes_on: bool) -> Iterator[Keeper]:
+    """Keep a journal until the end of the block.
 
     Args:
         journal: What is kept.
-        keep: Where it is kept; None for nowhere.
+        keep: Where it is kept.
         goes_on: Whether the file holds the beginning of the journal; a last line that was cut is overwritten.
 
     Raises:
         JournalError: The file is not empty, and the run is a new one.
         OSError: The file cannot be written.
     """
-    if isinstance(keep, Path):
-        return _in_file(journal, keep, goes_on)
-    if keep is not None:
-        journal.kept_by(keep)
-    return _NOTHING
-
-
-@contextmanager
-def _in_file(journal: Journal, keep: Path, goes_on: bool) -> Iterator[None]:
+    if not isinstance(keep, Path):
+        keeper = Keeper(keep)
+        journal.kept_by(keeper.add)
+        with _to_the_end(keeper):
+            yield keeper
+        return
     with os.fdopen(os.open(keep, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
         text = file.read()
         if text and not goes_on:
@@ -52,5 +88,22 @@ def _in_file(journal: Journal, keep: Path, goes_on: bool) -> Iterator[None]:
             file.flush()
             os.fsync(file.fileno())
 
-        journal.kept_by(write, lines=text.count(b"\n"))
+        keeper = Keeper(write)
+        journal.kept_by(keeper.add, lines=text.count(b"\n"))
+        with _to_the_end(keeper):
+            yield keeper
+
+
+@contextmanager
+def _to_the_end(keeper: Keeper) -> Iterator[None]:
+    """Write what is left when the block ends, however it does."""
+    try:
         yield
+    except BaseException as error:
+        try:
+            keeper.write()
+        except Exception as failure:
+            if failure is not error:
+                error.add_note(f"The end of the journal could not be written: {type(failure).__name__}: {failure}")
+        raise
+    keeper.write()

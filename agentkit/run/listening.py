@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from agentkit.run.events import Event, TextDelta
 
-__all__ = ["Channel", "Emit", "Listener", "ListenerErrors", "Listening"]
+__all__ = ["Channel", "Emit", "Listener", "ListenerErrors", "Listening", "both"]
 
 Listener: TypeAlias = Callable[[Event[Any]], "Awaitable[object] | None"]
 """Is called with every event; what it returns is awaited."""
@@ -46,11 +46,18 @@ class Listening:
     Args:
         listener: What is called.
         errors: Whether an exception it raises ends the run, or is reported.
+
+    Raises:
+        TypeError: The listener cannot be called, or `errors` is neither.
     """
 
     __slots__ = ("_failure", "_is_async", "_listener", "_lock", "_raises", "_waiting", "errors")
 
     def __init__(self, listener: Listener, errors: ListenerErrors) -> None:
+        if not callable(listener):
+            raise TypeError(f"on_event: expected a function that takes an event, got {type(listener).__name__}")
+        if errors not in ("raise", "report"):
+            raise TypeError(f"on_event_error: expected 'raise' or 'report', got {errors!r:.80}")
         self.errors: list[Exception] = []
         """What it raised, where that is reported."""
         self._listener = listener
@@ -75,16 +82,19 @@ class Listening:
                 return None
             self._is_async = True
             waiting.append(answer)
-        elif type(event) is TextDelta and waiting and type(last := waiting[-1]) in (TextDelta, _Text):
-            if isinstance(last, TextDelta) and last.step == event.step:
-                waiting[-1] = last = _Text(last)
-            if isinstance(last, _Text) and last.step == event.step:
-                last.pieces.append(event.text)
-            else:
-                waiting.append(event)
-        else:
+        elif not (type(event) is TextDelta and waiting and self._joins(event)):
             waiting.append(event)
         return _Taken(self)
+
+    def _joins(self, event: TextDelta) -> bool:
+        """Add a delta to the one before it, where nobody waited for that one to be taken."""
+        last = self._waiting[-1]
+        if isinstance(last, TextDelta) and last.step == event.step:
+            last = self._waiting[-1] = _Text(last)
+        if isinstance(last, _Text) and last.step == event.step:
+            last.pieces.append(event.text)
+            return True
+        return False
 
     async def taken(self) -> None:
         """Wait until every event so far was taken."""
@@ -119,19 +129,29 @@ class _Taken:
         return self._listening.taken().__await__()
 
 
-class Channel:
-    """A listener, and what iterates over the events it was called with; it waits once a few are waiting."""
+def both(listener: Listener | None, pass_on: Callable[[Event[Any]], Awaitable[None]]) -> Listener:
+    """Return a listener that calls `listener` and passes each event on, also where `listener` fails."""
 
-    def __init__(self, listener: Listener | None) -> None:
-        self._listener = listener
+    async def listen(event: Event[Any]) -> None:
+        try:
+            if listener is not None and isawaitable(taken := listener(event)):
+                await taken
+        finally:
+            await pass_on(event)
+
+    return listen
+
+
+class Channel:
+    """Events that are passed on to who iterates; who passes them on waits once a few are waiting."""
+
+    def __init__(self) -> None:
         self._events: deque[Event[Any]] = deque()
         self._more, self._room = asyncio.Event(), asyncio.Event()
         self._has_ended = False
 
-    async def listen(self, event: Event[Any]) -> None:
-        """Take an event, and wait until there is room for another one."""
-        if self._listener is not None and isawaitable(answer := self._listener(event)):
-            await answer
+    async def pass_on(self, event: Event[Any]) -> None:
+        """Add an event, and wait until there is room for another one."""
         self._events.append(event)
         self._more.set()
         while len(self._events) >= _MAX_WAITING:

@@ -5,7 +5,7 @@ It yields effects and receives their results; drivers perform them. Everything a
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
 from types import MappingProxyType
@@ -51,7 +51,7 @@ class RunResult(Generic[Output]):
     """How a run ended. Not frozen, which would be slow to build; treat it as if it were."""
 
     output: Output
-    """The answer."""
+    """The answer. Where a limit ended the run, the text there was, or None if the answer is another type."""
     messages: tuple[Message, ...]
     """What the run added to the conversation, the user's message first."""
     composition: Composition
@@ -66,7 +66,9 @@ class RunResult(Generic[Output]):
     journal: Journal = field(repr=False, compare=False)
     """What the run asked for and was answered: `Agent.resume` takes it."""
     limit: LimitExceeded | None = None
-    """The limit that ended the run, where `Limits.on_limit` is `return`; the output is what there was until then."""
+    """The limit that ended the run, where `Limits.on_limit` is `return`."""
+    listener_errors: Sequence[Exception] = ()
+    """What `on_event` raised, where `on_event_error` is `report`; the first of them if there were many."""
 
 
 def run_loop(

@@ -6,21 +6,16 @@ outer run, and it may use no more than what is left there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextvars import ContextVar, Token
-from typing import TypeAlias
 
 from agentkit.errors import LimitExceeded
 from agentkit.models.model import Usage
-from agentkit.run.decisions import Approver, Decision
+from agentkit.run.decisions import Approver, Decisions
 from agentkit.run.limits import Limits
 from agentkit.run.listening import Emit
 from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["Approval", "Nesting", "current_run"]
-
-Approval: TypeAlias = Approver | Mapping[str, Decision | bool]
-"""What decides about calls: a function, or decisions by the ids of the calls."""
+__all__ = ["Nesting", "current_run"]
 
 _ADVICE = "agents call each other deeper than that; allow more, or give the inner ones fewer tools"
 
@@ -46,7 +41,10 @@ class Nesting:
         "limits",
     )
 
-    def __init__(self, limits: Limits, emit: Emit | None, approve: Approval | None) -> None:
+    _is_limited: bool
+    """Whether this run or one around it has a limit of tokens."""
+
+    def __init__(self, limits: Limits, emit: Emit | None, approve: Approver | Decisions | None) -> None:
         self.emit = emit
         self.approve = approve
         self._used = self._reserved = 0
@@ -62,7 +60,7 @@ class Nesting:
             if depth > outer._deepest:
                 raise LimitExceeded("nested_runs", outer._deepest, _ADVICE)
         self.limits = limits
-        self._is_limited: bool = limits.tokens is not None or (outer is not None and outer._is_limited)
+        self._is_limited = limits.tokens is not None or (outer is not None and outer._is_limited)
 
     def __enter__(self) -> Nesting:
         self._token = _current.set(self)

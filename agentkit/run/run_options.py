@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypedDict
 
 from typing_extensions import TypeVar
 
+from agentkit.run.decisions import Approver, Decisions
 from agentkit.run.events import Event
 from agentkit.run.listening import ListenerErrors
-from agentkit.run.nested_runs import Approval
 from agentkit.session import Session
 from agentkit_prompts.errors import nearest
 
@@ -33,9 +33,9 @@ class ResumeOptions(TypedDict, Generic[Deps, Output], total=False):
     on_event: Callable[[Event[Output]], Awaitable[object] | None] | None
     """Called with every event, in order; an async function is awaited, and the run waits for it."""
     on_event_error: ListenerErrors
-    """Whether an exception that `on_event` raises ends the run (`raise`, which is what happens when it is not given), or
-    is logged and listed in `RunResult.listener_errors` (`report`)."""
-    approve: Approval | None
+    """Whether an exception of `on_event` ends the run (`raise`, also when this is not given), or is logged and listed
+    in `RunResult.listener_errors` (`report`)."""
+    approve: Approver | Decisions | None
     """Decides about tool calls that need approval: a function, or decisions by the ids of the calls. Without it the run
     pauses at the first call that needs one."""
 
@@ -52,12 +52,13 @@ class RunOptions(ResumeOptions[Deps, Output], Generic[Deps, Output], total=False
     """Whose memory is read where there is no session. With a session it is that of the session."""
 
 
-def check_options(options: Iterable[str], known: Any) -> None:
+def check_options(options: Mapping[str, Any], known: Any) -> None:
     """Refuse options that would be ignored.
 
     Raises:
         TypeError: Names all of them.
     """
     names = known.__annotations__
-    if unknown := [name for name in options if name not in names]:
+    if not names.keys() >= options.keys():
+        unknown = [name for name in options if name not in names]
         raise TypeError("; ".join(f"there is no option {name!r}{nearest(name, names)}" for name in unknown))

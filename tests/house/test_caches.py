@@ -45,6 +45,8 @@ def growing_names(tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.Assign | ast.AnnAssign) and "Weak" not in ast.unparse(node):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    if names.isdisjoint(name for node in ast.walk(tree) for name in grown_by(node)):
+        return
     compared = {
         call.args[0].id
         for node in ast.walk(tree)

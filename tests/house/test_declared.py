@@ -6,6 +6,8 @@ import ast
 import re
 import sys
 import tomllib
+from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -57,12 +59,17 @@ def imported_by(source: str) -> set[str]:
     return found - set(sys.stdlib_module_names) - OURS
 
 
+@cache
+def owners() -> Mapping[str, list[str]]:
+    """Top-level module -> distributions; reads the files of every one that is installed, so once."""
+    return packages_distributions()
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_what_a_module_imports_is_declared(path: Path) -> None:
-    owners = packages_distributions()
     allowed = declared_for(path.parent.relative_to(ROOT).as_posix())
     for module in imported_by(path.read_text("utf-8")):
-        names = {normal(owner) for owner in owners.get(module, [MODULE_OF.get(module, module)])}
+        names = {normal(owner) for owner in owners().get(module, [MODULE_OF.get(module, module)])}
         assert names & allowed, f"{module} of {', '.join(sorted(names))} is imported and not declared"
 
 

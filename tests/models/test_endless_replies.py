@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentkit.models.text_tool_calls import TextToolCalls
+from tests.effort import tries
 
 CALL = '<tool_call>{"name": "add", "arguments": {"a": 1, "text": "%s"}}</tool_call>'
 
@@ -28,8 +29,9 @@ def read(text: str) -> tuple[str, TextToolCalls]:
     ],
 )
 def test_openings_that_are_no_calls_stay_text_and_the_call_behind_them_is_read(opening: str) -> None:
-    text, reader = read(opening * 100_000 + "\n")
-    assert (text, reader.calls) == (opening * 100_000 + "\n", [])
+    times = tries(20_000, 100_000)
+    text, reader = read(opening * times + "\n")
+    assert (text, reader.calls) == (opening * times + "\n", [])
     text, reader = read(opening * 1_000 + "\n" + CALL % "x")
     assert [call.name for call in reader.calls] == ["add"]
 

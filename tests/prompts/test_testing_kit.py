@@ -184,6 +184,7 @@ def reachable(strategy: Any, wanted: Callable[[Any], bool]) -> None:
     find(strategy, wanted, settings=tried, random=Random(2))  # how long it looks must not depend on luck
 
 
+@pytest.mark.long
 def test_strategies_reach_what_laws_need() -> None:
     reachable(some.hostile_texts(), lambda text: any(0xD800 <= ord(char) <= 0xDFFF for char in text))
     reachable(some.hostile_texts(), lambda text: "<|media:image:" in text)

@@ -26,6 +26,7 @@ from agentkit import (
     PromptContext,
     RunIdReused,
     ScriptedModel,
+    ToolFinished,
     Usage,
     UserInput,
     tool,
@@ -304,3 +305,44 @@ def test_a_journal_keeps_the_whole_input() -> None:
     assert (read.user_input, read.documents) == (given.user_input, given.documents)
     resumed = Agent(ScriptedModel(["ok"]), agent.chain.layers).resume_sync(Journal.loads(text))
     assert resumed.output == "ok" and json.loads(text.splitlines()[0])["journal"] == 1
+
+
+def test_decisions_given_by_id_answer_the_calls_that_wait_and_later_calls_wait_again() -> None:
+    accounts = Accounts()
+    replies = [calling(("pay", {"amount": 1}, "one")), calling(("pay", {"amount": 2}, "two")), "paid both"]
+    agent = Agent(ScriptedModel(replies), tools=accounts.tools())
+    with pytest.raises(Paused) as first:
+        agent.run_sync("go")
+    with pytest.raises(Paused) as second:
+        agent.resume_sync(first.value.journal, approve={"one": True})
+    assert ([call.id for call in second.value.calls], accounts.paid) == (["two"], ["1"])
+    with pytest.raises(ApprovalError, match="no call that waits has the id 'three'"):
+        agent.resume_sync(second.value.journal, approve={"two": True, "three": True})
+    with pytest.raises(ApprovalError, match="about 'one' it was decided already"):
+        agent.resume_sync(second.value.journal, approve={"one": Denied("no"), "two": True})
+    assert agent.resume_sync(second.value.journal, approve={"one": True, "two": True}).output == "paid both"
+    assert accounts.paid == ["1", "2"]
+
+
+def test_a_listener_that_fails_when_a_call_is_denied_loses_no_result() -> None:
+    def fails(event: object) -> None:
+        if isinstance(event, ToolFinished):
+            raise ValueError("the listener")
+
+    session = InMemorySession()
+    agent = Agent(ScriptedModel([calling(("pay", {"amount": 1}))]), tools=Accounts().tools())
+    with pytest.raises(ValueError, match="the listener"):
+        agent.run_sync("go", session=session, approve=lambda call: Denied("no"), on_event=fails)
+    assert roles(session.conversation) == "user assistant tool"
+
+
+def test_at_a_limit_a_typed_answer_is_none_and_text_is_what_there_was() -> None:
+    limits = Limits(steps=1, on_limit="return")
+    tools = Accounts().tools()
+    text = Agent(ScriptedModel([calling(("look", {"name": "a"}), text="I look.")]), tools=tools, limits=limits)
+    typed = Agent(
+        ScriptedModel([calling(("look", {"name": "a"}), text="I look.")]), tools=tools, limits=limits, output=int
+    )
+    assert text.run_sync("go").output == "I look."
+    found = typed.run_sync("go")
+    assert (found.output, found.limit is not None, found.finish_reason) == (None, True, "limit")

@@ -12,7 +12,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 HANGS = '''
 import asyncio, json, sys, threading, time, warnings
-from agentkit import Agent, InMemorySession, Layers, LimitExceeded, Limits, Message, ScriptedModel, ToolCall
+from agentkit import Agent, InMemorySession, Layers, LimitExceeded, Limits, Message, RunFinished
+from agentkit import ScriptedModel, ToolCall
 from agentkit.prompts import Example, ExamplesPrompt
 
 async def swallow():
@@ -90,6 +91,11 @@ elif what == "listener":
     async def listen(event):
         await swallow()
     options["on_event"] = listen
+elif what == "last":
+    async def listen(event):
+        if isinstance(event, RunFinished):
+            await swallow()
+    options["on_event"] = listen
 session = InMemorySession()
 agent = Agent(model, layers, limits=Limits(seconds=0.2), **fields)
 began = time.monotonic()
@@ -114,7 +120,19 @@ except LimitExceeded as error:
         "kept": tuple(session.conversation) == error.messages,
     }))
 '''
-WHAT = ["tool", "thread", "inner", "recall", "model", "selector", "async selector", "toolset", "approver"]
+WHAT = [
+    "tool",
+    "thread",
+    "inner",
+    "recall",
+    "model",
+    "selector",
+    "async selector",
+    "toolset",
+    "approver",
+    "listener",
+    "last",
+]
 
 
 @pytest.mark.parametrize("how", ["run", "run_sync", "stream", "stream_sync"])

@@ -161,14 +161,14 @@ async def test_wrappers_nest_and_survive_renaming() -> None:
 
 async def test_a_wrapper_that_fails_ends_in_a_result_too() -> None:
     async def broken(proceed: Proceed, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
-        raise SystemExit("broken")
+        raise OSError("broken")
 
     async def slow(proceed: Proceed, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
         await asyncio.sleep(30)
         return await proceed(call, context)
 
     result = await ask(FILES.wrapped(broken)[0])
-    assert (result.status, result.content) == ("error", "read failed: SystemExit: broken")
+    assert (result.status, result.content) == ("error", "read failed: OSError: broken")
     task = asyncio.ensure_future(ask(FILES.wrapped(slow)[0]))
     await asyncio.sleep(0.01)
     task.cancel()

@@ -24,8 +24,8 @@ from agentkit_tools.ready.arithmetic import calculate as calculate
 from agentkit_tools.ready.file_tools import file_tools as file_tools
 from agentkit_tools.ready.http_tool import http_tool as http_tool
 from agentkit_tools.ready.time_tool import time_tool as time_tool
+from agentkit_tools.schemas.argument_reader import Arguments as Arguments
 from agentkit_tools.schemas.callables import wire_name as wire_name
-from agentkit_tools.schemas.function_schema import Arguments as Arguments
 from agentkit_tools.tool import Tool as Tool
 from agentkit_tools.tool import tool as tool
 from agentkit_tools.tool import unknown_tool as unknown_tool

@@ -8,6 +8,7 @@ from typing import Any
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.calling.tool_result import ToolResult
+from agentkit_tools.errors import ends_run
 from agentkit_tools.tool import Tool, unknown_tool
 from agentkit_tools.tool_context import ToolContext
 
@@ -30,7 +31,8 @@ async def call_tools(
 
     Raises:
         asyncio.CancelledError: The surrounding task was cancelled; the calls under way were cancelled too.
-        Exception: What `on_start` or `on_end` raised; the other calls were cancelled.
+        BaseException: What `on_start` or `on_end` raised, or a tool, where it does not derive from `Exception`; the
+            other calls were cancelled.
     """
     results: list[ToolResult] = []
     batch: list[Coroutine[Any, Any, ToolResult]] = []
@@ -62,13 +64,36 @@ async def _answer(
 
 
 async def _together(batch: Sequence[Coroutine[Any, Any, ToolResult]]) -> list[ToolResult]:
+    """Run calls concurrently; what ends the run cancels the others at once."""
+    if len(batch) < 2:
+        return [await work for work in batch]
+    around = asyncio.current_task()
+    raised: list[BaseException] = []
+
+    async def watched(work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
+        try:
+            return await work
+        except BaseException as error:
+            if ends_run(error) and not raised and around is not None:
+                raised.append(error)
+                around.cancel()
+            raise
+
     start = asyncio.get_running_loop().create_task
-    tasks = [start(work) for work in batch[1:]]
+    tasks = [start(watched(work)) for work in batch[1:]]
+    before = 0 if around is None else around.cancelling()
     try:
-        first = [await work for work in batch[:1]]  # needs no task either: it runs while the others do
-        return first + [await task for task in tasks]
-    except BaseException:
+        first = await batch[0]  # needs no task: it runs while the others do
+        return [first, *[await task for task in tasks]]
+    except BaseException as error:
+        cause = raised[0] if raised else error
+        is_ours = bool(raised)
+        raised.append(error)  # from here on nobody cancels this task any more
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for work in batch:
+            work.close()  # one that was cancelled before it began
+        if is_ours and around is not None and around.uncancel() <= before:  # nor did anybody else
+            raise cause  # noqa: B904 (it has its own cause)
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ __all__ = [
     "ToolError",
     "ToolFailure",
     "describe_error",
+    "ends_run",
 ]
 
 _MAX_PROBLEMS = 50
@@ -108,8 +110,22 @@ def describe_error(error: BaseException) -> str:
         text = str(error).strip()
         if isinstance(error, BaseExceptionGroup):
             text = "; ".join([text, *(describe_error(inner) for inner in error.exceptions[:5])])
-    except BaseException:
+    except BaseException as problem:
+        if ends_run(problem):
+            raise
         text = ""
     if len(text) > _MAX_TEXT:
         text = text[:_MAX_TEXT] + "..."
     return clean(f"{name}: {text}" if text else name)
+
+
+def ends_run(error: BaseException, *, in_thread: bool = False) -> bool:
+    """Return whether an exception goes through every tool to whoever started the run, and is never a result.
+
+    That is what does not derive from `Exception`: `KeyboardInterrupt`, `SystemExit`, and what engines control their
+    flow with. Not a cancellation, which may be the tool's own or the run's, nor a panic of code in Rust. Raised in a
+    thread, `SystemExit` and `KeyboardInterrupt` end what runs in it and no more, as in any thread of Python.
+    """
+    if isinstance(error, Exception | CancelledError) or type(error).__module__ == "pyo3_runtime":
+        return False
+    return not (in_thread and isinstance(error, KeyboardInterrupt | SystemExit))

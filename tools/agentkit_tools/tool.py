@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from inspect import isawaitable
 from time import perf_counter
 from typing import Any, Generic, Unpack, cast, overload
 from warnings import warn
@@ -18,18 +16,25 @@ from typing_extensions import ParamSpec, TypeVar  # with defaults: a bare `Tool`
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec, Trust
 from agentkit_prompts.errors import nearest
-from agentkit_tools.calling.arguments import read_arguments
-from agentkit_tools.calling.deadline import DeadlineError, as_coroutine, finish, outcome
+from agentkit_tools.calling.arguments import read_arguments, unreadable
+from agentkit_tools.calling.deadline import DeadlineError, outcome
 from agentkit_tools.calling.enforcement import Semaphores, enforced, needs_approval
-from agentkit_tools.calling.result_content import collect, gather
+from agentkit_tools.calling.function_runner import FunctionRunner
 from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy
-from agentkit_tools.calling.tool_result import ToolResult, failed, finished
+from agentkit_tools.calling.tool_result import ToolResult, failed
 from agentkit_tools.calling.tool_threads import run_in_thread
-from agentkit_tools.errors import ToolArgumentError, ToolDefinitionError, ToolDescriptionWarning, describe_error
-from agentkit_tools.schemas.callables import Mode, inner_function, is_unbound_method, mode_of, name_of, raw, wire_name
+from agentkit_tools.errors import (
+    ToolArgumentError,
+    ToolDefinitionError,
+    ToolDescriptionWarning,
+    describe_error,
+    ends_run,
+)
+from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, metered_reader
+from agentkit_tools.schemas.callables import inner_function, is_unbound_method, mode_of, name_of, raw, wire_name
+from agentkit_tools.schemas.deps_type import fits, name_of_type
 from agentkit_tools.schemas.docstring import read_docstring
-from agentkit_tools.schemas.function_schema import Arguments, context_parameters, read_signature
-from agentkit_tools.schemas.steps import MAX_STEPS, QUICK_STEPS, limited
+from agentkit_tools.schemas.function_schema import context_parameters, read_signature
 from agentkit_tools.tool_context import ToolContext
 
 __all__ = ["Tool", "tool", "unknown_tool"]
@@ -48,13 +53,11 @@ class Tool(Generic[P, R]):
 
     __slots__ = (
         "__weakref__",
-        "_bind",
-        "_has_own_code",
         "_loose",
-        "_mode",
-        "_nothing",
+        "_reader",
+        "_runner",
         "_semaphores",
-        "_validator",
+        "deps_types",
         "function",
         "original_name",
         "policy",
@@ -69,28 +72,27 @@ class Tool(Generic[P, R]):
     """What it runs."""
     original_name: str
     """The name its author gave it; `name` is what providers accept of it."""
+    deps_types: tuple[Any, ...]
+    """What `ToolContext.deps` must be: the type its function declares with `ToolContext[...]`, or the types, all of
+    which hold; empty where any `deps` will do, also none. See `deps_problem`."""
 
     def __init__(
         self,
         spec: ToolSpec,
         function: Callable[P, R],
-        validator: Callable[[str], Arguments],
+        reader: ArgumentReader,
+        runner: FunctionRunner,
         policy: ToolPolicy,
         *,
-        bind: Callable[[Arguments, ToolContext[Any]], tuple[tuple[Any, ...], Arguments]] | None,
-        mode: Mode,
-        nothing: str,
         original_name: str,
-        has_own_code: bool = False,
+        deps_types: tuple[Any, ...] = (),
     ) -> None:
         self.spec = spec
         self.function = function
-        self._validator = validator
-        self._bind = bind
-        self._mode: Mode = mode
-        self._nothing = nothing
-        self._has_own_code = has_own_code
+        self._reader = reader
+        self._runner = runner
         self.original_name = original_name
+        self.deps_types = deps_types
         self._loose: Mapping[str, Any] | None = None
         self._adopt(policy)
 
@@ -131,13 +133,11 @@ class Tool(Generic[P, R]):
         return cls(
             ToolSpec(wire_name(name), text.text if description is None else description, takes.parameters),
             function,
-            takes.validator.validate_json,
+            takes.reader,
+            FunctionRunner(mode_of(inner), takes.binding, "done" if returns in (None, "None") else "null"),
             _PLAIN.but(**policy),
-            bind=takes.bind if takes.needs_binding else None,
-            mode=mode_of(inner),
-            nothing="done" if returns in (None, "None") else "null",
             original_name=name,
-            has_own_code=takes.has_own_code,
+            deps_types=takes.deps_types,
         )
 
     @classmethod
@@ -186,12 +186,11 @@ class Tool(Generic[P, R]):
         return cls(
             spec,
             function,
-            late_validator(spec.parameters),
+            metered_reader(late_validator(spec.parameters)),
+            FunctionRunner(mode_of(inner), takes.binding, "null"),
             _PLAIN.but(**policy),
-            bind=takes.bind if takes.needs_binding else None,
-            mode=mode_of(inner),
-            nothing="null",
             original_name=name,
+            deps_types=takes.deps_types,
         )
 
     def but(
@@ -217,6 +216,14 @@ class Tool(Generic[P, R]):
     def description(self) -> str:
         """What the model reads about it."""
         return self.spec.description
+
+    def deps_problem(self, deps: object) -> str:
+        """Return what is wrong with the `deps` of a run for this tool; "" where nothing is."""
+        for declared in self.deps_types:
+            if not fits(deps, declared):
+                got = "None" if deps is None else name_of_type(type(deps))
+                return f"tool {self.name} needs deps of type {name_of_type(declared)}, got {got}"
+        return ""
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself: no validation, no policy."""
@@ -254,25 +261,26 @@ class Tool(Generic[P, R]):
         Raises:
             ToolArgumentError: They cannot be used; the message names every problem.
         """
-        return self._read(arguments or "{}")[0]
+        text = arguments or "{}"
+        found = self._read_at_once(text)
+        return self._read(text)[0] if found is None else found
 
-    def _read(self, text: str) -> tuple[Arguments, str]:
-        is_strict, repair = self._loose is not None, self.policy.repair
-        schema = self._loose or self.spec.parameters
-        with limited(MAX_STEPS):
-            return read_arguments(self.name, text, self._validator, schema, is_strict=is_strict, repair=repair)
-
-    def _read_quickly(self, text: str) -> Arguments | None:
+    def _read_at_once(self, text: str) -> Arguments | None:
         """Return arguments that are valid as they are, where that is soon known; None otherwise."""
-        if self._has_own_code:
+        reader = self._reader
+        if len(text) > reader.max_chars:
             return None
         try:
-            with limited(QUICK_STEPS):
-                return self._validator(text)
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
+            return reader.at_once(text)
+        except BaseException as error:
+            if ends_run(error):
+                raise
             return None
+
+    def _read(self, text: str) -> tuple[Arguments, str]:
+        is_strict, schema = self._loose is not None, self._loose or self.spec.parameters
+        validate, repair = self._reader.thoroughly, self.policy.repair
+        return read_arguments(self.name, text, validate, schema, is_strict=is_strict, repair=repair)
 
     async def _read_in_time(self, text: str) -> tuple[Arguments, str]:
         """Read arguments in a thread: what is wrong with them, and code of the user's own, may take long.
@@ -283,6 +291,8 @@ class Tool(Generic[P, R]):
         """
         found, late = await outcome(run_in_thread(partial(self._read, text)), self.policy.timeout)
         error = late if found is None else found[1]
+        if isinstance(error, KeyboardInterrupt | SystemExit):  # it ended the thread
+            raise unreadable(self.name, error)
         if error is not None:
             raise error
         return cast(tuple[tuple[Arguments, str], None], found)[0]
@@ -292,10 +302,20 @@ class Tool(Generic[P, R]):
 
         Raises:
             asyncio.CancelledError: The task that awaits the call was cancelled.
-            KeyboardInterrupt: The user interrupted the process.
+            BaseException: What the tool raised that does not derive from `Exception`, such as `KeyboardInterrupt`,
+                `SystemExit` or what an engine for durable execution controls its flow with.
         """
         text = call.arguments or "{}"
-        arguments = self._read_quickly(text)
+        arguments = self._read_at_once(text)
+        if arguments is None or self._semaphores is not None:
+            return await self._call_under_policy(call, text, arguments, context)
+        policy = self.policy
+        return await self._runner.run(self.function, call, arguments, context, policy, policy.timeout)
+
+    async def _call_under_policy(
+        self, call: ToolCall, text: str, arguments: Arguments | None, context: ToolContext[Any]
+    ) -> ToolResult:
+        """Answer a call that has to wait: for its arguments to be read, for approval, for its turn."""
         start = perf_counter()
         try:
             if arguments is None:
@@ -308,8 +328,8 @@ class Tool(Generic[P, R]):
             return await self._attempt(call, arguments, context, perf_counter() - start)
 
         async def again() -> Arguments:
-            quick = self._read_quickly(text)
-            return quick if quick is not None else (await self._read_in_time(text))[0]
+            found = self._read_at_once(text)
+            return (await self._read_in_time(text))[0] if found is None else found
 
         return await enforced(self.policy, self._semaphores, call, context, again, partial(self._attempt, call))
 
@@ -320,60 +340,24 @@ class Tool(Generic[P, R]):
         """
         if self.policy.approval == "never" or context.approved:
             return False
+        text = call.arguments or "{}"
         try:
-            arguments = self._read_quickly(call.arguments or "{}")
+            arguments = self._read_at_once(text)
             if arguments is None:
-                arguments = (await self._read_in_time(call.arguments or "{}"))[0]
+                arguments = (await self._read_in_time(text))[0]
             return await needs_approval(self.policy, arguments, context)
         except ToolArgumentError:
             return False
-        except (KeyboardInterrupt, asyncio.CancelledError):
-            raise
-        except BaseException:
+        except Exception:
             return True  # the predicate failed: better to ask
 
     async def _attempt(
         self, call: ToolCall, arguments: Arguments, context: ToolContext[Any], spent: float = 0.0
     ) -> ToolResult:
-        """Call the function once. A quick one never has to wait: only `finish` looks at tasks and timers.
-
-        `spent` are the seconds of its time limit that reading the arguments took.
-        """
-        policy, mode, bind = self.policy, self._mode, self._bind
-        function: Any = self.function
-        try:
-            args, kwargs = bind(arguments, context) if bind is not None else ((), arguments)
-            if mode == "async":
-                work = as_coroutine(function(*args, **kwargs))
-            elif mode == "async_items":
-                work = collect(function(*args, **kwargs), policy.max_result_chars)
-            else:
-                work = self._in_thread(call, partial(function, *args, **kwargs))  # it gives a result
-            waiting = work.send(None)
-        except StopIteration as end:
-            return finished(call, end.value, policy, self._nothing)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # SystemExit ends the tool, not the agent
-            return failed(call, error, policy)
-        limit = policy.timeout if policy.timeout is None else max(policy.timeout - spent, 0.0)
-        value, failure = await finish(work, waiting, limit)
-        if failure is not None:
-            return failed(call, failure, policy)
-        return cast(ToolResult, value) if mode.startswith("sync") else finished(call, value, policy, self._nothing)
-
-    async def _in_thread(self, call: ToolCall, run: Callable[[], Any]) -> ToolResult:
-        """Run a sync function and make its result, which may take long too, in a thread."""
-        policy, nothing = self.policy, self._nothing
-
-        def begin() -> Any:
-            value = gather(run, policy.max_result_chars) if self._mode == "sync_items" else run()
-            return value if isawaitable(value) else finished(call, value, policy, nothing)
-
-        found, error = await run_in_thread(begin)
-        if error is not None:
-            return failed(call, error, policy)
-        return found if isinstance(found, ToolResult) else finished(call, await found, policy, nothing)
+        """Call the function once; `spent` are the seconds of its time limit that reading the arguments took."""
+        policy = self.policy
+        limit = None if policy.timeout is None else max(policy.timeout - spent, 0.0)
+        return await self._runner.run(self.function, call, arguments, context, policy, limit)
 
     def __repr__(self) -> str:
         return f"Tool({', '.join([self.name, *self.spec.parameters.get('properties', ())])})"

@@ -108,7 +108,7 @@ def compose(
                 layers.check_kwargs(ctx.user_input.additional_kwargs)
             raise
         known[slot] = (_lasting(inputs) if inputs else inputs, section)
-        if reads is not None and not inputs and all([type(fragment[2]) is Plain for fragment in section.fragments]):
+        if reads is not None and not inputs and all(type(fragment[2]) is Plain for fragment in section.fragments):
             plan.fixed[slot] = known[slot]  # it holds nothing of the context
         sections.append(section)
     composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, memo.declarations(ctx.tools, output_schema))

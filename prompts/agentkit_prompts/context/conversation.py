@@ -42,10 +42,12 @@ class _Derived:
 
 
 class _Log:
-    __slots__ = ("derived", "lock", "messages", "pending", "whole")
+    __slots__ = ("derived", "has_parts", "lock", "messages", "pending", "whole")
 
-    def __init__(self, messages: list[Message]) -> None:
+    def __init__(self, messages: list[Message], has_parts: bool) -> None:
         self.messages = messages
+        self.has_parts = has_parts
+        """Whether the content of some message is not plain text."""
         self.derived: dict[Any, _Derived] = {}
         self.lock = Lock()
         self.whole: list[bool] = []
@@ -94,8 +96,7 @@ class Conversation(Sequence[Message]):
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         items = list(messages)
-        _check(items, 0)
-        self._log = _Log(items)
+        self._log = _Log(items, _check(items, 0))
         self.start = 0
         self.stop = len(items)
 
@@ -109,11 +110,12 @@ class Conversation(Sequence[Message]):
 
     def append(self, *messages: Message) -> Conversation:
         """Return the conversation with `messages` at its end; this one stays as it is."""
-        _check(messages, len(self))
+        has_parts = _check(messages, len(self))
         log = self._log
         with log.lock:
             if self.stop == len(log.messages):
                 log.messages.extend(messages)
+                log.has_parts = log.has_parts or has_parts
                 return Conversation._view(log, self.start, self.stop + len(messages))
         return Conversation([*self, *messages])
 
@@ -205,6 +207,11 @@ class Conversation(Sequence[Message]):
             totals, _ = self.totals(count)
         return totals[self.stop] - totals[self.start]
 
+    @property
+    def may_have_media(self) -> bool:
+        """Whether the content of some message may be other than plain text; decided without looking at them."""
+        return self._log.has_parts
+
     def __len__(self) -> int:
         return self.stop - self.start
 
@@ -258,10 +265,14 @@ class Conversation(Sequence[Message]):
         return f"Conversation({len(self)} messages)"
 
 
-def _check(messages: Iterable[object], first: int) -> None:
+def _check(messages: Iterable[object], first: int) -> bool:
+    """Refuse what is not a message; return whether the content of some message is not plain text."""
+    has_parts = False
     for index, message in enumerate(messages, first):
         if not isinstance(message, Message):
             raise MessageError(f"conversation[{index}]: expected a Message, got {type(message).__name__}")
+        has_parts = has_parts or type(message.content) is not str
+    return has_parts
 
 
 def _without_orphans(messages: Sequence[Message]) -> Iterator[tuple[int, Message]]:

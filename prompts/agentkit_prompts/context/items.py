@@ -175,8 +175,15 @@ def _any_object() -> FrozenDict:
     return FrozenDict(type="object", properties=FrozenDict())
 
 
+class _WithJson(Deriving):
+    __slots__ = ("json",)
+
+    json: str
+    """The spec as one line of canonical JSON; made at the first use."""
+
+
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class ToolSpec(_Item, Deriving):
+class ToolSpec(_Item, _WithJson):
     """What a model is shown of a tool: name, description, and its parameters as a JSON Schema object.
 
     Written by the developer, so trusted; the specs that a server sends are untrusted, all of their text.
@@ -196,12 +203,10 @@ class ToolSpec(_Item, Deriving):
             object.__setattr__(self, "parameters", _any_object())
         _Item.__post_init__(self)  # super() does not work in a class with generated slots
 
-    @property
-    def json(self) -> str:
-        """The spec as one line of canonical JSON."""
-        return self.derive(_json)
-
-
-def _json(tool: ToolSpec) -> str:
-    spec = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return json.dumps(spec, ensure_ascii=False, separators=(", ", ": "))
+    def __getattr__(self, name: str) -> str:
+        if name != "json":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        spec = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        made = json.dumps(spec, ensure_ascii=False, separators=(", ", ": "))
+        object.__setattr__(self, "json", made)
+        return made

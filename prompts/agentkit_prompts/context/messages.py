@@ -68,8 +68,8 @@ class Thinking:
 class Message:
     """One message of a conversation.
 
-    `content` is text or a tuple of parts. `tool_calls` and `thinking` belong to an assistant message, `tool_call_id`
-    and `name` to the tool message that answers one of the calls.
+    `content` is text or a tuple of parts; no parts at all become the empty text. `tool_calls` and `thinking` belong to
+    an assistant message, `tool_call_id` and `name` to the tool message that answers one of the calls.
 
     Raises:
         MessageError: The role is unknown, or a field does not belong to the role.
@@ -139,14 +139,15 @@ def _of_assistant(role: str, name: str, given: Iterable[object], kind: type) -> 
     return items
 
 
-def _as_parts(content: object, role: str) -> tuple[Part, ...]:
+def _as_parts(content: object, role: str) -> tuple[Part, ...] | str:
+    """Return content as parts; no parts are the empty text, so that an empty message has one form everywhere."""
     if not isinstance(content, list | tuple):
         raise MessageError(f"{role} message: content must be text or a list of parts, got {type(content).__name__}")
     parts = tuple(Text(part) if isinstance(part, str) else part for part in content)
     for index, part in enumerate(parts):
         if not isinstance(part, Text | Media):
             raise MessageError(f"{role} message: content[{index}] is a {type(part).__name__}, expected text or a part")
-    return parts
+    return parts or ""
 
 
 if TYPE_CHECKING:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeAlias, Union, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
+from pydantic_core import SchemaValidator
 
 from agentkit_prompts.errors import PromptError
 from agentkit_prompts.schemas.check import JsonChecker, Problem, bound_faults, resolve
+from agentkit_prompts.schemas.steps import StepsExceeded, bounded, multiplies, within
 
 __all__ = [
     "JsonSchema",
@@ -24,6 +27,7 @@ __all__ = [
 ]
 
 JsonSchema: TypeAlias = dict[str, Any]
+_MAX_STEPS = 200_000
 ParamsSchema: TypeAlias = TypeAdapter[Any] | type | Mapping[str, Any]
 """A TypeAdapter, a model, dataclass or TypedDict class, or a JSON Schema object."""
 
@@ -250,7 +254,7 @@ def params_checker(schema: ParamsSchema) -> Callable[[Mapping[str, Any]], tuple[
         document = dict(schema)
         checker = JsonChecker(document)
         return lambda values: (_with_defaults(document, values), checker.problems(values))
-    validate = _adapter(schema).validate_python
+    validate = _bounded(_adapter(schema))
 
     def check(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Problem]]:
         try:
@@ -259,9 +263,22 @@ def params_checker(schema: ParamsSchema) -> Callable[[Mapping[str, Any]], tuple[
             return values, [
                 (".".join(map(str, item["loc"])) or "(value)", item["msg"]) for item in error.errors(include_url=False)
             ]
+        except StepsExceeded as error:
+            return values, [("(value)", str(error))]
         return {**values, **_fields(checked)}, []
 
     return check
+
+
+def _bounded(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
+    """Return what validates like an adapter; in steps where its unions could multiply them."""
+    if not multiplies(adapter.core_schema):
+        return adapter.validate_python
+    inner: Any = getattr(
+        adapter.validator, "_schema_validator", adapter.validator
+    )  # inside of what plugins put around it
+    schema, config = inner.__reduce__()[1][:2]
+    return partial(within, _MAX_STEPS, SchemaValidator(bounded(schema), config, _use_prebuilt=False).validate_python)
 
 
 def _fields(value: Any) -> Mapping[str, Any]:

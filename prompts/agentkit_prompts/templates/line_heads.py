@@ -9,7 +9,7 @@ such as Cyrillic ones, are not covered.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agentkit_prompts.templates.rendered import FromSegments, Rendered
@@ -17,7 +17,6 @@ from agentkit_prompts.templates.spans import Segment, insert_breaks
 
 __all__ = ["CALL", "MESSAGE", "LineHeads"]
 
-_BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _UNSEEN = (
     "\x00-\x09\x0e-\x1b\x1f\x20\x7f-\x84\x86-\xa0\xad\u0300-\u036f\u0483-\u0489\u061c\u115f\u1160\u1680\u17b4\u17b5"
     "\u180b-\u180f\u1ab0-\u1aff\u1dc0-\u1dff\u2000-\u200f\u202a-\u202f\u205f-\u206f\u20d0-\u20ff\u2800\u3000\u3164"
@@ -40,7 +39,7 @@ class LineHeads:
         per_item: How many heads one item has.
     """
 
-    __slots__ = ("_begins", "_pattern", "_per_item", "_sign", "_words", "lists")
+    __slots__ = ("_begins", "_per_item", "_sign", "_words", "lists")
 
     def __init__(self, *words: str, pattern: str = "", sign: str = "", lists: str = "", per_item: int = 1) -> None:
         self._sign = sign
@@ -48,9 +47,7 @@ class LineHeads:
         self._per_item = per_item
         form = pattern.replace(" ", _SPACE) or f"((?:{'|'.join(words)}){_SPACE}{_COLON})"
         self._words = tuple(words) if not pattern else ()
-        head = f"{_SPACE}{form}"
-        self._pattern = re.compile(rf"(?:\A|[{_BREAKS}]){head}", re.IGNORECASE)
-        self._begins = re.compile(head, re.IGNORECASE if words else 0).match
+        self._begins = re.compile(f"{_SPACE}{form}", re.IGNORECASE if words else 0).match
 
     def may_be_in(self, text: str) -> bool:
         """Whether it is worth looking: decided at a glance."""
@@ -67,7 +64,16 @@ class LineHeads:
         """Return untrusted text with every head in it broken."""
         if not self.may_be_in(text):
             return text
-        return insert_breaks(text, [found.start(1) + 1 for found in self._pattern.finditer(text)])
+        return insert_breaks(text, [start + 1 for start, _ in self._places(text)])
+
+    def _places(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield where each head starts and ends."""
+        before = 0
+        for line in text.splitlines(keepends=True):
+            found = self._begins(line)
+            if found is not None:
+                yield before + found.start(1), before + found.end(1)
+            before += len(line)
 
     def broken_in(self, segments: list[Segment]) -> list[Segment]:
         """Return the segments with every head broken that holds an untrusted character; media are their alt text."""
@@ -81,11 +87,7 @@ class LineHeads:
             if segment.trust == "untrusted":
                 untrusted[start : start + len(own)] = b"\1" * len(own)
             start += len(own)
-        cuts = [
-            found.start(1) + 1
-            for found in self._pattern.finditer(text)
-            if any(untrusted[found.start(1) : found.end(1)])
-        ]
+        cuts = [head + 1 for head, end in self._places(text) if any(untrusted[head:end])]
         if not cuts:
             return segments
         made: list[Segment] = []
@@ -93,6 +95,15 @@ class LineHeads:
             here = [cut - start for cut in cuts if start < cut <= start + len(own)]
             made.append(segment._replace(text=insert_breaks(own, here)) if here and segment.media is None else segment)
         return made
+
+    def _signs_more_than(self, number: int, text: str) -> bool:
+        """Whether the sign is in `text` more often than that; `str.count` looks at each character by itself."""
+        at = -1
+        for _ in range(number + 1):
+            at = text.find(self._sign, at + 1)
+            if at < 0:
+                return False
+        return True
 
     def without_forged(self, rendered: Rendered, items: Sequence[Any] | None) -> Rendered:
         """Return the rendering of a list with its forged heads broken.
@@ -102,7 +113,7 @@ class LineHeads:
         if items is not None and all(getattr(one, "trust", "") == "trusted" for one in items):
             return rendered
         text = rendered.text
-        if items is not None and self._sign and text.count(self._sign) == len(items):
+        if items is not None and self._sign and not self._signs_more_than(len(items), text):
             return rendered
         lines = text.splitlines()
         if items is not None and len(lines) == len(items):

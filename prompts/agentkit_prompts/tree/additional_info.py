@@ -91,14 +91,15 @@ class AdditionalInfoPrompt(BasePrompt):
             KwargsError: Names every kwarg that is missing or invalid.
         """
         kwargs = ctx.user_input.additional_kwargs
-        if self.template.params_schema is not None or any(name not in kwargs for name in self._required):
+        required = self._required
+        if self.template.params_schema is not None or not all(map(kwargs.__contains__, required)):
             problems = self.kwargs_problems(kwargs)
             if problems:
                 raise KwargsError({name: (what, ()) for name, what in problems})
-        prefixes = {name: f"additional_kwargs.{name}" for name in self._required}
+        prefixes = {name: f"additional_kwargs.{name}" for name in required}
         return self.template.run(self.values(ctx), locale=ctx.locale, prefixes=prefixes)
 
     @property
     def _required(self) -> tuple[str, ...]:
         """Names that only the kwargs can supply."""
-        return tuple(name for name in self.template.names if name not in CONTEXT_NAMES)
+        return tuple([name for name in self.template.names if name not in CONTEXT_NAMES])

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from random import Random
 from threading import Timer
 from typing import Any
 
@@ -157,7 +158,7 @@ def test_a_damaged_page_is_reported_when_it_is_read(home: Path) -> None:
     with closing(sqlite3.connect(path)) as database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     data = bytearray(path.read_bytes())
-    data[16384:] = os.urandom(len(data) - 16384)
+    data[16384:] = Random(1).randbytes(len(data) - 16384)
     path.write_bytes(bytes(data))
     with pytest.raises(StoreCorrupt, match="restore a backup"), Memory.open(home) as memory:
         memory.session("s")

@@ -33,6 +33,7 @@ from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplat
 from agentkit_prompts.chat_templates.protocol import ChatTemplate
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
+from tests.effort import spread
 from tests.paths import CONFORMANCE
 from tests.prompts.chat_templates.small_chat_templates import INQUISITIVE, PLAIN
 from tests.prompts.laws import law
@@ -225,7 +226,7 @@ def test_a_meta_template_keeps_its_tokens_to_itself() -> None:
     holds()
 
 
-@pytest.mark.parametrize("name", list(CHAT_TEMPLATES))
+@pytest.mark.parametrize("name", spread(CHAT_TEMPLATES, 3))
 def test_every_registered_template_keeps_its_tokens_to_itself(name: str) -> None:
     template = CHAT_TEMPLATES.get(name)()
     assert template.control_tokens
@@ -248,7 +249,7 @@ SHARED = CONFORMANCE / "chat_templates"
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs the templates of real models in ../shared/conformance")
-@pytest.mark.parametrize("path", sorted(SHARED.glob("*.jinja")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", spread(sorted(SHARED.glob("*.jinja")), 4), ids=lambda path: path.stem)
 def test_the_templates_of_real_models_keep_their_tokens_to_themselves(path: Path) -> None:
     template = JinjaChatTemplate.from_file(
         path, bos_token="<s>", eos_token="</s>", now=datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,6 +11,7 @@ import pytest
 
 from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
 from agentkit_prompts.templates.engine import Limits
+from tests.effort import spread
 
 HI = [{"role": "user", "content": "Hi"}]
 
@@ -179,7 +180,9 @@ def little_memory() -> Iterator[None]:
 
 
 @pytest.mark.untraced  # as many steps as the limits allow, each of them traced
-@pytest.mark.parametrize("source", [*BOMBS, *(pytest.param(source, id=name) for name, source in MADE.items())])
+@pytest.mark.parametrize(
+    "source", spread([*BOMBS, *(pytest.param(source, id=name) for name, source in MADE.items())], 4)
+)
 def test_a_hostile_template_ends_in_a_typed_error(source: str) -> None:
     with pytest.raises(ChatTemplateError) as caught:
         JinjaChatTemplate(source, lossy=True).render(HI)

@@ -248,6 +248,47 @@ def test_a_request_read_and_written_again_is_the_same(conversation: Conversation
     assert sent(given_back).to_openai()["messages"] == wire
 
 
+EMPTY: list[Any] = ["", (), [], None]
+
+
+@pytest.mark.parametrize("role", ["system", "user", "assistant"])
+@pytest.mark.parametrize("content", EMPTY)
+def test_an_empty_message_has_one_form(role: Any, content: Any) -> None:
+    message = Message(role, content)
+    assert message == Message(role, "") and message.content == ""
+    assert openai_message(message) == {"role": role, "content": ""}
+    assert responses_items(message) == ({"role": role, "content": ""},)
+    assert anthropic_message(message)[1] == ()
+    (read,) = read_messages([{"role": role, "content": content}])
+    assert read == message
+
+
+@pytest.mark.parametrize("content", EMPTY)
+def test_the_empty_answer_of_a_tool_has_one_form(content: Any) -> None:
+    message = Message("tool", content, tool_call_id="1")
+    assert message == Message("tool", "", tool_call_id="1")
+    assert openai_message(message)["content"] == responses_items(message)[0]["output"] == ""
+    assert "content" not in anthropic_message(message)[1][0]
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        [(Text("a"),), ()],
+        [(), (Text("a"),)],
+        [(Text("a"),)],
+        [(Text(""),)],
+        [(Text(""), Text("")), (), (Text(" "),)],
+        [(Text("a", opaque={"anthropic": {"citations": ["x"]}}),), ""],
+        [(Text("a"), Text("b")), (), ""],
+        [(Image(PNG),), (), (Text("a"),)],
+    ],
+)
+def test_a_request_whose_messages_are_all_lists_is_the_same_when_it_is_written_again(contents: list[Any]) -> None:
+    wire = sent([Message("user", content) for content in contents]).to_openai()["messages"]
+    assert sent(read_messages(wire[:-1])).to_openai()["messages"] == wire
+
+
 @law
 @given(some.conversations(with_media=False))
 def test_an_anthropic_request_read_and_written_again_is_the_same(conversation: Conversation) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+from typing_extensions import TypedDict
 
 from agentkit.prompts import AdditionalInfoPrompt, KwargsError, Layers, PromptError, Template
 
@@ -38,6 +40,51 @@ def test_a_recursive_union_of_alike_members_ends() -> None:
         value = {"child": value}
     with pytest.raises(KwargsError, match="none of the allowed schemas"):
         layers_of(schema).check_kwargs({"x": value})
+
+
+class Left(BaseModel):
+    size: int = 0
+    child: Left | Right | None = None
+
+
+class Right(BaseModel):
+    size: int = 0
+    child: Left | Right | None = None
+
+
+class Kwargs(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    x: Left | Right
+
+
+class KwargsDict(TypedDict):
+    x: Left | Right
+
+
+def nested(levels: int, value: Any) -> Any:
+    for _ in range(levels):
+        value = {"child": value}
+    return value
+
+
+@pytest.mark.parametrize("schema", [Kwargs, TypeAdapter(Kwargs), KwargsDict, TypeAdapter(dict[str, Left | Right])])
+def test_a_recursive_union_of_alike_models_ends_too(schema: Any) -> None:
+    layers = Layers(AdditionalInfoPrompt(template=Template("", params_schema=schema)))
+    with pytest.raises(KwargsError, match="x"):
+        layers.check_kwargs({"x": nested(40, "text")})
+    with pytest.raises(KwargsError, match="too many steps"):
+        layers.check_kwargs({"x": nested(40, None)})
+    with pytest.raises(KwargsError, match="too many steps"):
+        layers.check_kwargs({"x": nested(40, {"size": "1"})})
+    layers.check_kwargs({"x": nested(5, {"size": "1"})})
+
+
+def test_what_bounds_a_type_adapter_keeps_its_config() -> None:
+    kind = dict[str, list[str] | dict[str, str]]
+    kept = TypeAdapter(kind, config=ConfigDict(coerce_numbers_to_str=True))
+    Layers(AdditionalInfoPrompt(template=Template("", params_schema=kept))).check_kwargs({"x": [1]})
+    with pytest.raises(KwargsError, match="valid string"):
+        Layers(AdditionalInfoPrompt(template=Template("", params_schema=TypeAdapter(kind)))).check_kwargs({"x": [1]})
 
 
 def test_a_value_that_holds_itself_twice_is_nested_too_deeply() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from typing import Annotated, Any
+from datetime import date
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import AfterValidator, BaseModel
+from pydantic import AfterValidator, BaseModel, Field
 
 from agentkit.prompts import ToolCall
-from agentkit.tools import Tool, ToolContext, ToolResult, tool
+from agentkit.tools import Tool, ToolArgumentError, ToolContext, ToolResult, tool
 
 
 async def echo(**arguments: Any) -> Any:
@@ -55,23 +56,182 @@ async def test_a_product_of_alternatives_and_items_is_given_up_and_the_reason_is
 
 
 class Left(BaseModel):
-    child: Left | Right | int
+    size: int = 0
+    child: Left | Right | int | None = None
 
 
 class Right(BaseModel):
-    child: Left | Right | int
+    size: int = 0
+    child: Left | Right | int | None = None
 
 
-async def test_a_recursive_union_of_models_that_are_alike_ends() -> None:
-    @tool(timeout=20)
-    async def take(x: Left) -> str:
+class Listed(BaseModel):
+    items: list[Listed] | tuple[Listed, ...] | set[int] | None = None
+
+
+class Hidden(BaseModel):
+    """The names of its fields are those of parts of a schema."""
+
+    default: Hidden | Other | None = None
+    metadata: Hidden | Other | None = None
+
+
+class Other(BaseModel):
+    default: Hidden | Other | None = None
+    metadata: Hidden | Other | None = None
+
+
+def levels(name: str, count: int, value: Any) -> Any:
+    for _ in range(count):
+        value = {name: value}
+    return value
+
+
+async def longest_wait(asking: asyncio.Task[Any]) -> float:
+    """Return the longest time the event loop did nothing else than what was asked of it."""
+    longest, last = 0.0, time.perf_counter()
+    while not asking.done():
+        await asyncio.sleep(0.005)
+        now = time.perf_counter()
+        longest, last = max(longest, now - last), now
+    return longest
+
+
+async def left(x: Left | Right) -> str:
+    return "taken"
+
+
+async def listed(x: Listed | list[Listed]) -> str:
+    return "taken"
+
+
+async def hidden(x: Hidden) -> str:
+    return "taken"
+
+
+async def lists(x: list[int] | list[float] | tuple[bool, ...] | dict[str, int]) -> str:
+    return "taken"
+
+
+async def numbers(x: list[int]) -> str:
+    return "taken"
+
+
+def paired(count: int) -> Any:
+    value: Any = {}
+    for _ in range(count):
+        value = {"items": [value]}
+    return value
+
+
+@pytest.mark.parametrize(
+    ("function", "value"),
+    [
+        (left, levels("child", 40, None)),
+        (left, levels("child", 40, "text")),
+        (left, levels("child", 40, {"size": "1"})),
+        (left, levels("child", 60, {"size": "text"})),
+        (listed, paired(40)),
+        (listed, [paired(30)] * 20),
+        (hidden, levels("default", 40, None)),
+        (hidden, levels("metadata", 40, {"default": 5})),
+        (lists, ["x"] * 600_000),
+        (lists, [1] * 600_000 + ["x"]),
+        (numbers, ["x"] * 1_200_000),
+        (numbers, ["x"] * 150_000),
+        (numbers, "x" * 6_000_000),
+        (numbers, {"x": ["x"] * 190_000}),
+    ],
+)
+async def test_types_that_are_alike_and_values_that_are_large_end_and_block_nothing(function: Any, value: Any) -> None:
+    made = Tool.from_function(function, timeout=20)
+    asking = asyncio.create_task(ask(made, x=value))
+    await asyncio.sleep(0)
+    longest = await longest_wait(asking)
+    result = asking.result()
+    assert result.status == "error", result.content
+    assert isinstance(result.error, ToolArgumentError)
+    assert len(result.content) < 20_000
+    assert longest < 5
+
+
+async def test_names_and_tags_that_a_model_makes_up_are_shown_in_short() -> None:
+    class Cat(BaseModel):
+        kind: Literal["cat"]
+
+    class Dog(BaseModel):
+        kind: Literal["dog"]
+
+    @tool
+    async def take(x: dict[str, int], y: Annotated[Cat | Dog, Field(discriminator="kind")]) -> None: ...
+
+    long = "k" * 100_000
+    result = await ask(take, x={long: {long: 1}, f"{long}1": "a"}, y={"kind": long}, **{long: 1})
+    assert len(result.content) < 3_000
+    assert "'cat', 'dog'" in str(result.content)
+
+
+async def test_what_is_nested_little_is_taken_whatever_the_types_are() -> None:
+    for function, value in (
+        (left, levels("child", 6, 3)),
+        (left, levels("child", 6, {"size": "1"})),
+        (listed, paired(5)),
+        (hidden, levels("default", 5, None)),
+        (lists, list(range(2_000))),
+        (numbers, list(range(30_000))),
+        (numbers, list(range(150_000))),
+    ):
+        assert (await ask(Tool.from_function(function), x=value)).content == "taken"
+
+
+class Dated(BaseModel):
+    on: Annotated[date, Field(strict=True)]
+    parts: Annotated[tuple[int, ...], Field(strict=True)] = ()
+    then: Dated | Noted | None = None
+
+
+class Noted(BaseModel):
+    note: str
+    then: Dated | Noted | None = None
+
+
+async def test_strict_types_take_their_form_in_json_inside_of_recursive_unions() -> None:
+    @tool
+    async def plan(x: Dated | Noted) -> str:
+        inner = x.then
+        assert isinstance(inner, Dated)
+        return f"{inner.on.year} {inner.parts}"
+
+    value = {"note": "first", "then": {"on": "2026-01-02", "parts": [1, 2]}}
+    assert (await ask(plan, x=value)).content == "2026 (1, 2)"
+
+
+class Started(BaseModel):
+    n: int = 0
+
+    def model_post_init(self, context: Any) -> None:
+        time.sleep(1)
+
+
+def made_slowly() -> int:
+    time.sleep(1)
+    return 1
+
+
+class Filled(BaseModel):
+    n: int = Field(default_factory=made_slowly)
+
+
+@pytest.mark.parametrize("kind", [Started, Filled])
+async def test_code_of_a_model_counts_towards_the_time_limit_and_does_not_block_the_loop(kind: Any) -> None:
+    async def take(x: Any) -> str:
         return "taken"
 
-    value: Any = "text"
-    for _ in range(40):
-        value = {"child": value}
-    assert (await ask(take, x=value)).status in ("error", "timeout")
-    assert (await ask(take, x={"child": {"child": 3}})).content == "taken"
+    take.__annotations__["x"] = kind
+    asking = asyncio.create_task(ask(Tool.from_function(take, timeout=0.2), x={}))
+    await asyncio.sleep(0)
+    assert await longest_wait(asking) < 0.9
+    assert asking.result().status == "timeout"
 
 
 def slow(value: int) -> int:

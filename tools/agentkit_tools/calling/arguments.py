@@ -9,12 +9,17 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
-from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, describe_error
-from agentkit_tools.schemas.function_schema import Arguments
+from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, describe_error, ends_run
+from agentkit_tools.schemas.argument_reader import Arguments
 
-__all__ = ["read_arguments"]
+__all__ = ["read_arguments", "unreadable"]
 
+_MAX_CHARS = 5_000_000
+_MAX_FOUND = 10_000
+"""Problems that are looked at one by one."""
 _MAX_GOT = 80
+_MAX_MESSAGE = 1_000
+_MAX_PATH = 100
 _OPENINGS = ("Input should be ", "Value should be ")
 
 
@@ -35,23 +40,29 @@ def read_arguments(
     Raises:
         ToolArgumentError: They cannot be used; the message names every problem.
     """
+    if len(text) > _MAX_CHARS:
+        size = f"are too long: {len(text):,} characters, at most {_MAX_CHARS:,} are read"
+        raise ToolArgumentError(tool, [ArgumentProblem("", size)])
     try:
         return validate(text), text
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
+        if ends_run(error):
+            raise
         for meant in _readings(text, parameters, is_strict, repair):
             try:
                 return validate(meant), meant
-            except KeyboardInterrupt:
-                raise
-            except BaseException:
-                continue
-        if isinstance(error, ValidationError):
-            problems = _problems(error, text, parameters)
-        else:
-            problems = [ArgumentProblem("", f"cannot be read ({describe_error(error)})")]
+            except BaseException as other:
+                if ends_run(other):
+                    raise
+        if not isinstance(error, ValidationError):
+            raise unreadable(tool, error) from None
+        problems = _problems(error, text, parameters)
     raise ToolArgumentError(tool, problems)
+
+
+def unreadable(tool: str, error: BaseException) -> ToolArgumentError:
+    """Return what to raise where a validator failed with something that is no problem of the arguments."""
+    return ToolArgumentError(tool, [ArgumentProblem("", f"cannot be read ({describe_error(error)})")])
 
 
 def _readings(text: str, parameters: Mapping[str, Any], is_strict: bool, repair: bool) -> Iterator[str]:
@@ -73,6 +84,8 @@ def _problems(error: ValidationError, text: str, parameters: Mapping[str, Any]) 
 
     `text` is what the model wrote, `parameters` the schema it was given.
     """
+    if (count := error.error_count()) > _MAX_FOUND:
+        return [ArgumentProblem("", f"{count:,} problems, too many to name them", _short_text(text))]
     details = error.errors(include_url=False)
     if details and details[0]["type"] == "json_invalid":
         reason = str(details[0].get("ctx", {}).get("error", details[0]["msg"]))
@@ -100,7 +113,7 @@ def _problem(detail: ErrorDetails, sent: Any, parameters: Mapping[str, Any]) -> 
     for opening in _OPENINGS:
         if message.startswith(opening):
             message = "expected " + message.removeprefix(opening)
-    return ArgumentProblem(path, message, _short(detail["input"]))
+    return ArgumentProblem(path, _ends_of(message, _MAX_MESSAGE), _short(detail["input"]))
 
 
 def _path(loc: tuple[int | str, ...], sent: Any, kind: str) -> str:
@@ -114,7 +127,8 @@ def _path(loc: tuple[int | str, ...], sent: Any, kind: str) -> str:
         elif isinstance(step, str) and isinstance(sent, dict) and (step in sent or (is_last and kind == "missing")):
             path += f".{step}" if path else step
             sent = sent.get(step)
-    return path or (str(loc[0]) if loc else "")
+    path = path or (str(loc[0]) if loc else "")
+    return _ends_of(path, _MAX_PATH)
 
 
 def _type_of(schema: Mapping[str, Any]) -> str:
@@ -136,3 +150,8 @@ def _short(value: Any) -> str:
 def _short_text(text: str) -> str:
     text = text.encode("utf-8", "replace").decode()
     return text if len(text) <= _MAX_GOT else f"{text[:_MAX_GOT]}... ({len(text)} characters)"
+
+
+def _ends_of(text: str, limit: int) -> str:
+    """Return a text that names of the model's own may be part of, without its middle where it is long."""
+    return text if len(text) <= limit else f"{text[: limit // 2]}...{text[-limit // 2 :]}"

@@ -8,6 +8,8 @@ from contextlib import suppress
 from types import CoroutineType, coroutine
 from typing import Any, TypeVar
 
+from agentkit_tools.errors import ends_run
+
 __all__ = ["DeadlineError", "as_coroutine", "finish", "outcome"]
 
 T = TypeVar("T")
@@ -78,7 +80,7 @@ def finish(
 
     Raises:
         asyncio.CancelledError: The task around it was cancelled, whatever `work` made of that.
-        KeyboardInterrupt: The user interrupted the process.
+        BaseException: What `work` raised, where that ends the run; see `ends_run`.
     """
     task = asyncio.current_task()
     if task is None:
@@ -95,7 +97,8 @@ def finish(
                 raise
             except BaseException as error:
                 if timer.is_last:
-                    with suppress(BaseException):  # it awaits even while it is closed: the agent goes on without it
+                    # It awaits even while it is closed: the agent goes on without it.
+                    with suppress(Exception, asyncio.CancelledError):
                         work.close()
                     return None, DeadlineError()
                 if isinstance(error, asyncio.CancelledError):
@@ -106,7 +109,7 @@ def finish(
     except StopIteration as end:
         return end.value, None
     except BaseException as error:
-        passes = passes or isinstance(error, KeyboardInterrupt)
+        passes = passes or ends_run(error)
         if passes:
             raise
         return None, DeadlineError() if timer.fired and isinstance(error, asyncio.CancelledError) else error
@@ -123,9 +126,9 @@ async def outcome(
         waiting = work.send(None)
     except StopIteration as end:
         return end.value, None
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
+        if ends_run(error):
+            raise
         return None, error
     return await finish(work, waiting, seconds, grace)
 

@@ -15,7 +15,7 @@ from agentkit_tools.calling.deadline import DeadlineError, outcome
 from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, failed
 from agentkit_tools.errors import ToolArgumentError, describe_error
-from agentkit_tools.schemas.function_schema import Arguments
+from agentkit_tools.schemas.argument_reader import Arguments
 from agentkit_tools.tool_context import ToolContext
 
 __all__ = ["Semaphores", "enforced", "needs_approval"]
@@ -67,9 +67,7 @@ async def enforced(
             arguments = await read()
             try:
                 ask = await needs_approval(policy, arguments, context)
-            except (KeyboardInterrupt, asyncio.CancelledError):
-                raise
-            except BaseException as error:  # SystemExit does not decide either
+            except Exception as error:
                 return denied(f"whether it needs approval could not be decided: {describe_error(error)}", error)
             if ask:
                 return denied("it needs the approval of a person, which was not given.")

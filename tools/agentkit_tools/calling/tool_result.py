@@ -12,7 +12,7 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_tools.calling.deadline import DeadlineError
 from agentkit_tools.calling.result_content import Collected, Content, cut, gather, to_content
 from agentkit_tools.calling.tool_policy import ToolPolicy
-from agentkit_tools.errors import ToolFailure, describe_error
+from agentkit_tools.errors import ToolFailure, describe_error, ends_run
 
 __all__ = ["ToolResult", "ToolStatus", "failed", "finished"]
 
@@ -78,9 +78,9 @@ def finished(call: ToolCall, value: Any, policy: ToolPolicy, nothing: str) -> To
             value = gather(partial(iter, value), limit, join=False)
         value, ended = value if isinstance(value, Collected) else (value, True)
         content = to_content(value, nothing=nothing)
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:  # code of the tool's own runs here too
+        if ends_run(error):
+            raise
         text = f"{call.name} ran, but its result ({type(value).__name__}) cannot be shown: {describe_error(error)}"
         return ToolResult(call.id, call.name, text, "error", value, error)
     if limit is not None and (shorter := cut(content, limit, more=not ended)) is not None:

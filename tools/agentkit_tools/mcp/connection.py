@@ -17,7 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import finalize
 
-from agentkit_tools.errors import MCPServerError, MCPServerLost, describe_error
+from agentkit_tools.errors import MCPServerError, MCPServerLost, describe_error, ends_run
 from agentkit_tools.mcp.loop_thread import LoopThread
 from agentkit_tools.mcp.target import StderrTail, Target
 
@@ -151,6 +151,8 @@ class _Sessions:
             raise self._lost(text) from error
         if session.error is not None:
             cause = session.error
+            if ends_run(cause):
+                raise cause
             raise self._lost(f"MCP server {self._target.name} cannot be reached: {_innermost(cause)}") from cause
         return session
 

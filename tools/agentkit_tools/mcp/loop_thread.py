@@ -34,9 +34,21 @@ class LoopThread:
 
     def _run(self) -> None:
         try:
-            self._loop.run_forever()
+            while self._is_interrupted():
+                pass
         finally:
             self._loop.close()
+
+    def _is_interrupted(self) -> bool:
+        """Run the loop; return whether it ended before it was stopped.
+
+        A task that raises one of these ends its loop too. Here that is for whoever waits for the task.
+        """
+        try:
+            self._loop.run_forever()
+        except (KeyboardInterrupt, SystemExit):
+            return True
+        return False
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run `work` in the thread; cancelling the future cancels it.

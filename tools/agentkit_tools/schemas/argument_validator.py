@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaError, SchemaValidator, core_schema
 
-from agentkit_tools.schemas.steps import StepsExceeded, counted, once
+from agentkit_prompts.schemas.steps import StepsExceeded, counted, once
 
 __all__ = ["late_validator", "validator_for"]
 

@@ -9,15 +9,13 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
-from types import UnionType
+from types import SimpleNamespace
 from typing import (
     Annotated,
     Any,
     NoReturn,
     NotRequired,
     Required,
-    TypeAlias,
-    Union,
     Unpack,
     get_args,
     get_origin,
@@ -27,19 +25,16 @@ from typing import (
 from pydantic import Field, GetCoreSchemaHandler, TypeAdapter
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import CoreSchema, PydanticUndefined, SchemaValidator, core_schema, to_jsonable_python
+from pydantic_core import CoreSchema, PydanticUndefined, core_schema, to_jsonable_python
 from typing_extensions import ReadOnly, is_typeddict
 from typing_extensions import Unpack as OldUnpack  # one of its own before Python 3.12
 
 from agentkit_tools.errors import ToolDefinitionError
+from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, reader_of
 from agentkit_tools.schemas.callables import inner_function
-from agentkit_tools.schemas.steps import bounded, has_own_code
-from agentkit_tools.tool_context import ToolContext
+from agentkit_tools.schemas.deps_type import context_of, deps_type
 
-__all__ = ["Arguments", "Signature", "context_parameters", "read_signature"]
-
-Arguments: TypeAlias = dict[str, Any]
-"""Validated arguments by parameter name; those the model left out are absent."""
+__all__ = ["Signature", "context_parameters", "read_signature"]
 
 _QUALIFIERS = (Required, NotRequired, ReadOnly)
 _NO_NAN = core_schema.CoreConfig(allow_inf_nan=False)
@@ -95,14 +90,14 @@ class Signature:
     extras: Any = None
     contexts: tuple[str, ...] = ()
     """Parameters that receive the `ToolContext`."""
+    deps_types: tuple[Any, ...] = ()
+    """What they say `deps` are, where that can be checked."""
     injected: dict[str, FieldInfo] = field(default_factory=dict)
     """Parameters whose default is a pydantic `Field`."""
     positional: tuple[tuple[str, Any], ...] | None = None
     """Parameters to pass by position, with their defaults; the last may be `*name`. None: all go by keyword."""
-    validator: SchemaValidator = field(init=False)
-    """Validates JSON text into `Arguments`."""
-    has_own_code: bool = False
-    """Whether validating runs functions of the user's own, which may take any time."""
+    reader: ArgumentReader = field(init=False)
+    """Reads `Arguments` from JSON text."""
     parameters: dict[str, Any] = field(init=False)
     """The JSON Schema of the arguments, an object."""
 
@@ -117,9 +112,16 @@ class Signature:
         return core_schema.typed_dict_schema(fields, extra_behavior="allow", extras_schema=extras, config=_NO_NAN)
 
     @property
-    def needs_binding(self) -> bool:
-        """Whether arguments must go through `bind` before the call."""
-        return bool(self.contexts or self.injected or self.positional is not None)
+    def binding(self) -> Callable[[Arguments, Any], tuple[tuple[Any, ...], Arguments]] | None:
+        """Return `bind`; None where arguments need not go through it."""
+        return self.bind if self.contexts or self.injected or self.positional is not None else None
+
+    def add_context(self, name: str, hint: Any) -> None:
+        """Note a parameter that receives the context."""
+        self.contexts += (name,)
+        declared = deps_type(hint)
+        if declared is not None and declared not in self.deps_types:
+            self.deps_types += (declared,)
 
     def bind(self, arguments: Arguments, context: Any) -> tuple[tuple[Any, ...], Arguments]:
         """Return positional and keyword arguments for one call."""
@@ -164,8 +166,8 @@ def read_signature(
     for parameter in parameters[1:] if skip_first else parameters:
         name, kind, default = parameter.name, parameter.kind, parameter.default
         hint = hints.get(name, Any)
-        if _is_context(hint):
-            result.contexts += (name,)
+        if context_of(hint) is not None:
+            result.add_context(name, hint)
         elif kind is Parameter.VAR_KEYWORD:
             _add_extras(result, hint, texts.get(name), tool)
             continue
@@ -197,13 +199,16 @@ def context_parameters(function: Callable[..., Any], *, tool: str, taken: Iterab
     """Return what `function` takes besides its arguments: the parameters that receive the `ToolContext`.
 
     Raises:
-        ToolDefinitionError: One of them has the name of an argument in `taken`.
+        ToolDefinitionError: One of them has the name of an argument in `taken`, or a type that cannot be resolved.
     """
     try:
         hints = _hints(function, tool)
-    except ToolDefinitionError:  # its other annotations are nobody's business here
-        hints = {name: hint for name, hint in getattr(function, "__annotations__", {}).items() if _is_context(hint)}
-    found = Signature(contexts=tuple([name for name, hint in hints.items() if name != "return" and _is_context(hint)]))
+    except ToolDefinitionError as error:  # its other annotations are nobody's business here
+        hints = _hints_one_by_one(function, error)
+    found = Signature()
+    for name, hint in hints.items():
+        if name != "return" and context_of(hint) is not None:
+            found.add_context(name, hint)
     if clashes := sorted(set(found.contexts) & set(taken)):
         raise ToolDefinitionError(f"tool {tool}: {', '.join(clashes)} is both an argument and the context: rename it")
     return found
@@ -232,14 +237,6 @@ def _add_extras(result: Signature, hint: Any, text: str | None, tool: str) -> No
         result.fields[name] = _Field(name, annotation, required)
 
 
-def _is_context(hint: Any) -> bool:
-    if get_origin(hint) is Annotated:
-        hint = get_args(hint)[0]
-    if get_origin(hint) in (Union, UnionType):  # a context or None: the function is called from elsewhere too
-        return any(_is_context(option) for option in get_args(hint))
-    return hint is ToolContext or get_origin(hint) is ToolContext
-
-
 def _hints(function: Callable[..., Any], tool: str, names: Mapping[str, Any] | None = None) -> dict[str, Any]:
     inner = inner_function(function)
     if isinstance(inner, type):
@@ -255,6 +252,20 @@ def _hints(function: Callable[..., Any], tool: str, names: Mapping[str, Any] | N
         ) from error
     except (TypeError, SyntaxError) as error:
         raise ToolDefinitionError(f"tool {tool}: its annotations cannot be read ({error})") from error
+
+
+def _hints_one_by_one(function: Callable[..., Any], error: ToolDefinitionError) -> dict[str, Any]:
+    """Return the annotations that can be resolved by themselves; that of a context must be among them."""
+    inner = inner_function(function)
+    found: dict[str, Any] = {}
+    for name, hint in getattr(inner, "__annotations__", {}).items():
+        alone = SimpleNamespace(__annotations__={name: hint})
+        try:
+            found |= get_type_hints(alone, getattr(inner, "__globals__", {}), include_extras=True)
+        except Exception:
+            if "ToolContext" in str(hint):
+                raise error from None
+    return found
 
 
 def _names_of_callers(function: Any) -> dict[str, Any]:
@@ -275,10 +286,7 @@ def _build(result: Signature, tool: str) -> None:
         raise ToolDefinitionError(f"tool {tool}: more than one parameter is called {', '.join(twice)}: change an alias")
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(result)  # type: ignore[arg-type]
-        limited = bounded(adapter.core_schema)
-        whole = adapter.validator if limited is None else SchemaValidator(limited, _use_prebuilt=False)
-        result.validator = whole  # type: ignore[assignment]
-        result.has_own_code = has_own_code(adapter.core_schema)
+        result.reader = reader_of(adapter.validator.validate_json, adapter.core_schema)
         result.parameters = adapter.json_schema(schema_generator=_Schema)
     except Exception as error:
         _explain(result, tool, error)

@@ -14,6 +14,7 @@ from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, Frame, operators
 from jinja2.nodes import Node
 
+from agentkit_prompts.templates.engine.costs import NODE_STEPS
 from agentkit_prompts.templates.engine.objects import Loop
 
 __all__ = ["DICT_NAMES", "BoundedCodeGenerator", "QuickCodeGenerator"]
@@ -46,7 +47,8 @@ def _weight(parts: list[nodes.Node]) -> int:
     stack = list(parts)
     while stack:
         node = stack.pop()
-        count += 1 + (len(node.data) >> 4 if isinstance(node, nodes.TemplateData) else 0)
+        count += NODE_STEPS.get(type(node), 1)
+        count += len(node.data) >> 4 if isinstance(node, nodes.TemplateData) else 0
         stack.extend(node.iter_child_nodes())
     return count
 

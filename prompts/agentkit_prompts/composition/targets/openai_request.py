@@ -64,7 +64,7 @@ def _with_media(conversation: Conversation, provider: str | None) -> list[Frozen
     if not len(conversation):
         return []
     messages = conversation.derive(openai_writer(provider))
-    if not conversation.total(_media_shown):
+    if not conversation.may_have_media or not conversation.total(_media_shown):
         return messages
     result: list[FrozenDict] = []
     waiting: list[FrozenDict] = []
@@ -80,4 +80,4 @@ def _with_media(conversation: Conversation, provider: str | None) -> list[Frozen
 
 
 def _media_shown(message: Message) -> int:
-    return 0 if type(message.content) is str else len(media_of_result(message))
+    return len(media_of_result(message))

@@ -149,7 +149,7 @@ class _Reader(PartReader):
             if isinstance(draft, Message):
                 made.append((draft, None))
                 continue
-            content = draft.content if self._form == "openai" else draft.content or ""
+            content = draft.content
             if self._form != "openai" and isinstance(content, list) and [*map(type, content)] == [Text]:
                 only = cast("Text", content[0])
                 content = content if only.opaque or only.kind == "refusal" else only.text

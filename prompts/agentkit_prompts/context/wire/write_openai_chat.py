@@ -48,6 +48,8 @@ def _message(message: Message, providers: tuple[str, ...]) -> FrozenDict:
         made["refusal"], content = clean(message.text), None
     else:
         content = FrozenList(openai_part(part, providers) for part in content)
+        if len(content) == 1 and content[0].keys() == {"type", "text"}:
+            content = content[0]["text"]  # one form for a text: a list of it alone is the form of others too
     if message.role == "assistant" and message.tool_calls:
         made["content"] = content or None
         made["tool_calls"] = FrozenList([_call(call, providers) for call in message.tool_calls])

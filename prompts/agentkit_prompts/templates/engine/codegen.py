@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from jinja2 import nodes
 
 from agentkit_prompts.errors import TemplateError
+from agentkit_prompts.templates.engine.costs import NODE_STEPS
 from agentkit_prompts.templates.engine.expressions import CodeError, Expressions, Frame, Names
 from agentkit_prompts.templates.engine.objects import COUNTERS, GLOBALS
 from agentkit_prompts.templates.engine.trace import Group
@@ -425,6 +426,6 @@ def _size(node: nodes.Node, deep: int = 0) -> int:
     stack = [node]
     while stack:
         one = stack.pop()
-        count += 3 + deep if isinstance(one, nodes.Output) else 1
+        count += 3 + deep if isinstance(one, nodes.Output) else NODE_STEPS.get(type(one), 1)
         stack.extend(one.iter_child_nodes())
     return count

@@ -11,12 +11,25 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-__all__ = ["BYTES", "CODECS", "CODEC_ERRORS", "COSTS", "SAME_SIZE", "WIDTH", "Cost", "cost"]
+from jinja2 import nodes
+
+__all__ = ["BYTES", "CODECS", "CODEC_ERRORS", "COSTS", "NODE_STEPS", "SAME_SIZE", "WIDTH", "Cost", "cost"]
 
 CODECS = frozenset({"ascii", "latin-1", "latin1", "utf-8", "utf8"})
 """Encodings that templates may name: `idna` and `punycode` are quadratic, others make texts 80 times as long."""
 CODEC_ERRORS = frozenset({"backslashreplace", "ignore", "replace", "strict", "surrogatepass"})
 """Error handlers that templates may name."""
+NODE_STEPS: Mapping[type[nodes.Node], int] = {
+    nodes.Test: 8,
+    nodes.Slice: 12,
+    nodes.Call: 8,
+    nodes.Dict: 8,
+    nodes.Mod: 8,
+}
+"""Steps of one evaluation of a node in a loop or a macro, on top of what its operands cost; of any other node it is 1.
+
+With operands of hardly any size, these still take some calls of Python functions. Filters charge for themselves.
+"""
 _QUICK_SEARCH = 30_000
 _QUICK_NEEDLE = 100
 _SHORT_SEARCH = 2_500

@@ -28,6 +28,7 @@ _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "'": "&#39;", '"'
 
 
 def _map(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> list[Any]:
+    meter.charge(20)
     items = meter.items(value, 6)
     if not args and "attribute" in kwargs:
         read = getter(meter, kwargs.pop("attribute"))
@@ -46,6 +47,7 @@ def _map(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> list[Any]:
 
 def _select(by_attribute: bool, wanted: bool) -> Callable[..., list[Any]]:
     def apply(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> list[Any]:
+        meter.charge(20)
         items = meter.items(value, 8)
         read: Callable[[Any], Any] = getter(meter, None)
         if by_attribute:
@@ -184,7 +186,7 @@ def _filesizeformat(meter: Meter, value: Any, /, binary: bool = False) -> str:
 def _urlencode(meter: Meter, value: Any, /) -> str:
     def quoted(part: Any, is_query: bool) -> str:
         encoded = text(meter, part).encode("utf-8", "surrogatepass")
-        meter.chars(3 * len(encoded))
+        meter.chars(480 + 3 * len(encoded))
         meter.pay("filter.urlencode", encoded)
         return url_quote(encoded, for_qs=is_query)
 

@@ -69,6 +69,7 @@ def _keys(meter: Meter, path: Any, case_sensitive: bool) -> Callable[[Any], Any]
     """Return the sort key of `attribute="a,b.c"`."""
     if isinstance(path, str) and len(path) > _MAX_PATH:
         raise Fault(f"attribute is longer than {_MAX_PATH:,} characters")
+    meter.charge(20)
     read = [getter(meter, part) for part in path.split(",")] if isinstance(path, str) else [getter(meter, path)]
     if len(read) == 1:
         one = read[0]

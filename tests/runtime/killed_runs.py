@@ -1,0 +1,161 @@
+"""Kills runs with SIGKILL at any moment and resumes them from their journals: `python -m tests.runtime.killed_runs N`.
+
+Every run is a process of its own. It writes its journal into a file, its messages into SQLite, and what its tools did,
+by idempotency key, into a file that outlives it. Prints what was different from an undisturbed run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from agentkit import Agent, Approved, Composition, Document, JournalError, Message, ScriptedModel, ToolContext, tool
+from agentkit.memory import Memory
+from tests.runtime.scripts import calling
+
+QUESTION = "Pay Ada and Bob."
+
+
+def reply(sent: Composition) -> str | Message:
+    """Answer by what was done so far, so that a run that goes on is answered as one that was never cut."""
+    step = sum(message.role == "assistant" for message in sent.intermediate)
+    if step == 0:
+        return calling(("look", {"name": "Ada"}, "a"), ("look", {"name": "Bob"}, "b"))
+    if step == 1:
+        return calling(("pay", {"name": "Ada"}, "c"), ("look", {"name": "Eve"}, "d"), text="Now I pay.")
+    return calling(("pay", {"name": "Bob"}, "e")) if step == 2 else "Both are paid."
+
+
+def agent_in(folder: Path) -> Agent:
+    """Return an agent whose tools note each call in a file."""
+
+    def note(what: str, context: ToolContext[None]) -> str:
+        with (folder / "done").open("a") as file:
+            file.write(f"{what} {context.idempotency_key}\n")
+        return f"{what}: done"
+
+    @tool
+    async def look(name: str, context: ToolContext[None]) -> str:
+        """Look up a person."""
+        return note(f"look {name}", context)
+
+    @tool(approval="always")
+    def pay(name: str, context: ToolContext[None]) -> str:
+        """Pay a person."""
+        return note(f"pay {name}", context)
+
+    def find(query: str) -> list[Document]:
+        return [Document("Ada and Bob are owed 5 each.", id="debts")]
+
+    return Agent(ScriptedModel.repeat(reply), "You pay people.", tools=[look, pay], memory=find, name="payer")
+
+
+def perform(folder: Path, kill: Callable[[], None]) -> None:
+    """Run or go on, as far as the process lives; at the end write what there is."""
+    journal = folder / "journal"
+    agent = agent_in(folder)
+    with Memory.open(folder / "memory") as memory:
+        session = memory.session("s")
+        kill()
+        options = {"session": session, "approve": lambda call: Approved()}
+        try:
+            result = agent.resume_sync(journal, **options)  # type: ignore[arg-type]
+        except (JournalError, FileNotFoundError):  # not even its first line was written
+            journal.unlink(missing_ok=True)
+            result = agent.run_sync(QUESTION, journal=journal, run_id="the run", **options)  # type: ignore[arg-type]
+        found = {
+            "output": result.output,
+            "messages": [[message.role, message.text] for message in result.messages],
+            "kept": [[message.role, message.text] for message in session.refresh()],
+            "usage": result.usage.input_tokens,
+        }
+    (folder / "finding").write_text(json.dumps(found))
+    (folder / "finding").rename(folder / "found")  # whole or not at all
+
+
+def killer(chance: random.Random) -> Callable[[], None]:
+    """Return what has the process killed: at a moment by the clock, or around one of its writes to disk."""
+
+    def die() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def by_the_clock() -> None:
+        seconds = chance.uniform(0, 0.05)
+        threading.Thread(target=lambda: (time.sleep(seconds), die()), daemon=True).start()
+
+    def by_a_write() -> None:
+        write, left, before = os.fsync, [chance.randrange(16)], chance.random() < 0.5
+
+        def fsync(file: int) -> None:
+            left[0] -= 1
+            if left[0] < 0 and before:
+                die()
+            write(file)
+            if left[0] < 0:
+                die()
+
+        os.fsync = fsync
+
+    return chance.choice([by_the_clock, by_a_write])
+
+
+def forked(work: Callable[[], None]) -> bool:
+    """Run in a process of its own; return whether that was killed."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    status = os.waitpid(child, 0)[1]
+    assert status in (0, signal.SIGKILL), f"a run failed: {status}"
+    return status == signal.SIGKILL
+
+
+def trial(folder: Path, chance: random.Random) -> tuple[dict[str, object], list[str], int]:
+    """Kill a run up to four times, let it end, and return what it found, what its tools did, and the kills."""
+    kills = 0
+    for _ in range(chance.randrange(1, 5)):
+        kills += forked(lambda: perform(folder, killer(chance)))
+        if (folder / "found").exists():
+            break
+    if not (folder / "found").exists():
+        assert not forked(lambda: perform(folder, lambda: None))
+    return json.loads((folder / "found").read_text()), (folder / "done").read_text().splitlines(), kills
+
+
+def main(trials: int, seed: int) -> int:
+    """Return how many trials ended otherwise than an undisturbed run, or did twice what was known to be done."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        (root / "plain").mkdir()
+        perform(root / "plain", lambda: None)  # here, so that the others find everything imported
+        wanted = json.loads((root / "plain" / "found").read_text())
+        done = set((root / "plain" / "done").read_text().splitlines())
+        wrong = kills = again = 0
+        for number in range(trials):
+            folder = root / str(number)
+            folder.mkdir()
+            found, calls, killed = trial(folder, random.Random(f"{seed}:{number}"))
+            kills += killed
+            again += len(calls) - len(done)
+            # A call under way when its process died is made again, under the same key: once per kill at most.
+            if found != wanted or set(calls) != done or len(calls) - len(done) > 2 * killed:
+                wrong += 1
+                print(f"trial {number} of seed {seed}: {found} {calls}", file=sys.stderr)
+        print(json.dumps({"trials": trials, "kills": kills, "calls made again": again, "wrong": wrong}))
+        return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(bool(main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)))

@@ -1,0 +1,352 @@
+"""What does not derive from `Exception` goes through the tools to whoever started the run, and is never a result."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+import pytest
+from pydantic import AfterValidator
+
+from agentkit import Agent, InMemorySession, Reply, ScriptedModel
+from agentkit.prompts import Message, ToolCall
+from agentkit.tools import MCPToolset, Tool, ToolContext, ToolResult, Toolset, tool
+from agentkit_tools.dispatch import call_tools
+
+
+class Stop(BaseException):
+    """What an engine ends a workflow with."""
+
+
+class Said:
+    """Its text cannot be read without stopping."""
+
+    def __str__(self) -> str:
+        raise Stop
+
+    __repr__ = __str__
+
+
+class Unreadable(Exception):
+    __str__ = Said.__str__
+
+
+def raises(error: BaseException) -> Callable[..., Any]:
+    def run(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return run
+
+
+def in_a_coroutine() -> Any:
+    async def stops() -> None:
+        raise Stop
+
+    return stops
+
+
+def later_in_a_coroutine() -> Any:
+    async def stops() -> None:
+        await asyncio.sleep(0.001)
+        raise Stop
+
+    return stops
+
+
+def in_a_thread() -> Any:
+    def stops() -> None:
+        raise Stop
+
+    return stops
+
+
+def in_an_awaitable_of_a_thread() -> Any:
+    async def waits() -> None:
+        raise Stop
+
+    def stops() -> Any:
+        return waits()
+
+    return stops
+
+
+def in_a_generator() -> Any:
+    def stops() -> Iterator[str]:
+        yield "first"
+        raise Stop
+
+    return stops
+
+
+def in_an_async_generator() -> Any:
+    async def stops() -> Any:
+        yield "first"
+        raise Stop
+
+    return stops
+
+
+def in_a_task_of_its_own() -> Any:
+    async def stops() -> None:
+        await asyncio.create_task(later_in_a_coroutine()())
+
+    return stops
+
+
+def in_what_it_does_when_it_is_cancelled() -> Any:
+    @tool(timeout=0.02)
+    async def stops() -> None:
+        try:
+            await asyncio.sleep(10)
+        finally:
+            raise Stop
+
+    return stops
+
+
+def in_the_text_of_its_error() -> Any:
+    async def stops() -> None:
+        raise Unreadable
+
+    return stops
+
+
+def in_an_iterator_it_returns() -> Any:
+    async def stops() -> Any:
+        return iter(raises(Stop()), None)
+
+    return stops
+
+
+def in_a_validator() -> Any:
+    async def stops(n: Any = 1) -> None: ...
+
+    stops.__annotations__["n"] = Annotated[int, AfterValidator(lambda value: raises(Stop())())]
+    return stops
+
+
+def in_a_validator_that_is_asked_again() -> Any:
+    return Tool.from_function(in_a_validator(), retries=1, repair=True)
+
+
+def in_a_retry() -> Any:
+    errors = iter([ValueError("first"), Stop()])
+
+    @tool(retries=1, backoff=0)
+    async def stops() -> None:
+        raise next(errors)
+
+    return stops
+
+
+def in_a_predicate() -> Any:
+    async def stops() -> None: ...
+
+    return Tool.from_function(stops, approval=raises(Stop()))
+
+
+def in_an_async_predicate() -> Any:
+    async def stops() -> None: ...
+
+    async def decide(*_: Any) -> bool:
+        await asyncio.sleep(0)
+        raise Stop
+
+    return Tool.from_function(stops, approval=decide)
+
+
+def in_a_wrapper() -> Any:
+    async def around(proceed: Any, call: Any, context: Any) -> Any:
+        await asyncio.sleep(0)
+        raise Stop
+
+    async def stops() -> None: ...
+
+    return Toolset([stops]).wrapped(around)[0]
+
+
+def under_a_wrapper() -> Any:
+    return Toolset([in_a_coroutine()]).limited(3).cached().keeping()[0]
+
+
+def of_a_described_tool() -> Any:
+    return Tool.from_json_schema("stops", "", None, in_a_coroutine())
+
+
+PLACES = [
+    in_a_coroutine,
+    later_in_a_coroutine,
+    in_a_thread,
+    in_an_awaitable_of_a_thread,
+    in_a_generator,
+    in_an_async_generator,
+    in_a_task_of_its_own,
+    in_what_it_does_when_it_is_cancelled,
+    in_the_text_of_its_error,
+    in_an_iterator_it_returns,
+    in_a_validator,
+    in_a_validator_that_is_asked_again,
+    in_a_retry,
+    in_a_predicate,
+    in_an_async_predicate,
+    in_a_wrapper,
+    under_a_wrapper,
+    of_a_described_tool,
+]
+
+
+def made(place: Callable[[], Any]) -> Tool:
+    found = place()
+    return found if isinstance(found, Tool) else Tool.from_function(found)
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_it_ends_a_run_and_is_stored_as_no_result(place: Callable[[], Any]) -> None:
+    calls = Message(
+        "assistant", "", tool_calls=[ToolCall("c", "stops", '{"n": 1}' if "validator" in place.__name__ else "")]
+    )
+    session = InMemorySession()
+    agent: Agent[Any, Any] = Agent(ScriptedModel([Reply(calls), "went on"]), tools=[made(place)])
+    with pytest.raises(Stop):
+        await agent.run("go", session=session, approve=lambda call: True)
+    assert not [message for message in session.conversation if message.role == "tool"]
+
+
+@pytest.mark.parametrize("place", [in_a_coroutine, later_in_a_coroutine, in_a_thread])
+@pytest.mark.parametrize("position", [0, 1])
+async def test_it_cancels_the_other_calls_at_once(place: Callable[[], Any], position: int) -> None:
+    cancelled: list[str] = []
+
+    async def waits() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.append("waits")
+            raise
+
+    tools = {"stops": made(place), "waits": Tool.from_function(waits)}
+    names = ["waits", "waits"]
+    names.insert(position, "stops")
+    calls = [ToolCall(f"c{number}", name, "") for number, name in enumerate(names)]
+    ended: list[ToolResult] = []
+    with pytest.raises(Stop):
+        async with asyncio.timeout(30):
+            await call_tools(calls, tools, lambda call: ToolContext(None, "r", call.id), on_end=ended.append)
+    assert ended == []
+    assert set(cancelled) <= {"waits"}
+    current = asyncio.current_task()
+    assert current is not None and current.cancelling() == 0
+
+
+async def test_who_cancels_the_round_meanwhile_cancels_it() -> None:
+    async def waits() -> None:
+        await asyncio.sleep(60)
+
+    tools = {"waits": Tool.from_function(waits)}
+    calls = [ToolCall(one, "waits", "") for one in "abc"]
+    task = asyncio.create_task(call_tools(calls, tools, lambda call: ToolContext(None)))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
+
+
+@pytest.mark.parametrize("listener", ["on_start", "on_end"])
+async def test_it_passes_from_a_listener(listener: str) -> None:
+    async def quick() -> str:
+        return "done"
+
+    options: Any = {listener: raises(Stop())}
+    with pytest.raises(Stop):
+        await call_tools(
+            [ToolCall("c", "quick", "")],
+            {"quick": Tool.from_function(quick)},
+            lambda call: ToolContext(None),
+            **options,
+        )
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_exceptions_of_python_pass_too(error: type[BaseException]) -> None:
+    async def leave() -> None:
+        raise error("now")
+
+    calls = Message("assistant", "", tool_calls=[ToolCall("c", "leave", "")])
+    agent: Agent[Any, Any] = Agent(ScriptedModel([Reply(calls), "went on"]), tools=[leave])
+    with pytest.raises(error, match="now"):
+        asyncio.run(agent.run("go"))
+    assert Agent(ScriptedModel(["fine"])).run_sync("go").output == "fine"
+
+
+def test_a_group_with_one_in_it_passes() -> None:
+    async def stops() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(later_in_a_coroutine()())
+
+    agent: Agent[Any, Any] = Agent(
+        ScriptedModel([Reply(Message("assistant", "", tool_calls=[ToolCall("c", "stops", "")])), "went on"]),
+        tools=[stops],
+    )
+    with pytest.raises(BaseExceptionGroup) as caught:
+        agent.run_sync("go")
+    assert caught.group_contains(Stop)
+
+
+async def test_a_cancellation_of_the_tools_own_is_a_result() -> None:
+    """Nobody cancelled the run: a task inside of the tool was."""
+
+    async def waits() -> None:
+        await asyncio.sleep(60)
+
+    @tool
+    async def gives_up() -> None:
+        task = asyncio.create_task(waits())
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    result = await gives_up.call(ToolCall("c", "gives_up", ""), ToolContext(None))
+    assert result.status == "cancelled"
+
+
+async def test_a_panic_of_code_in_rust_is_an_error_like_any_other() -> None:
+    panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
+
+    @tool
+    async def panics() -> None:
+        raise panic("called `Option::unwrap()` on a `None` value")
+
+    result = await panics.call(ToolCall("c", "panics", ""), ToolContext(None))
+    assert (result.status, type(result.error)) == ("error", panic)
+
+
+def test_leaving_in_a_tool_leaves_the_program() -> None:
+    program = """
+        from agentkit import Agent, Message, Reply, ScriptedModel, ToolCall
+
+        async def leave() -> None:
+            raise SystemExit(7)
+
+        call = Reply(Message("assistant", "", tool_calls=[ToolCall("c", "leave", "")]))
+        print(Agent(ScriptedModel([call, "went on"]), tools=[leave]).run_sync("go").output)
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60, env=os.environ
+    )
+    assert (ended.returncode, ended.stdout) == (7, "")
+
+
+@pytest.mark.parametrize("error", [Stop, SystemExit, KeyboardInterrupt])
+async def test_it_passes_from_what_makes_the_transport_of_an_mcp_server(error: type[BaseException]) -> None:
+    server = MCPToolset(raises(error("now")))
+    with pytest.raises(error, match="now"):
+        await server.prompts()
+    with pytest.raises(error, match="now"):
+        list(server)
+    server.close()

@@ -1,0 +1,84 @@
+"""Runs the function of a tool once: on the event loop or in a thread, within a time, to a result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from inspect import isawaitable
+from typing import Any, NamedTuple, TypeAlias, cast
+
+from agentkit_prompts.context.messages import ToolCall
+from agentkit_tools.calling.deadline import as_coroutine, finish
+from agentkit_tools.calling.result_content import collect, gather
+from agentkit_tools.calling.tool_policy import ToolPolicy
+from agentkit_tools.calling.tool_result import ToolResult, failed, finished
+from agentkit_tools.calling.tool_threads import run_in_thread
+from agentkit_tools.errors import ends_run
+from agentkit_tools.schemas.argument_reader import Arguments
+from agentkit_tools.schemas.callables import Mode
+from agentkit_tools.tool_context import ToolContext
+
+__all__ = ["FunctionRunner"]
+
+Bind: TypeAlias = Callable[[Arguments, ToolContext[Any]], tuple[tuple[Any, ...], Arguments]]
+
+
+class FunctionRunner(NamedTuple):
+    """How the function of a tool is run."""
+
+    mode: Mode
+    bind: Bind | None
+    """Makes positional and keyword arguments; None where validated arguments are the keywords."""
+    nothing: str
+    """What a model reads for None."""
+
+    async def run(
+        self,
+        function: Any,
+        call: ToolCall,
+        arguments: Arguments,
+        context: ToolContext[Any],
+        policy: ToolPolicy,
+        limit: float | None,
+    ) -> ToolResult:
+        """Call the function, for `limit` seconds at most; return its result.
+
+        A quick one never has to wait: only `finish` looks at tasks and timers.
+        """
+        mode, bind = self.mode, self.bind
+        try:
+            args, kwargs = bind(arguments, context) if bind is not None else ((), arguments)
+            if mode == "async":
+                work = as_coroutine(function(*args, **kwargs))
+            elif mode == "async_items":
+                work = collect(function(*args, **kwargs), policy.max_result_chars)
+            else:
+                work = self._in_thread(call, partial(function, *args, **kwargs), policy)  # it gives a result
+            waiting = work.send(None)
+        except StopIteration as end:
+            return finished(call, end.value, policy, self.nothing)
+        except BaseException as error:
+            if ends_run(error):
+                raise
+            return failed(call, error, policy)
+        value, failure = await finish(work, waiting, limit)
+        if failure is not None:
+            return failed(call, failure, policy)
+        if mode.startswith("sync"):
+            return cast(ToolResult, value)
+        return finished(call, value, policy, self.nothing)
+
+    async def _in_thread(self, call: ToolCall, run: Callable[[], Any], policy: ToolPolicy) -> ToolResult:
+        """Run a sync function and make its result, which may take long too, in a thread."""
+        nothing = self.nothing
+
+        def begin() -> Any:
+            value = gather(run, policy.max_result_chars) if self.mode == "sync_items" else run()
+            return value if isawaitable(value) else finished(call, value, policy, nothing)
+
+        found, error = await run_in_thread(begin)
+        if error is None:
+            return found if isinstance(found, ToolResult) else finished(call, await found, policy, nothing)
+        if ends_run(error, in_thread=True):
+            raise error
+        return failed(call, error, policy)

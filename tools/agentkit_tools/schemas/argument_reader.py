@@ -1,0 +1,74 @@
+"""Reads arguments from JSON text: at once where that is surely soon done, otherwise in steps that are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+from pydantic_core import CoreSchema, SchemaValidator, from_json
+
+from agentkit_prompts.schemas.steps import StepsExceeded, bounded, within
+from agentkit_tools.schemas.validation_cost import ValidationCost, has_own_code, validation_cost
+
+__all__ = ["ArgumentReader", "Arguments", "metered_reader", "reader_of"]
+
+Arguments: TypeAlias = dict[str, Any]
+"""Validated arguments by parameter name; those the model left out are absent."""
+Validate: TypeAlias = Callable[[str], Arguments]
+
+_QUICK_CHARS = 100_000
+"""Characters that are looked at where the call is made: some milliseconds, more where each of them is wrong."""
+_MAX_VALUES = 200_000
+"""Values in the arguments of a call: while pydantic notes what is wrong with them, nothing else runs."""
+_MAX_LOOKS = 8
+"""Looks at one value that need not be counted, because the length of the arguments is limited."""
+_QUICK_STEPS = 10_000
+_MAX_STEPS = 1_000_000
+
+
+class ArgumentReader(NamedTuple):
+    """Two ways to read the arguments of one tool; both raise where they are not valid."""
+
+    at_once: Validate
+    """Ends soon, and gives up where it would not."""
+    max_chars: int
+    """Texts that are longer are not for `at_once`; -1 where none is, because code of the tool's own runs in it."""
+    thoroughly: Validate
+    """Ends, but may take a second: for a thread."""
+
+
+def reader_of(validate: Validate, schema: CoreSchema) -> ArgumentReader:
+    """Return what reads with pydantic: `validate` is its validator of JSON text, `schema` what that was made from."""
+    cost = validation_cost(schema)
+    max_chars = -1 if has_own_code(schema) else _QUICK_CHARS // cost.looks
+    if cost.is_linear and cost.looks <= _MAX_LOOKS:
+        return ArgumentReader(validate, max_chars, partial(_where_few, _MAX_VALUES // cost.looks, validate))
+    at_once = validate if cost.is_linear else partial(_where_cheap, validate, cost)
+    in_steps = SchemaValidator(bounded(schema), _use_prebuilt=False).validate_json
+    return ArgumentReader(at_once, max_chars, partial(_where_few, _MAX_VALUES, partial(within, _MAX_STEPS, in_steps)))
+
+
+def metered_reader(validate: Validate) -> ArgumentReader:
+    """Return what reads with a validator that takes steps by itself."""
+    thoroughly = partial(_where_few, _MAX_VALUES, partial(within, _MAX_STEPS, validate))
+    return ArgumentReader(partial(within, _QUICK_STEPS, validate), _QUICK_CHARS, thoroughly)
+
+
+def _where_cheap(validate: Validate, cost: ValidationCost, text: str) -> Arguments:
+    if not cost.is_below(_QUICK_CHARS, text):
+        raise StepsExceeded("not at once")
+    return validate(text)
+
+
+def _where_few(limit: int, validate: Validate, text: str) -> Arguments:
+    if len(text) > limit:  # there cannot be more values than characters
+        count, waiting = 0, [from_json(text)]
+        while waiting:
+            value = waiting.pop()
+            items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+            count += len(items)
+            if count > limit:
+                raise StepsExceeded(f"there are more than {limit:,} values in them: send fewer at once")
+            waiting.extend([item for item in items if isinstance(item, dict | list)])
+    return validate(text)

@@ -1,0 +1,87 @@
+"""The type a tool declares for `deps`, read from `ToolContext[...]`, and whether a value is of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, ForwardRef, Literal, NewType, TypeVar, Union, get_args, get_origin
+
+from typing_extensions import TypeAliasType, get_protocol_members, is_protocol, is_typeddict
+
+from agentkit_tools.tool_context import ToolContext
+
+__all__ = ["context_of", "deps_type", "fits", "name_of_type"]
+
+_UNIONS = (Union, UnionType)
+_NUMBERS: dict[Any, tuple[type, ...]] = {float: (float, int), complex: (complex, float, int)}
+
+
+def context_of(hint: Any) -> Any:
+    """Return the `ToolContext` in an annotation, which may be one of several options; None when there is none."""
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    if get_origin(hint) in _UNIONS:  # a context or None: the function is called from elsewhere too
+        return next((found for option in get_args(hint) if (found := context_of(option)) is not None), None)
+    return hint if hint is ToolContext or get_origin(hint) is ToolContext else None
+
+
+def deps_type(hint: Any) -> Any:
+    """Return what the context in `hint` says `deps` are; None where that is nothing that could be checked.
+
+    That is so for `ToolContext` alone, and for `Any`, `object`, `None` and type variables as its argument.
+    """
+    declared = get_args(context_of(hint))
+    return None if not declared or declared[0] is NoneType or _takes_any(declared[0]) else declared[0]
+
+
+def _takes_any(declared: Any) -> bool:
+    declared = _plain(declared)
+    if get_origin(declared) in _UNIONS:
+        return any(map(_takes_any, get_args(declared)))
+    return declared in (Any, object) or isinstance(declared, TypeVar | ForwardRef | str)
+
+
+def _plain(declared: Any) -> Any:
+    """Return the type that an alias, a `NewType`, an `Annotated` or a bounded type variable stands for."""
+    while True:
+        if isinstance(declared, TypeAliasType):
+            declared = declared.__value__
+        elif isinstance(declared, NewType):
+            declared = declared.__supertype__
+        elif get_origin(declared) is Annotated:
+            declared = get_args(declared)[0]
+        elif isinstance(declared, TypeVar) and declared.__constraints__:
+            declared = Union[declared.__constraints__]  # noqa: UP007 (a tuple of options)
+        elif isinstance(declared, TypeVar) and declared.__bound__ is not None:
+            declared = declared.__bound__
+        else:
+            return declared
+
+
+def fits(deps: object, declared: Any) -> bool:
+    """Return whether `deps` are of the type that was declared; True where Python cannot tell.
+
+    Arguments of generic types are not looked at; a protocol is fulfilled by what has its members.
+    """
+    declared = _plain(declared)
+    origin = get_origin(declared)
+    if origin in _UNIONS:
+        return any(fits(deps, option) for option in get_args(declared))
+    if origin is Literal:
+        return any(type(deps) is type(value) and deps == value for value in get_args(declared))
+    if _takes_any(declared):
+        return True
+    kind = NoneType if declared is None else origin or declared
+    try:
+        if is_typeddict(kind):
+            return isinstance(deps, Mapping)
+        if isinstance(kind, type) and is_protocol(kind):
+            return all(hasattr(deps, name) for name in get_protocol_members(kind))
+        return isinstance(deps, _NUMBERS.get(kind, kind))
+    except Exception:  # code of their own decides about instances or attributes, and failed; or it is no class
+        return True
+
+
+def name_of_type(declared: Any) -> str:
+    """Return a declared type the way its author wrote it."""
+    return declared.__qualname__ if isinstance(declared, type) and not get_args(declared) else str(declared)
