@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -27,6 +37,7 @@ from agentkit.run.decisions import decision
 from agentkit.run.events import Event
 from agentkit.run.journal import Journal
 from agentkit.run.limits import Limits
+from agentkit.run.listening import Channel, Listening, both
 from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Nesting
 from agentkit.run.run import Run
@@ -345,9 +356,10 @@ class Agent(Generic[Deps, Output]):
         is_new: bool = False,
         keep: Path | Callable[[str], object] | None = None,
     ) -> RunResult[Output]:
-        chain, session, on_event = self.chain, options.get("session"), options.get("on_event")
+        chain, session, listener = self.chain, options.get("session"), options.get("on_event")
         check_deps(self.tools.values(), options.get("deps"))
-        nesting = Nesting(self.limits, on_event, options.get("approve"))
+        listening = None if listener is None else Listening(listener, options.get("on_event_error", "raise"))
+        nesting = Nesting(self.limits, None if listening is None else listening.emit, options.get("approve"))
         driver = AsyncDriver(
             model=chain.model,
             tools=self.tools,
@@ -371,7 +383,8 @@ class Agent(Generic[Deps, Output]):
             recalls=memory is not None,
             memo=session.memo if session is not None else Memo(self._declared()),
         )
-        return await Run(driver, journal, known=known, keep=keep, on_event=on_event).result(loop)
+        run: Run[Output] = Run(driver, journal, known=known, keep=keep, listening=listening)
+        return await run.result(loop)
 
     def _declared(self) -> Declarations:
         """Return what every run declares to the model, unless it has tools of its own."""
@@ -421,27 +434,21 @@ class Agent(Generic[Deps, Output]):
     ) -> AsyncGenerator[Event[Output], None]:
         """Answer one user input, yielding events; the last one is `RunFinished`. Raises what `run` does.
 
-        Leaving early cancels the run. To have it ended before going on, use `contextlib.aclosing`.
+        The run waits for who reads the events once a few are waiting. Leaving early cancels it. To have it ended before
+        going on, use `contextlib.aclosing`.
         """
-        events: asyncio.Queue[Event[Output] | None] = asyncio.Queue()
-        heard = options.get("on_event")
-
-        def on_event(event: Event[Output]) -> None:
-            if heard is not None:
-                heard(event)
-            events.put_nowait(event)
-
-        options["on_event"] = on_event
+        channel = Channel()
+        options["on_event"] = both(options.get("on_event"), channel.pass_on)
         run = asyncio.create_task(self.run(user_input, **options))
-        run.add_done_callback(lambda _: events.put_nowait(None))
+        run.add_done_callback(channel.end)
         try:
-            while (event := await events.get()) is not None:
+            async for event in channel:
                 yield event
             await run
         finally:
             if not run.done():
                 run.cancel()
-                await asyncio.gather(run, return_exceptions=True)
+                await asyncio.wait([run])
 
     def stream_sync(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
@@ -450,16 +457,11 @@ class Agent(Generic[Deps, Output]):
 
         The run waits for who reads the events once a few are waiting. Leaving early cancels it: close the generator.
         """
-        heard = options.get("on_event")
+        listener = options.get("on_event")
 
-        def run(pass_on: Callable[[Event[Output]], None]) -> None:
-            def on_event(event: Event[Output]) -> None:
-                if heard is not None:
-                    heard(event)
-                pass_on(event)
-
-            options["on_event"] = on_event
-            self.run_sync(user_input, **options)
+        def run(pass_on: Callable[[Event[Output]], Awaitable[None]]) -> Coroutine[Any, Any, RunResult[Output]]:
+            options["on_event"] = both(listener, pass_on)
+            return self.run(user_input, **options)
 
         yield from streamed(run)
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
-from agentkit.models.model import Reply
+from agentkit.models.model import Reply, passed_on
 from agentkit.models.model_errors import (
     ModelAuthError,
     ModelError,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["OFFICIAL", "EndpointModel", "host_of", "no_real_models"]
+__all__ = ["OFFICIAL", "EndpointModel", "host_of", "no_real_models", "secret_of"]
 
 OFFICIAL = "https://api.openai.com/v1"
 """Where requests go by default."""
@@ -149,12 +149,12 @@ class EndpointModel(ABC):
                     except StopAsyncIteration:
                         break
                 if text:  # outside: what a listener raises is the listener's
-                    on_text(text)
+                    await passed_on(text, on_text)
         tail = reader.end()
         if reader.started and reader.finish_reason is None:
             raise ModelInterrupted.after(reader.text, "no finish reason", model=self.name, host=self.host)
         if tail:
-            on_text(tail)
+            await passed_on(tail, on_text)
         with self._translating(client, reader):
             return reader.reply(self.name)
 
@@ -307,6 +307,11 @@ def _cut_chain(error: BaseException, key: str) -> None:
             else:
                 seen.add(id(other))
                 todo.append(other)
+
+
+def secret_of(model: object) -> str:
+    """Return the key that a model sends, so that it can be masked; empty where there is none."""
+    return model._secret() if isinstance(model, EndpointModel) else ""
 
 
 def host_of(url: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from agentkit_prompts.context.messages import Message
@@ -11,7 +12,7 @@ from agentkit_prompts.context.messages import Message
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["FinishReason", "Model", "Reply", "Usage"]
+__all__ = ["FinishReason", "Model", "Reply", "Usage", "passed_on"]
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "error"]
 
@@ -59,8 +60,16 @@ class Model(Protocol):
         """Send the composition and return the whole reply.
 
         With `on_text` the reply is streamed: each piece of text is passed to it as it arrives, and the pieces joined
-        are the text of the reply.
+        are the text of the reply. A model that awaits what it returns, as `passed_on` does, reads no faster than who
+        listens.
 
         Raises:
             ModelError: There is no reply; see its subclasses.
         """
+
+
+async def passed_on(text: str, on_text: Callable[[str], object]) -> None:
+    """Pass a piece of text on, and wait until whoever listens has taken it."""
+    taken = on_text(text)
+    if taken is not None and isawaitable(taken):
+        await taken

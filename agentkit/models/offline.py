@@ -70,7 +70,7 @@ class OfflineModel:
             text = missing or _quotes(composition)
         text = f"{text}\n\n{_WHO}"
         if on_text is not None:
-            speak(text, on_text)
+            await speak(text, on_text)
         return Reply(Message("assistant", text), model=self.name)
 
 

@@ -6,14 +6,13 @@ outer run, and it may use no more than what is left there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextvars import ContextVar, Token
 
 from agentkit.errors import LimitExceeded
 from agentkit.models.model import Usage
 from agentkit.run.decisions import Approver, Decisions
-from agentkit.run.events import Event
 from agentkit.run.limits import Limits
+from agentkit.run.listening import Emit
 from agentkit_prompts.composition.composition import Composition
 
 __all__ = ["Nesting", "current_run"]
@@ -45,9 +44,7 @@ class Nesting:
     _is_limited: bool
     """Whether this run or one around it has a limit of tokens."""
 
-    def __init__(
-        self, limits: Limits, emit: Callable[[Event], None] | None, approve: Approver | Decisions | None
-    ) -> None:
+    def __init__(self, limits: Limits, emit: Emit | None, approve: Approver | Decisions | None) -> None:
         self.emit = emit
         self.approve = approve
         self._used = self._reserved = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypedDict
 
@@ -10,6 +10,7 @@ from typing_extensions import TypeVar
 
 from agentkit.run.decisions import Approver, Decisions
 from agentkit.run.events import Event
+from agentkit.run.listening import ListenerErrors
 from agentkit.session import Session
 from agentkit_prompts.errors import nearest
 
@@ -29,8 +30,11 @@ class ResumeOptions(TypedDict, Generic[Deps, Output], total=False):
     """Handed to tools in their `ToolContext`."""
     session: Session | None
     """Conversation to go on with; it receives the messages of the run. None starts from nothing."""
-    on_event: Callable[[Event[Output]], None] | None
-    """Called with every event, in order."""
+    on_event: Callable[[Event[Output]], Awaitable[object] | None] | None
+    """Called with every event, in order; an async function is awaited, and the run waits for it."""
+    on_event_error: ListenerErrors
+    """Whether an exception of `on_event` ends the run (`raise`, also when this is not given), or is logged and listed
+    in `RunResult.listener_errors` (`report`)."""
     approve: Approver | Decisions | None
     """Decides about tool calls that need approval: a function, or decisions by the ids of the calls. Without it the run
     pauses at the first call that needs one."""
