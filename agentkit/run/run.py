@@ -81,19 +81,27 @@ class Run(Generic[Output]):
                     with keeping(journal, self._keep, goes_on=self._known is not None) as driver.keeper:
                         result = await self._within(seconds, self._driven(loop))
         except BaseException as error:
-            with suppress(Exception):  # an exception without attributes
-                error.messages = (*journal.messages, *driver.unkept)  # type: ignore[attr-defined]
-                error.usage, error.journal = journal.usage, journal  # type: ignore[attr-defined]
+            self._complete(error)
             if not isinstance(error, LimitExceeded) or driver.nesting.limits.on_limit == "raise" or driver.sent is None:
                 raise
             result = self._cut(error, driver.sent)
         if self._listening is not None:
             result.listener_errors = self._listening.errors
-            taken = self._listening.emit(RunFinished(result))
-            if taken is not None:
-                left = None if seconds is None else max(began + seconds - get_running_loop().time(), _MIN_SECONDS)
-                await self._within(left, as_coroutine(taken))
+            left = None if seconds is None else max(began + seconds - get_running_loop().time(), _MIN_SECONDS)
+            try:
+                if (taken := self._listening.emit(RunFinished(result))) is not None:
+                    await self._within(left, as_coroutine(taken))
+            except BaseException as error:
+                self._complete(error)
+                raise
         return result
+
+    def _complete(self, error: BaseException) -> None:
+        """Give an error what there is of the run."""
+        journal = self.journal
+        with suppress(Exception):  # an exception without attributes
+            error.messages = (*journal.messages, *self._driver.unkept)  # type: ignore[attr-defined]
+            error.usage, error.journal = journal.usage, journal  # type: ignore[attr-defined]
 
     def _cut(self, error: LimitExceeded, sent: Composition) -> RunResult[Output]:
         """Return what there is of a run that reached a limit: where the answer is text, the last that there was."""
