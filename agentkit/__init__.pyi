@@ -2,9 +2,11 @@ __version__: str
 
 from agentkit.agent import Agent as Agent
 from agentkit.chain import Chain as Chain
+from agentkit.citations import Citation as Citation
 from agentkit.errors import AgentDefinitionError as AgentDefinitionError
 from agentkit.errors import AgentError as AgentError
 from agentkit.errors import ApprovalError as ApprovalError
+from agentkit.errors import DepsMismatch as DepsMismatch
 from agentkit.errors import JournalError as JournalError
 from agentkit.errors import LimitExceeded as LimitExceeded
 from agentkit.errors import NothingToContinue as NothingToContinue

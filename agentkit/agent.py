@@ -29,9 +29,10 @@ from agentkit.chain import Chain, Output
 from agentkit.errors import AgentDefinitionError, ApprovalError, JournalError
 from agentkit.models.model import Model
 from agentkit.models.model_names import model_named
-from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope
+from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, placed, shown_options
 from agentkit.recaller import recall as ask
 from agentkit.run.asyncio_driver import AsyncDriver
+from agentkit.run.begin import check_kept
 from agentkit.run.decisions import decision
 from agentkit.run.events import Event
 from agentkit.run.journal import Journal
@@ -41,33 +42,30 @@ from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Nesting
 from agentkit.run.run import Run
 from agentkit.run.run_options import ResumeOptions, RunOptions, check_options
+from agentkit.run_context import Input, check_deps, run_context, with_key
 from agentkit.session import Session, checked_session
 from agentkit.sync_driver import run_blocking, streamed
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.declarations import Declarations
-from agentkit_prompts.context.conversation import Conversation
-from agentkit_prompts.context.parts import Part
-from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
+from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tree.layers import Layers
-from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, TextPrompt
+from agentkit_prompts.tree.leaves import TextPrompt
 from agentkit_tools import Toolset, by_name
 from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
     from agentkit_memory import Scope
-    from agentkit_prompts.prompters.prompter import Prompter
     from agentkit_tools import TurnTools
 
 
 __all__ = ["Agent"]
 
 Deps = TypeVar("Deps", default=None)
-Input: TypeAlias = PromptContext | UserInput | str | Sequence[str | Part] | Mapping[str, Any]
 Tools: TypeAlias = "Iterable[Tool | Callable[..., Any]] | TurnTools"
 _DEFAULT_LIMITS = Limits()
 _NO_OPTIONS = RecallOptions()
@@ -110,7 +108,19 @@ class Agent(Generic[Deps, Output]):
             what memory finds, or there is no model of that name.
     """
 
-    __slots__ = ("_at", "_declarations", "_given", "chain", "limits", "memory", "name", "recall", "specs", "tools")
+    __slots__ = (
+        "_ask",
+        "_at",
+        "_declarations",
+        "_given",
+        "chain",
+        "limits",
+        "memory",
+        "name",
+        "recall",
+        "specs",
+        "tools",
+    )
 
     tools: Mapping[str, Tool]
     """The tools by name; empty when each run has its own."""
@@ -165,7 +175,7 @@ class Agent(Generic[Deps, Output]):
         if not isinstance(model, Chain):
             if isinstance(model, str):
                 model = model_named(model)
-            model = Chain(model, _placed(layers, memory), output=output, budget=budget, tokenizer=tokenizer)
+            model = Chain(model, placed(layers, memory), output=output, budget=budget, tokenizer=tokenizer)
         elif layers or output is not str or budget is not None or tokenizer is not None:
             raise AgentDefinitionError(
                 "a Chain brings its layers, output type, budget and tokenizer: give them to the Chain instead"
@@ -188,6 +198,7 @@ class Agent(Generic[Deps, Output]):
         self.specs = tuple([tool.spec for tool in self.tools.values()])
         self.memory = memory
         self.recall = recall
+        self._ask = partial(ask, options=recall if memory is None else shown_options(recall, model.layers))
         self.limits = limits
         self._declarations: Declarations | None = None
 
@@ -198,7 +209,7 @@ class Agent(Generic[Deps, Output]):
         if not changes.keys().isdisjoint(("model", "layers", "output")):
             chain = Chain(
                 changes.get("model", chain.model),
-                _placed(changes["layers"], self.memory) if "layers" in changes else chain.prompter or chain.layers,
+                placed(changes["layers"], self.memory) if "layers" in changes else chain.prompter or chain.layers,
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,
                 budget=chain.budget,
@@ -232,27 +243,7 @@ class Agent(Generic[Deps, Output]):
 
     def context(self, user_input: Input, session: Session | None = None) -> PromptContext:
         """Return the context of a run, without what memory would recall and tools that each run makes for itself."""
-        return self._asked(user_input, session, "")
-
-    def _asked(self, user_input: Input, session: Session | None, run_id: str) -> PromptContext:
-        """Return the context that a run is asked with."""
-        prompter = self.chain.prompter
-        if prompter is not None and not isinstance(user_input, PromptContext):
-            given: Any = user_input
-            user_input = prompter.context(UserInput(given) if isinstance(given, list | tuple) else given)
-        if isinstance(user_input, PromptContext):
-            conversation = user_input.conversation if session is None else session.conversation
-            ctx = user_input.evolve(conversation=conversation, tools=self.specs)
-        else:
-            conversation = _NO_CONVERSATION if session is None else session.conversation
-            ctx = PromptContext(user_input=cast(UserInput, user_input), conversation=conversation, tools=self.specs)
-        return self._with_key(ctx, session, run_id)
-
-    def _with_key(self, ctx: PromptContext, session: Session | None, run_id: str) -> PromptContext:
-        """Return the context with a key for its fences: the same in every process, and nobody can guess a run id."""
-        if not self.chain.fenced or ctx.session_key is not None:
-            return ctx
-        return ctx.evolve(session_key=f"{'' if session is None else session.id}\n{run_id}")
+        return run_context(self.chain, self.specs, user_input, session, "")
 
     def compose(
         self, user_input: Input, *, session: Session | None = None, scope: Scope | str | None = None
@@ -268,7 +259,7 @@ class Agent(Generic[Deps, Output]):
             tools = run_blocking(self._equip(ctx))
             ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values()]))
         if memory is not None:
-            found = ask(memory, ctx.user_input.text, session, visible(self.chain, ctx), self.recall)
+            found = self._ask(memory, ctx.user_input.text, session, visible(self.chain, ctx))
             ctx = remembering(ctx, found)
         return self.chain.compose(ctx)
 
@@ -288,6 +279,7 @@ class Agent(Generic[Deps, Output]):
             LimitExceeded: The run used more than its limits allow.
             Paused: A tool call needs approval, and nobody is there to ask.
             ApprovalError: What `approve` answered is no decision.
+            DepsMismatch: Tools need `deps` that are not given, or of another type; nothing was sent or kept.
             ScopeMismatch: Memory, session and `scope` do not belong together.
             SessionBusy: Another run is using the session.
             NothingToContinue: There is no input, and nothing without an answer.
@@ -306,7 +298,7 @@ class Agent(Generic[Deps, Output]):
         journal = Journal(
             self.name,
             run_id,
-            self._asked("" if user_input is None else user_input, session, run_id),
+            run_context(self.chain, self.specs, "" if user_input is None else user_input, session, run_id),
             session=None if session is None else session.id,
             goes_on=user_input is None,
             scope=getattr(getattr(memory, "scope", None), "names", None),
@@ -345,10 +337,11 @@ class Agent(Generic[Deps, Output]):
             for call, made in known.decisions.items():
                 if call in approve and decision(approve[call], call) != made:
                     raise ApprovalError(f"approve: about {call!r} it was decided already: {made!r:.80}")
+        check_kept(known, session)
         scope = None if known.scope is None or session is not None else known.scope
         memory = in_scope(self.memory, session, scope)
         fresh = known.anew()
-        ctx = self._with_key(known.context, session, known.run_id)
+        ctx = with_key(known.context, self.chain, session, known.run_id)
         keep = None if isinstance(journal, Journal) else journal
         return await self._run(fresh, ctx, memory, options, known=known, keep=keep)
 
@@ -364,14 +357,15 @@ class Agent(Generic[Deps, Output]):
         keep: Path | Callable[[str], object] | None = None,
     ) -> RunResult[Output]:
         chain, session, listener = self.chain, options.get("session"), options.get("on_event")
+        check_deps(self.tools.values(), options.get("deps"))
         listening = None if listener is None else Listening(listener, options.get("on_event_error", "raise"))
         nesting = Nesting(self.limits, None if listening is None else listening.emit, options.get("approve"))
         driver = AsyncDriver(
             model=chain.model,
             tools=self.tools,
-            equip=None if self._at is None else self._equip,
+            equip=None if self._at is None else partial(self._equip, deps=options.get("deps")),
             select=chain.selections,
-            recall=None if memory is None else partial(ask, memory, options=self.recall),
+            recall=None if memory is None else partial(self._ask, memory),
             conversation=ctx.conversation,
             session=session,
             decided=set(() if known is None else known.decisions),
@@ -398,10 +392,13 @@ class Agent(Generic[Deps, Output]):
             self._declarations = Declarations(self.specs, self.chain.output_schema)
         return self._declarations
 
-    async def _equip(self, ctx: PromptContext) -> Mapping[str, Tool]:
-        """Return the tools that a run has."""
+    async def _equip(self, ctx: PromptContext, **given: object) -> Mapping[str, Tool]:
+        """Return the tools that a run has, checked where its `deps` are given."""
         assert self._at is not None
-        return by_name(await self._at(ctx))
+        tools = by_name(await self._at(ctx))
+        for deps in given.values():
+            check_deps(tools.values(), deps)
+        return tools
 
     def run_sync(self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]) -> RunResult[Output]:
         """Answer one user input from code that is not async, also inside a running event loop. See `run`."""
@@ -469,12 +466,4 @@ class Agent(Generic[Deps, Output]):
         yield from streamed(run)
 
 
-def _placed(layers: Layers | Prompter | TextPrompt | str, memory: object) -> Layers | Prompter | TextPrompt | str:
-    """Return the layers of an agent: what is recalled stands before the input where they are plain text."""
-    if memory is None or not isinstance(layers, TextPrompt | str):
-        return layers
-    return Layers(layers or (), before_input=[MemoPrompt(), KnowledgePrompt()])
-
-
-_NO_CONVERSATION = Conversation()
 _OVERRIDES: ContextVar[Mapping[int, Agent[Any, Any]]] = ContextVar("agentkit_overrides", default=MappingProxyType({}))

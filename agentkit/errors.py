@@ -15,6 +15,7 @@ __all__ = [
     "AgentDefinitionError",
     "AgentError",
     "ApprovalError",
+    "DepsMismatch",
     "JournalError",
     "LimitExceeded",
     "NothingToContinue",
@@ -44,6 +45,18 @@ class AgentDefinitionError(AgentError, ValueError):
 
 class ApprovalError(AgentError, TypeError):
     """What was asked for approval gave an answer that is no decision. The call did not run."""
+
+
+class DepsMismatch(AgentError, TypeError):
+    """Tools need `deps` that the run was not given, or of another type. Nothing was sent or kept.
+
+    Attributes:
+        problems: What is wrong, one text per tool.
+    """
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__(f"{'; '.join(problems)}: give the run what they need, such as agent.run(..., deps=...)")
+        self.problems = tuple(problems)
 
 
 class JournalError(AgentError, ValueError):

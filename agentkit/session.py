@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from agentkit.errors import AgentDefinitionError
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.wire.read_messages import read_messages
 
 __all__ = ["InMemorySession", "Session", "checked_session"]
@@ -79,6 +80,41 @@ class InMemorySession:
     def position(self, key: str) -> int | None:
         """Return how many messages stand before those that were appended under a key; None when there are none."""
         return self._positions.get(key)
+
+    def fork(self, id: str, at: int | None = None) -> InMemorySession:
+        """Return a session of its own that begins with the first `at` messages; with all when not given.
+
+        Raises:
+            MessageError: There are fewer messages, or tool results would be cut from their calls.
+        """
+        fork = InMemorySession(self.conversation.until(len(self.conversation) if at is None else at), id=id)
+        fork._positions = self._until(len(fork.conversation))
+        return fork
+
+    def rewind(self, at: int) -> Conversation:
+        """Go on behind the first `at` messages, and return these.
+
+        Raises:
+            MessageError: There are fewer messages, or tool results would be cut from their calls.
+        """
+        self.conversation = self.conversation.until(at)
+        self._positions = self._until(at)
+        return self.conversation
+
+    def edit(self, seq: int, content: str | Sequence[str | Part]) -> Conversation:
+        """Put another message in the place of message number `seq`, and return the conversation, which ends with it.
+
+        `agent.run(None, session=session)` then answers it.
+
+        Raises:
+            MessageError: There is no such message, or it is part of a round of tool calls.
+        """
+        before, message = self.conversation.edited(seq, content)
+        self.rewind(len(before))
+        return self.append(message)
+
+    def _until(self, at: int) -> dict[str, int]:
+        return {key: position for key, position in self._positions.items() if position < at}
 
 
 def checked_session(session: object) -> Session | None:

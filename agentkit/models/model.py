@@ -55,7 +55,6 @@ class Model(Protocol):
     @property
     def name(self) -> str:
         """The name to show and to log."""
-        ...
 
     async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
         """Send the composition and return the whole reply.
@@ -67,7 +66,6 @@ class Model(Protocol):
         Raises:
             ModelError: There is no reply; see its subclasses.
         """
-        ...
 
 
 async def passed_on(text: str, on_text: Callable[[str], object]) -> None:

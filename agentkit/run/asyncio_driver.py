@@ -311,6 +311,6 @@ def _appended(session: Session, effect: Append) -> None:
     except Exception as error:
         from agentkit_memory.errors import HeadMoved
 
-        if not isinstance(error, HeadMoved) or effect.messages[0].role == "user":
-            raise  # nothing was sent yet, and what would be sent is out of date
+        if not isinstance(error, HeadMoved) or error.rewound or effect.messages[0].role == "user":
+            raise  # nothing was sent yet, and what would be sent is out of date; or the run is no longer part of it
         session.append(*effect.messages, key=effect.key)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from agentkit.errors import JournalError, NothingToContinue
 from agentkit.run.effects import Begin, Beginning
+from agentkit.run.journal import Journal
 from agentkit.run.loop import REPAIR
 from agentkit.session import Session
 from agentkit_prompts.context.conversation import Conversation
 
-__all__ = ["beginning"]
+__all__ = ["beginning", "check_kept"]
 
 
 def beginning(effect: Begin, session: Session | None, conversation: Conversation, *, is_new: bool) -> Beginning:
@@ -39,6 +40,26 @@ def beginning(effect: Begin, session: Session | None, conversation: Conversation
     if is_new or session is None or (first := session.position(f"{effect.run_id}:0")) is None:
         return Beginning(conversation)
     return _cut(conversation, first, _end(effect.run_id, session, first))
+
+
+def check_kept(journal: Journal, session: Session | None) -> None:
+    """Refuse to go on with a run whose messages are no longer in the conversation: it was rewound since.
+
+    Raises:
+        JournalError: They are not there.
+    """
+    entries = journal.entries
+    if session is None or not entries or journal.goes_on or entries[0].answer[1]:
+        return
+    step, kept = 0, None
+    for entry in entries:
+        step += entry.effect == "CallModel"
+        kept = step if entry.effect == "Append" else kept
+    if kept is not None and session.position(f"{journal.run_id}:{kept}") is None:
+        raise JournalError(
+            f"run {journal.run_id!r}: its last messages are not in the conversation, which was rewound since, or is "
+            "another one: begin a new run"
+        )
 
 
 def _cut(conversation: Conversation, first: int, last: int) -> Beginning:

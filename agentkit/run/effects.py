@@ -66,7 +66,7 @@ class SelectExamples:
 
 @dataclass(slots=True)
 class Recall:
-    """Find what memory knows about `query`. Answered with `Found`: documents and facts, best first."""
+    """Find what memory knows about `query`. Answered with `Found`: documents, facts and messages, best first."""
 
     query: str
     visible: int | None = None

@@ -15,7 +15,7 @@ from agentkit.run.decisions import Decision
 from agentkit.run.loop import RunResult
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_prompts.context.prompt_context import Document, Fact
+from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
 from agentkit_tools.calling.tool_result import ToolResult
 
 __all__ = [
@@ -44,6 +44,8 @@ class Recalled:
     knowledge: tuple[Fact, ...] = ()
     degraded: tuple[str, ...] = ()
     """What memory could not do; it answered with what works."""
+    recalled: tuple[RecalledMessage, ...] = ()
+    """Messages of earlier conversations."""
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Generic, cast
 
 from agentkit.chain import Chain, Output
+from agentkit.citations import Citation, citations, unknown_labels
 from agentkit.errors import LimitExceeded, OutputError, RunIdReused
 from agentkit.models.model import Reply, Usage
 from agentkit.recaller import Found
@@ -69,6 +70,21 @@ class RunResult(Generic[Output]):
     """The limit that ended the run, where `Limits.on_limit` is `return`."""
     listener_errors: Sequence[Exception] = ()
     """What `on_event` raised, where `on_event_error` is `report`; the first of them if there were many."""
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """The documents that the answer names by their labels, `[source#chunk]`, with where it does, in order."""
+        return citations(self._text, self.composition)
+
+    @property
+    def unknown_labels(self) -> tuple[str, ...]:
+        """What looks like a label in the answer and is that of no document that was sent: it is no citation."""
+        return unknown_labels(self._text, self.composition)
+
+    @property
+    def _text(self) -> str:
+        """The text of the reply, whatever type the output has."""
+        return next((one.text for one in reversed(self.messages) if one.role == "assistant" and one.text), "")
 
 
 def run_loop(
@@ -171,8 +187,13 @@ def visible(chain: Chain[Any], ctx: PromptContext, memo: Memo | None = None) -> 
 
 
 def remembering(ctx: PromptContext, found: Found) -> PromptContext:
-    """Return the context with what was recalled; facts come after those it has."""
-    return ctx.evolve(documents=found.documents, knowledge=(*ctx.knowledge, *found.knowledge))
+    """Return the context with what was recalled; facts come after those it has.
+
+    What asked a model to repair its answer stands in the name of the user, and may quote the model: it is left out.
+    """
+    recalled = tuple([message for message in found.recalled if not message.text.endswith(REPAIR)])
+    knowledge = (*ctx.knowledge, *found.knowledge)
+    return ctx.evolve(documents=found.documents, knowledge=knowledge, recalled=recalled)
 
 
 def _asking(calls: tuple[ToolCall, ...], tools: Mapping[str, Tool]) -> tuple[ToolCall, ...]:

@@ -19,6 +19,7 @@ from agentkit_prompts.errors import nearest
 from agentkit_tools.calling.arguments import read_arguments, unreadable
 from agentkit_tools.calling.deadline import DeadlineError, outcome
 from agentkit_tools.calling.enforcement import Semaphores, enforced, needs_approval
+from agentkit_tools.calling.failures_in_a_row import after, unavailable
 from agentkit_tools.calling.function_runner import FunctionRunner
 from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, failed
@@ -315,7 +316,16 @@ class Tool(Generic[P, R]):
     async def _call_under_policy(
         self, call: ToolCall, text: str, arguments: Arguments | None, context: ToolContext[Any]
     ) -> ToolResult:
-        """Answer a call that has to wait: for its arguments to be read, for approval, for its turn."""
+        """Answer a call that has to wait, or is counted: one of a tool that is not available any more is refused."""
+        refused = unavailable(self.policy, call, context)
+        if refused is not None:
+            return refused
+        return after(await self._call_in_turn(call, text, arguments, context), self.policy, call, context)
+
+    async def _call_in_turn(
+        self, call: ToolCall, text: str, arguments: Arguments | None, context: ToolContext[Any]
+    ) -> ToolResult:
+        """Answer a call when its arguments are read, and when it was approved where it has to be."""
         start = perf_counter()
         try:
             if arguments is None:

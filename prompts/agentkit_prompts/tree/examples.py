@@ -31,7 +31,6 @@ class ExampleSelector(Protocol):
 
     def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example] | Awaitable[Sequence[Example]]:
         """Return some of `examples`, or an awaitable of them."""
-        ...
 
 
 class StaticSelector:

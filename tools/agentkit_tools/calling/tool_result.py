@@ -16,7 +16,7 @@ from agentkit_tools.errors import ToolFailure, describe_error, ends_run
 
 __all__ = ["ToolResult", "ToolStatus", "failed", "finished"]
 
-ToolStatus = Literal["success", "error", "timeout", "denied", "cancelled", "too_large"]
+ToolStatus = Literal["success", "error", "timeout", "denied", "cancelled", "too_large", "unavailable"]
 
 
 @dataclass(slots=True)
