@@ -140,6 +140,8 @@ class AsyncDriver:
                 await self._tell(events.PromptComposed(step, effect.composition))
                 on_text: Any = lambda text: emit(events.TextDelta(step, text))  # noqa: E731
                 reply = await self.model.request(effect.composition, on_text=on_text)
+            if nesting.price is not None:
+                reply = nesting.priced(reply, effect.composition)
             usage = reply.usage
         finally:
             nesting.spend(usage, reserved)
