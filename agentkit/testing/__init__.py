@@ -9,10 +9,10 @@ controlled time, the effects of a run, and strategies for random contexts and tr
 from agentkit.models.endpoint import no_real_models
 from agentkit.models.scripted import CutOff, Delayed
 from agentkit.testing.controlled_time import Clock, controlled_time
-from agentkit.testing.run_effects import assert_effects, effects
 from agentkit.testing.forgery import ATTACKS, CANARY, assert_no_forged_roles
 from agentkit.testing.golden import UPDATE, assert_golden, golden_text
 from agentkit.testing.recorded_model import RecordedModel, ReplayError, ReplayModel
+from agentkit.testing.run_effects import assert_effects, effects
 
 __all__ = [
     "ATTACKS",
