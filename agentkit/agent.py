@@ -331,7 +331,8 @@ class Agent(Generic[Deps, Output]):
         chain, session, listener = self.chain, options.get("session"), options.get("on_event")
         check_deps(self.tools.values(), options.get("deps"))
         listening = None if listener is None else Listening(listener, options.get("on_event_error", "raise"))
-        nesting = Nesting(self.limits, None if listening is None else listening.emit, options.get("approve"))
+        emit = None if listening is None else listening.emit
+        nesting = Nesting(self.limits, emit, options.get("approve"), chain.model)
         driver = AsyncDriver(
             model=chain.model,
             tools=self.tools,

@@ -22,6 +22,7 @@ from agentkit.models.model_errors import (
     NetworkRefused,
     spellings,
 )
+from agentkit.models.prices import Price, known_price
 from agentkit.models.reply_reader import ReplyReader
 
 if TYPE_CHECKING:
@@ -61,8 +62,10 @@ class EndpointModel(ABC):
         client: AsyncOpenAI | None,
         timeout: float,
         max_retries: int,
+        price: Price | None,
     ) -> None:
         self.name = model
+        self._price = price
         self._api_key = api_key
         self._base_url = base_url
         self._given = client
@@ -88,6 +91,11 @@ class EndpointModel(ABC):
     def host(self) -> str:
         """Host and port of the endpoint, without credentials."""
         return host_of(str(self._given.base_url) if self._given else self._endpoint())
+
+    @property
+    def price(self) -> Price | None:
+        """What it costs: the price it was given, or that of a model of this name where the provider itself is asked."""
+        return self._price if self._price is not None else known_price(self.host, self.name)
 
     async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
         """Send the composition and return the reply; stream it when there is a listener.

@@ -27,12 +27,24 @@ class Usage:
     """Tokens of the reply."""
     cached_tokens: int = 0
     """Tokens of the prompt that came from the endpoint's prompt cache."""
+    money: float | None = None
+    """US dollars; None where a price is not known."""
 
     def __add__(self, other: Usage) -> Usage:
+        money, more = self.money, other.money
+        if money is None is more:
+            total = None
+        elif money is None:  # what used nothing cost nothing, whatever its price
+            total = more if not (self.input_tokens or self.output_tokens) else None
+        elif more is None:
+            total = money if not (other.input_tokens or other.output_tokens) else None
+        else:
+            total = money + more
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cached_tokens + other.cached_tokens,
+            total,
         )
 
 

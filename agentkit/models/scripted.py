@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from agentkit.models.model import Reply, passed_on
 from agentkit.models.model_errors import ModelInterrupted, ScriptExhausted
+from agentkit.models.prices import Price
 from agentkit_prompts.context.messages import Message
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class ScriptedModel:
     """Answers with `replies`, one per request, in order.
 
     A callable among them is given the composition and returns the reply. `requests` holds the compositions it was
-    sent, the last `keep` of them (all, when `keep` is None).
+    sent, the last `keep` of them (all, when `keep` is None). `price` is what it pretends to cost.
 
     Raises:
         ScriptExhausted: It is asked once more than it has replies.
@@ -62,6 +63,7 @@ class ScriptedModel:
         *,
         name: str = "scripted",
         keep: int | None = None,
+        price: Price | None = None,
     ) -> None:
         if isinstance(replies, str):
             raise TypeError("ScriptedModel: expected a list of replies, got one str; write ScriptedModel([...])")
@@ -70,14 +72,19 @@ class ScriptedModel:
             [reply if callable(reply) else _ready(reply, name) for reply in replies]
         )
         self.name = name
+        self.price = price
         self.requests = deque(maxlen=keep)
 
     @classmethod
     def repeat(
-        cls, *replies: Scripted | Callable[[Composition], Scripted], name: str = "scripted", keep: int | None = None
+        cls,
+        *replies: Scripted | Callable[[Composition], Scripted],
+        name: str = "scripted",
+        keep: int | None = None,
+        price: Price | None = None,
     ) -> ScriptedModel:
         """Return a model that goes through `replies` again and again."""
-        model = cls(replies, name=name, keep=keep)
+        model = cls(replies, name=name, keep=keep, price=price)
         model._replies = itertools.cycle(model._replies)
         return model
 

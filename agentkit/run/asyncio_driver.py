@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from agentkit.errors import ApprovalError, Paused
 from agentkit.models.model import Model, Reply, Usage
+from agentkit.models.model_errors import ModelReplyError
 from agentkit.recaller import Found
 from agentkit.run import events
 from agentkit.run.begin import beginning
@@ -140,6 +141,10 @@ class AsyncDriver:
                 await self._tell(events.PromptComposed(step, effect.composition))
                 on_text: Any = lambda text: emit(events.TextDelta(step, text))  # noqa: E731
                 reply = await self.model.request(effect.composition, on_text=on_text)
+            if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
+                raise ModelReplyError(_no_reply(reply), model=self.model.name)
+            if nesting.price is not None:
+                reply = nesting.priced(reply, effect.composition)
             usage = reply.usage
         finally:
             nesting.spend(usage, reserved)
@@ -302,6 +307,14 @@ class _Round:
 
 def _named(call: ToolCall) -> str:
     return f"{call.name} ({call.id})"
+
+
+def _no_reply(answer: object) -> str:
+    got = type(answer).__name__
+    if isinstance(answer, Reply):
+        message: object = answer.message
+        got = f"one of the role {message.role}" if isinstance(message, Message) else type(message).__name__
+    return f"expected a Reply with an assistant Message, got {got}"
 
 
 def _appended(session: Session, effect: Append) -> None:

@@ -72,6 +72,11 @@ class RunResult(Generic[Output]):
     """What `on_event` raised, where `on_event_error` is `report`; the first of them if there were many."""
 
     @property
+    def cost(self) -> float | None:
+        """US dollars of all model calls; None where a price is not known."""
+        return self.usage.money
+
+    @property
     def citations(self) -> tuple[Citation, ...]:
         """The documents that the answer names by their labels, `[source#chunk]`, with where it does, in order."""
         return citations(self._text, self.composition)

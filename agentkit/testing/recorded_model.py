@@ -16,6 +16,7 @@ from agentkit.models import model_errors
 from agentkit.models.endpoint import secret_of
 from agentkit.models.model import Model, Reply, passed_on
 from agentkit.models.model_errors import ModelError, ScriptExhausted, spellings
+from agentkit.models.prices import Price, price_of
 from agentkit.models.scripted import speak
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class RecordedModel:
         self._model = model
         self._path = Path(path)
         self.name = model.name
+        self.price = price_of(model)
         try:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError as error:
@@ -98,13 +100,18 @@ class RecordedModel:
 class ReplayModel:
     """Answers from a file of `RecordedModel`, without a network: each exchange once, the first that fits what is sent.
 
+    Args:
+        path: The file.
+        price: What it pretends to cost.
+
     Raises:
         ReplayError: The file is not a recording, is one of a newer version, or a line of it cannot be read.
         OSError: There is no such file.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, price: Price | None = None) -> None:
         self._path = Path(path)
+        self.price = price
         head, *lines = self._read()
         self.name: str = head["model"]
         self._left = lines
