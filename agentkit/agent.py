@@ -16,10 +16,11 @@ from typing_extensions import TypeVar
 
 from agentkit.agent_tool import agent_tool
 from agentkit.chain import Chain, Output
+from agentkit.compaction import Compaction, Summarise, as_compacted, check_compaction, compacted
 from agentkit.errors import AgentDefinitionError, ApprovalError, JournalError
 from agentkit.models.model import Model
 from agentkit.models.model_names import model_named
-from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, placed, shown_options
+from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, shown_options
 from agentkit.recaller import recall as ask
 from agentkit.run.asyncio_driver import AsyncDriver
 from agentkit.run.begin import check_kept
@@ -31,7 +32,7 @@ from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Nesting
 from agentkit.run.run import Run
 from agentkit.run.run_options import ResumeOptions, RunOptions, check_options
-from agentkit.run_context import Input, check_deps, run_context, with_key
+from agentkit.run_context import Input, check_deps, placed, run_context, with_key
 from agentkit.session import Session, checked_session
 from agentkit.sync_driver import run_blocking, streamed
 from agentkit_prompts.composition.compose import Memo
@@ -83,6 +84,7 @@ class Agent(Generic[Deps, Output]):
         memory: Where chunks are recalled from before each run; its scope is the widest that is read, see `RunOptions`.
             With plain text as layers, what is recalled stands before the input.
         recall: How memory is asked.
+        compaction: What is done with a conversation that has grown long: `Trim()` or `Summarise(model)`.
         output: The type of the answer.
         budget: Tokens a composition may have at most.
         tokenizer: Counts tokens; a fast estimate when not given.
@@ -103,6 +105,7 @@ class Agent(Generic[Deps, Output]):
         "_declarations",
         "_given",
         "chain",
+        "compaction",
         "limits",
         "memory",
         "name",
@@ -124,6 +127,7 @@ class Agent(Generic[Deps, Output]):
         tools: Tools = ...,
         memory: RecallSource | None = ...,
         recall: RecallOptions = ...,
+        compaction: Compaction | None = ...,
         deps: type[Deps] = ...,
         limits: Limits = ...,
         name: str = ...,
@@ -137,6 +141,7 @@ class Agent(Generic[Deps, Output]):
         tools: Tools = ...,
         memory: RecallSource | None = ...,
         recall: RecallOptions = ...,
+        compaction: Compaction | None = ...,
         output: type[Output] = ...,
         budget: int | Budget | None = ...,
         tokenizer: TokenCounter | None = ...,
@@ -152,6 +157,7 @@ class Agent(Generic[Deps, Output]):
         tools: Tools = (),
         memory: RecallSource | None = None,
         recall: RecallOptions = _NO_OPTIONS,
+        compaction: Compaction | None = None,
         output: type[Any] = str,
         budget: int | Budget | None = None,
         tokenizer: TokenCounter | None = None,
@@ -164,7 +170,13 @@ class Agent(Generic[Deps, Output]):
         if not isinstance(model, Chain):
             if isinstance(model, str):
                 model = model_named(model)
-            model = Chain(model, placed(layers, memory), output=output, budget=budget, tokenizer=tokenizer)
+            model = Chain(
+                model,
+                placed(layers, recalls=memory is not None, compacts=isinstance(compaction, Summarise)),
+                output=output,
+                budget=budget,
+                tokenizer=tokenizer,
+            )
         elif layers or output is not str or budget is not None or tokenizer is not None:
             raise AgentDefinitionError(
                 "a Chain brings its layers, output type, budget and tokenizer: give them to the Chain instead"
@@ -173,6 +185,8 @@ class Agent(Generic[Deps, Output]):
             check_memory(memory, model.layers)
         elif recall is not _NO_OPTIONS:
             raise AgentDefinitionError("recall= says how memory is asked, and there is none: give the agent memory=")
+        if compaction is not None:
+            check_compaction(compaction, model)
         prompter = model.prompter
         if prompter is not None and (prompter.tools or prompter.history):
             raise AgentDefinitionError(
@@ -186,6 +200,7 @@ class Agent(Generic[Deps, Output]):
         self.tools = by_name(cast(Iterable[Tool], self._given)) if self._at is None else {}
         self.specs = tuple([tool.spec for tool in self.tools.values()])
         self.memory = memory
+        self.compaction = compaction
         self.recall = recall
         self._ask = partial(ask, options=recall if memory is None else shown_options(recall, model.layers))
         self.limits = limits
@@ -198,7 +213,7 @@ class Agent(Generic[Deps, Output]):
         if not changes.keys().isdisjoint(("model", "layers", "output")):
             chain = Chain(
                 changes.get("model", chain.model),
-                placed(changes["layers"], self.memory) if "layers" in changes else chain.prompter or chain.layers,
+                self._placed(changes["layers"]) if "layers" in changes else chain.prompter or chain.layers,
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,
                 budget=chain.budget,
@@ -209,9 +224,13 @@ class Agent(Generic[Deps, Output]):
             tools=changes.get("tools", self._given),
             memory=self.memory,
             recall=self.recall,
+            compaction=self.compaction,
             limits=changes.get("limits", self.limits),
             name=self.name,
         )
+
+    def _placed(self, layers: Layers | TextPrompt | str) -> Any:
+        return placed(layers, recalls=self.memory is not None, compacts=isinstance(self.compaction, Summarise))
 
     @contextmanager
     def override(self, **changes: Unpack[Changes]) -> Iterator[None]:
@@ -244,11 +263,14 @@ class Agent(Generic[Deps, Output]):
         memory = in_scope(self.memory, checked_session(session), scope)
         ctx = self.context(user_input, session)
         self.chain.preflight(ctx.user_input)
+        if self.compaction is not None:
+            ctx = as_compacted(self.compaction, ctx, session)
         if self._at is not None:
             tools = run_blocking(self._equip(ctx))
             ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values()]))
         if memory is not None:
-            found = self._ask(memory, ctx.user_input.text, session, visible(self.chain, ctx))
+            is_cut = session is not None and len(ctx.conversation) < len(session.conversation)
+            found = self._ask(memory, ctx.user_input.text, session, visible(self.chain, ctx, is_cut=is_cut))
             ctx = remembering(ctx, found)
         return self.chain.compose(ctx)
 
@@ -326,7 +348,7 @@ class Agent(Generic[Deps, Output]):
             for call, made in known.decisions.items():
                 if call in approve and decision(approve[call], call) != made:
                     raise ApprovalError(f"approve: about {call!r} it was decided already: {made!r:.80}")
-        check_kept(known, session)
+        await asyncio.to_thread(check_kept, known, session)
         scope = None if known.scope is None or session is not None else known.scope
         memory = in_scope(self.memory, session, scope)
         fresh = known.anew()
@@ -354,6 +376,7 @@ class Agent(Generic[Deps, Output]):
             equip=None if self._at is None else partial(self._equip, deps=options.get("deps")),
             select=chain.selections,
             recall=None if memory is None else partial(self._ask, memory),
+            compact=None if self.compaction is None else partial(compacted, self.compaction, chain),
             conversation=ctx.conversation,
             session=session,
             decided=set(() if known is None else known.decisions),
@@ -369,6 +392,7 @@ class Agent(Generic[Deps, Output]):
             nesting.limits,
             journal,
             recalls=memory is not None,
+            compacts=self.compaction is not None,
             memo=session.memo if session is not None else Memo(self._declared()),
         )
         return await Run(driver, journal, known=known, keep=keep, on_event=on_event).result(loop)
