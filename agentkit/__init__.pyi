@@ -3,6 +3,8 @@ __version__: str
 from agentkit.agent import Agent as Agent
 from agentkit.chain import Chain as Chain
 from agentkit.citations import Citation as Citation
+from agentkit.compaction import Summarise as Summarise
+from agentkit.compaction import Trim as Trim
 from agentkit.errors import AgentDefinitionError as AgentDefinitionError
 from agentkit.errors import AgentError as AgentError
 from agentkit.errors import ApprovalError as ApprovalError
@@ -41,6 +43,7 @@ from agentkit.run.decisions import Approver as Approver
 from agentkit.run.decisions import Denied as Denied
 from agentkit.run.events import ApprovalAsked as ApprovalAsked
 from agentkit.run.events import ApprovalGiven as ApprovalGiven
+from agentkit.run.events import ConversationCompacted as ConversationCompacted
 from agentkit.run.events import Event as Event
 from agentkit.run.events import ModelReplied as ModelReplied
 from agentkit.run.events import Nested as Nested

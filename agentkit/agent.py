@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, NoneType
@@ -16,22 +15,25 @@ from typing_extensions import TypeVar
 
 from agentkit.agent_tool import agent_tool
 from agentkit.chain import Chain, Output
+from agentkit.compaction import Compaction, Summarise, as_compacted, check_compaction, compacted
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model
 from agentkit.models.model_names import model_named
-from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, placed, shown_options
+from agentkit.overrides import overridden, overriding
+from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, shown_options
 from agentkit.recaller import recall as ask
 from agentkit.run.asyncio_driver import AsyncDriver
 from agentkit.run.begin import check_journal
 from agentkit.run.events import Event
 from agentkit.run.journal import Journal
+from agentkit.run.journal_file import Keep
 from agentkit.run.limits import Limits
 from agentkit.run.listening import Channel, Listening, both
 from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Nesting
 from agentkit.run.run import Run
 from agentkit.run.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options
-from agentkit.run_context import Input, check_deps, run_context, with_key
+from agentkit.run_context import Input, check_deps, placed, run_context, with_key
 from agentkit.session import Session, checked_session
 from agentkit.sync_driver import run_blocking, streamed
 from agentkit_prompts.composition.compose import Memo
@@ -56,8 +58,6 @@ __all__ = ["Agent"]
 Deps = TypeVar("Deps", default=None)
 _DEFAULT_LIMITS = Limits()
 _NO_OPTIONS = RecallOptions()
-_INNER_SECONDS = 600.0
-"""Time limit of an agent that is a tool, if the policy has none."""
 
 
 class Agent(Generic[Deps, Output]):
@@ -71,6 +71,7 @@ class Agent(Generic[Deps, Output]):
         memory: Where chunks are recalled from before each run; its scope is the widest that is read, see `RunOptions`.
             With plain text as layers, what is recalled stands before the input.
         recall: How memory is asked.
+        compaction: What is done with a conversation that has grown long: `Trim()` or `Summarise(model)`.
         output: The type of the answer.
         budget: Tokens a composition may have at most.
         tokenizer: Counts tokens; a fast estimate when not given.
@@ -91,6 +92,7 @@ class Agent(Generic[Deps, Output]):
         "_declarations",
         "_given",
         "chain",
+        "compaction",
         "limits",
         "memory",
         "name",
@@ -112,6 +114,7 @@ class Agent(Generic[Deps, Output]):
         tools: Tools = ...,
         memory: RecallSource | None = ...,
         recall: RecallOptions = ...,
+        compaction: Compaction | None = ...,
         deps: type[Deps] = ...,
         limits: Limits = ...,
         name: str = ...,
@@ -125,6 +128,7 @@ class Agent(Generic[Deps, Output]):
         tools: Tools = ...,
         memory: RecallSource | None = ...,
         recall: RecallOptions = ...,
+        compaction: Compaction | None = ...,
         output: type[Output] = ...,
         budget: int | Budget | None = ...,
         tokenizer: TokenCounter | None = ...,
@@ -140,6 +144,7 @@ class Agent(Generic[Deps, Output]):
         tools: Tools = (),
         memory: RecallSource | None = None,
         recall: RecallOptions = _NO_OPTIONS,
+        compaction: Compaction | None = None,
         output: type[Any] = str,
         budget: int | Budget | None = None,
         tokenizer: TokenCounter | None = None,
@@ -152,7 +157,13 @@ class Agent(Generic[Deps, Output]):
         if not isinstance(model, Chain):
             if isinstance(model, str):
                 model = model_named(model)
-            model = Chain(model, placed(layers, memory), output=output, budget=budget, tokenizer=tokenizer)
+            model = Chain(
+                model,
+                placed(layers, recalls=memory is not None, compacts=isinstance(compaction, Summarise)),
+                output=output,
+                budget=budget,
+                tokenizer=tokenizer,
+            )
         elif layers or output is not str or budget is not None or tokenizer is not None:
             raise AgentDefinitionError(
                 "a Chain brings its layers, output type, budget and tokenizer: give them to the Chain instead"
@@ -161,6 +172,8 @@ class Agent(Generic[Deps, Output]):
             check_memory(memory, model.layers)
         elif recall is not _NO_OPTIONS:
             raise AgentDefinitionError("recall= says how memory is asked, and there is none: give the agent memory=")
+        if compaction is not None:
+            check_compaction(compaction, model)
         prompter = model.prompter
         if prompter is not None and (prompter.tools or prompter.history):
             raise AgentDefinitionError(
@@ -174,6 +187,7 @@ class Agent(Generic[Deps, Output]):
         self.tools = by_name(cast(Iterable[Tool], self._given)) if self._at is None else {}
         self.specs = tuple([tool.spec for tool in self.tools.values()])
         self.memory = memory
+        self.compaction = compaction
         self.recall = recall
         self._ask = partial(ask, options=recall if memory is None else shown_options(recall, model.layers))
         self.limits = limits
@@ -186,7 +200,7 @@ class Agent(Generic[Deps, Output]):
         if not changes.keys().isdisjoint(("model", "layers", "output")):
             chain = Chain(
                 model_named(model) if isinstance(model := changes.get("model", chain.model), str) else model,
-                placed(changes["layers"], self.memory) if "layers" in changes else chain.prompter or chain.layers,
+                self._placed(changes["layers"]) if "layers" in changes else chain.prompter or chain.layers,
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,
                 budget=chain.budget,
@@ -197,21 +211,20 @@ class Agent(Generic[Deps, Output]):
             tools=changes.get("tools", self._given),
             memory=self.memory,
             recall=self.recall,
+            compaction=self.compaction,
             limits=changes.get("limits", self.limits),
             name=self.name,
         )
 
-    @contextmanager
-    def override(self, **changes: Unpack[Changes]) -> Iterator[None]:
+    def _placed(self, layers: Layers | TextPrompt | str) -> Any:
+        return placed(layers, recalls=self.memory is not None, compacts=isinstance(self.compaction, Summarise))
+
+    def override(self, **changes: Unpack[Changes]) -> AbstractContextManager[None]:
         """Compose, run and resume with changes until the end of the block, wherever that is called: for tests.
 
         It holds for what is called in the block, not for other threads and tasks that were running before.
         """
-        token = _OVERRIDES.set({**_OVERRIDES.get(), id(self): self.but(**changes)})
-        try:
-            yield
-        finally:
-            _OVERRIDES.reset(token)
+        return overriding(self, self.but(**changes))
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
@@ -232,11 +245,14 @@ class Agent(Generic[Deps, Output]):
         memory = in_scope(self.memory, checked_session(session), scope)
         ctx = self.context(user_input, session)
         self.chain.preflight(ctx.user_input)
+        if self.compaction is not None:
+            ctx = as_compacted(self.compaction, ctx, session)
         if self._at is not None:
             tools = run_blocking(self._equip(ctx))
             ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values()]))
         if memory is not None:
-            found = self._ask(memory, ctx.user_input.text, session, visible(self.chain, ctx))
+            is_cut = session is not None and len(ctx.conversation) < len(session.conversation)
+            found = self._ask(memory, ctx.user_input.text, session, visible(self.chain, ctx, is_cut=is_cut))
             ctx = remembering(ctx, found)
         return self.chain.compose(ctx)
 
@@ -266,11 +282,8 @@ class Agent(Generic[Deps, Output]):
 
     def _now(self, options: Mapping[str, Any] = MappingProxyType({})) -> Agent[Deps, Output]:
         """Return this agent as it is in the block of an `override`, and with the changes that one run is given."""
-        agent = _OVERRIDES.get().get(id(self), self)
-        if CHANGES.isdisjoint(options):
-            return agent
-        changes: Any = {name: value for name, value in options.items() if name in CHANGES}
-        return agent.but(**changes)
+        changes: Any = {name: options[name] for name in CHANGES.intersection(options)}
+        return overridden(self).but(**changes) if changes else overridden(self)
 
     async def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> RunResult[Output]:
         session, given = checked_session(options.get("session")), options.get("run_id")
@@ -285,8 +298,7 @@ class Agent(Generic[Deps, Output]):
             scope=getattr(getattr(memory, "scope", None), "names", None),
         )
         keep = options.get("journal")
-        kept = Path(keep) if isinstance(keep, str) else keep
-        return await self._run(journal, journal.context, memory, options, is_new=given is None, keep=kept)
+        return await self._run(journal, journal.context, memory, options, is_new=given is None, keep=keep)
 
     async def resume(
         self, journal: Journal | Path, **options: Unpack[ResumeOptions[Deps, Output]]
@@ -312,10 +324,9 @@ class Agent(Generic[Deps, Output]):
         await asyncio.to_thread(check_journal, known, self.name, session, options.get("approve"))
         scope = None if known.scope is None or session is not None else known.scope
         memory = in_scope(self.memory, session, scope)
-        fresh = known.anew()
         ctx = with_key(known.context, self.chain, session, known.run_id)
         keep = None if isinstance(journal, Journal) else journal
-        return await self._run(fresh, ctx, memory, options, known=known, keep=keep)
+        return await self._run(known.anew(), ctx, memory, options, known=known, keep=keep)
 
     async def _run(
         self,
@@ -326,7 +337,7 @@ class Agent(Generic[Deps, Output]):
         *,
         known: Journal | None = None,
         is_new: bool = False,
-        keep: Path | Callable[[str], object] | None = None,
+        keep: Keep | None = None,
     ) -> RunResult[Output]:
         chain, session, listener = self.chain, options.get("session"), options.get("on_event")
         check_deps(self.tools.values(), options.get("deps"))
@@ -339,6 +350,7 @@ class Agent(Generic[Deps, Output]):
             equip=None if self._at is None else partial(self._equip, deps=options.get("deps")),
             select=chain.selections,
             recall=None if memory is None else partial(self._ask, memory),
+            compact=None if self.compaction is None else partial(compacted, self.compaction, chain),
             conversation=ctx.conversation,
             session=session,
             decided=set(() if known is None else known.decisions),
@@ -354,10 +366,10 @@ class Agent(Generic[Deps, Output]):
             nesting.limits,
             journal,
             recalls=memory is not None,
+            compacts=self.compaction is not None,
             memo=session.memo if session is not None else Memo(self._declared()),
         )
-        run: Run[Output] = Run(driver, journal, known=known, keep=keep, listening=listening)
-        return await run.result(loop)
+        return await Run[Output](driver, journal, known=known, keep=keep, listening=listening).result(loop)
 
     def _declared(self) -> Declarations:
         """Return what every run declares to the model, unless it has tools of its own."""
@@ -367,8 +379,7 @@ class Agent(Generic[Deps, Output]):
 
     async def _equip(self, ctx: PromptContext, **given: object) -> Mapping[str, Tool]:
         """Return the tools that a run has, checked where its `deps` are given."""
-        assert self._at is not None
-        tools = by_name(await self._at(ctx))
+        tools = by_name(await cast(Any, self._at)(ctx))
         for deps in given.values():
             check_deps(tools.values(), deps)
         return tools
@@ -400,7 +411,7 @@ class Agent(Generic[Deps, Output]):
         Raises:
             ToolDefinitionError: An additional kwarg is called like `argument`, or the policy makes no sense.
         """
-        return agent_tool(self, name, description, argument, {"timeout": _INNER_SECONDS, **policy})
+        return agent_tool(self, name, description, argument, policy)
 
     async def stream(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
@@ -437,6 +448,3 @@ class Agent(Generic[Deps, Output]):
             return self.run(user_input, **options)
 
         yield from streamed(run)
-
-
-_OVERRIDES: ContextVar[Mapping[int, Agent[Any, Any]]] = ContextVar("agentkit_overrides", default=MappingProxyType({}))

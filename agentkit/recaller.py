@@ -6,17 +6,13 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast, get_args
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast, get_args
 
 from agentkit.errors import AgentDefinitionError, AgentError, ScopeMismatch
 from agentkit.session import Session
 from agentkit_prompts.context.items import Speaker
 from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
 from agentkit_prompts.tree.layers import Layers
-from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, RecalledPrompt, TextPrompt
-
-if TYPE_CHECKING:
-    from agentkit_prompts.prompters.prompter import Prompter
 
 __all__ = [
     "Found",
@@ -25,7 +21,6 @@ __all__ = [
     "Recaller",
     "check_memory",
     "in_scope",
-    "placed",
     "recall",
     "shown_options",
 ]
@@ -177,13 +172,6 @@ def check_memory(memory: object, layers: Layers) -> None:
         "RecalledPrompt() for messages of earlier conversations or KnowledgePrompt() for facts, such as "
         "Layers(..., before_input=[MemoPrompt(), RecalledPrompt()])"
     )
-
-
-def placed(layers: Layers | Prompter | TextPrompt | str, memory: object) -> Layers | Prompter | TextPrompt | str:
-    """Return the layers of an agent: what its memory finds stands before the input where they are plain text."""
-    if memory is None or not isinstance(layers, TextPrompt | str):
-        return layers
-    return Layers(layers or (), before_input=[MemoPrompt(), RecalledPrompt(), KnowledgePrompt()])
 
 
 def shown_options(options: RecallOptions, layers: Layers) -> RecallOptions:

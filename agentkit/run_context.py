@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from agentkit.chain import Chain
 from agentkit.errors import DepsMismatch
@@ -11,9 +11,15 @@ from agentkit.session import Session
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
+from agentkit_prompts.tree.layers import Layers
+from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, RecalledPrompt, SummaryPrompt, TextPrompt
+from agentkit_prompts.tree.prompt import BasePrompt
 from agentkit_tools.tool import Tool
 
-__all__ = ["Input", "check_deps", "run_context", "with_key"]
+if TYPE_CHECKING:
+    from agentkit_prompts.prompters.prompter import Prompter
+
+__all__ = ["Input", "check_deps", "placed", "run_context", "with_key"]
 
 Input: TypeAlias = PromptContext | UserInput | str | Sequence[str | Part] | Mapping[str, Any]
 _NO_CONVERSATION = Conversation()
@@ -41,6 +47,17 @@ def with_key(ctx: PromptContext, chain: Chain[Any], session: Session | None, run
     if not chain.fenced or ctx.session_key is not None:
         return ctx
     return ctx.evolve(session_key=f"{'' if session is None else session.id}\n{run_id}")
+
+
+def placed(
+    layers: Layers | Prompter | TextPrompt | str, *, recalls: bool, compacts: bool
+) -> Layers | Prompter | TextPrompt | str:
+    """Return the layers of an agent: where they are text, what it recalls and summarises stands before the input."""
+    if not isinstance(layers, TextPrompt | str) or not (recalls or compacts):
+        return layers
+    shown: list[BasePrompt] = [SummaryPrompt()] if compacts else []
+    shown += [MemoPrompt(), RecalledPrompt(), KnowledgePrompt()] if recalls else []
+    return Layers(layers or (), before_input=shown)
 
 
 def check_deps(tools: Iterable[Tool], deps: object) -> None:

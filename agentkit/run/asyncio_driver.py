@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from agentkit.compaction import Compacted, Send
 from agentkit.errors import ApprovalError, Paused
 from agentkit.models.model import Model, Reply, Usage
 from agentkit.models.model_errors import ModelReplyError
@@ -25,6 +26,7 @@ from agentkit.run.effects import (
     Beginning,
     CallModel,
     CallTools,
+    Compact,
     Effect,
     Equip,
     Recall,
@@ -63,6 +65,8 @@ class AsyncDriver:
     select: Callable[[PromptContext], Awaitable[tuple[Selection, ...]]]
     recall: Callable[[str, Session | None, int | None], Found] | None
     """Asks memory, for a query, the session and how much of it the prompt shows."""
+    compact: Callable[[PromptContext, Session | None, Send, str], Awaitable[Compacted]] | None
+    """Compacts a conversation."""
     conversation: Conversation
     """What the run goes on with where there is no session."""
     session: Session | None
@@ -107,6 +111,8 @@ class AsyncDriver:
                     answer = await self._ask(effect)
                 elif isinstance(effect, Recall):
                     answer = await self._recall(effect)
+                elif isinstance(effect, Compact):
+                    answer = await self._compact(effect)
                 elif isinstance(effect, SelectExamples):
                     answer = await self.select(effect.ctx)
                 else:
@@ -128,6 +134,23 @@ class AsyncDriver:
         assert self.equip is not None
         self.tools = await self.equip(effect.ctx)
         return self.tools
+
+    async def _compact(self, effect: Compact) -> Compacted:
+        assert self.compact is not None
+        made = await self.compact(effect.ctx, self.session, self._send, self.run_id)
+        if self.nesting.emit is not None and made.messages:
+            self.nesting.emit(events.ConversationCompacted(made.messages, made.summary))
+        return made
+
+    async def _send(self, model: Model, composition: Composition) -> Reply:
+        """Send a composition that is no step of the run, and count what it takes."""
+        reserved, usage = self.nesting.reserve(composition), _NO_USAGE
+        try:
+            reply = await model.request(composition)
+            usage = reply.usage
+        finally:
+            self.nesting.spend(usage, reserved)
+        return reply
 
     async def _call_model(self, effect: CallModel) -> Reply:
         nesting, emit = self.nesting, self.nesting.emit

@@ -22,6 +22,7 @@ __all__ = [
     "Beginning",
     "CallModel",
     "CallTools",
+    "Compact",
     "Effect",
     "Equip",
     "Recall",
@@ -48,6 +49,13 @@ class Begin:
     """Whether there is no new input: what follows the last message of the user is done already."""
     at: tuple[int, int] | None = None
     """How many messages stand before the run, and how many of its own, where that is known already."""
+
+
+@dataclass(slots=True)
+class Compact:
+    """Decide how much of the conversation is shown, and summarise the rest. Answered with `Compacted`."""
+
+    ctx: PromptContext
 
 
 @dataclass(slots=True)
@@ -111,4 +119,4 @@ class CallTools:
     """What a person decided, by the id of the call."""
 
 
-Effect: TypeAlias = Begin | Equip | SelectExamples | Recall | Append | CallModel | AskApproval | CallTools
+Effect: TypeAlias = Begin | Compact | Equip | SelectExamples | Recall | Append | CallModel | AskApproval | CallTools

@@ -21,6 +21,7 @@ from agentkit_tools.calling.tool_result import ToolResult
 __all__ = [
     "ApprovalAsked",
     "ApprovalGiven",
+    "ConversationCompacted",
     "Event",
     "ModelReplied",
     "Nested",
@@ -46,6 +47,15 @@ class Recalled:
     """What memory could not do; it answered with what works."""
     recalled: tuple[RecalledMessage, ...] = ()
     """Messages of earlier conversations."""
+
+
+@dataclass(slots=True)
+class ConversationCompacted:
+    """The first messages of the conversation are not shown."""
+
+    messages: int
+    summary: str | None
+    """What is shown in their place."""
 
 
 @dataclass(slots=True)
@@ -125,6 +135,7 @@ class RunFinished(Generic[Answer]):
 
 Event: TypeAlias = (
     Recalled
+    | ConversationCompacted
     | PromptComposed
     | TextDelta
     | ModelReplied

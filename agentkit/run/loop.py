@@ -13,6 +13,7 @@ from typing import Any, Generic, cast
 
 from agentkit.chain import Chain, Output
 from agentkit.citations import Citation, citations, unknown_labels
+from agentkit.compaction import Compacted
 from agentkit.errors import LimitExceeded, OutputError, RunIdReused
 from agentkit.models.model import Reply, Usage
 from agentkit.recaller import Found
@@ -24,6 +25,7 @@ from agentkit.run.effects import (
     Beginning,
     CallModel,
     CallTools,
+    Compact,
     Effect,
     Equip,
     Recall,
@@ -100,6 +102,7 @@ def run_loop(
     journal: Journal,
     *,
     recalls: bool = False,
+    compacts: bool = False,
     memo: Memo | None = None,
 ) -> Generator[Effect, Any, RunResult[Output]]:
     """Answer one user input.
@@ -111,6 +114,7 @@ def run_loop(
         limits: What the run may use.
         journal: Names the run, and goes into its result. The keys of its appends begin with the id of the run.
         recalls: Whether memory is asked.
+        compacts: Whether a long conversation is compacted.
         memo: Fragments rendered for earlier turns.
     """
     run_id, goes_on = journal.run_id, journal.goes_on
@@ -126,15 +130,20 @@ def run_loop(
             intermediate=Conversation(messages[1:]),
         )
     chain.preflight(ctx.user_input)
+    usage, is_cut = _NO_USAGE, False
+    if compacts and len(ctx.conversation):
+        made: Compacted = yield Compact(ctx)
+        usage, is_cut = made.usage, made.messages > 0
+        ctx = ctx.evolve(conversation=ctx.conversation[made.messages :], summary=made.summary)
     if tools is None:
         tools = cast("Mapping[str, Tool]", (yield Equip(ctx)))
         ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values()]))
     if chain.layers.plan.selecting:
         ctx = ctx.evolve(selections=(yield SelectExamples(ctx)))
     if recalls:
-        ctx = remembering(ctx, (yield Recall(ctx.user_input.text, visible(chain, ctx, memo))))
+        ctx = remembering(ctx, (yield Recall(ctx.user_input.text, visible(chain, ctx, memo, is_cut=is_cut))))
     composition = chain.compose(ctx, memo=memo)  # before anything is kept: a prompt that cannot render costs nothing
-    usage, repairs, step = _NO_USAGE, 0, sum([message.role == "assistant" for message in messages])
+    repairs, step = 0, sum([message.role == "assistant" for message in messages])
     if not messages:
         messages = (ctx.user_input.message,)
         yield Append(messages, f"{run_id}:0")
@@ -184,10 +193,13 @@ def run_loop(
         composition = chain.compose(ctx, memo=memo)
 
 
-def visible(chain: Chain[Any], ctx: PromptContext, memo: Memo | None = None) -> int | None:
-    """Return how many messages of the conversation a prompt shows before anything is recalled; None for all."""
+def visible(chain: Chain[Any], ctx: PromptContext, memo: Memo | None = None, *, is_cut: bool = False) -> int | None:
+    """Return how many messages of the conversation a prompt shows before anything is recalled; None for all.
+
+    `is_cut` says that the conversation of `ctx` is the end of a longer one.
+    """
     if chain.budget is None or not len(ctx.conversation):
-        return None
+        return len(ctx.conversation) if is_cut else None
     return len(chain.compose(ctx, memo=memo).conversation)
 
 

@@ -59,6 +59,7 @@ from agentkit_prompts.tree.leaves import ConversationPrompt as ConversationPromp
 from agentkit_prompts.tree.leaves import KnowledgePrompt as KnowledgePrompt
 from agentkit_prompts.tree.leaves import MemoPrompt as MemoPrompt
 from agentkit_prompts.tree.leaves import RecalledPrompt as RecalledPrompt
+from agentkit_prompts.tree.leaves import SummaryPrompt as SummaryPrompt
 from agentkit_prompts.tree.leaves import TextPrompt as TextPrompt
 from agentkit_prompts.tree.leaves import ToolPrompt as ToolPrompt
 from agentkit_prompts.tree.leaves import UserInputPrompt as UserInputPrompt

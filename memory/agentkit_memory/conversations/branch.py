@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from agentkit_memory.conversations.tool_calls import read_calls, record_calls
@@ -14,10 +14,13 @@ from agentkit_memory.errors import MessageUnreadable, NameTaken, NotFound, Store
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
-from agentkit_memory.store.tables import branches, conversations, items, messages
+from agentkit_memory.store.tables import branch_notes, branches, conversations, items, messages
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, MESSAGES, Message
 
-__all__ = ["EDIT", "MAIN", "Branch", "dump", "load", "shared"]
+__all__ = ["EDIT", "MAIN", "SUMMARY", "Branch", "dump", "load", "shared"]
+
+SUMMARY = "summary"
+"""Name of the note that holds a summary; it is deleted when one of the messages it is of is redacted."""
 
 MAIN = "main"
 """Name of the branch that every conversation begins with."""
@@ -80,6 +83,16 @@ _SET_ASIDE = (
         branches.c.edits == bindparam("seen"),
     )
     .values(name=bindparam("kept"), itemised_seq=branches.c.head_seq, edits=branches.c.edits + 1)
+)
+_NOTES = (
+    select(branch_notes.c.name, branch_notes.c.body)
+    .where(branch_notes.c.branch_id == bindparam("branch"), branch_notes.c.seq <= bindparam("until"))
+    .order_by(branch_notes.c.seq)
+)
+_FORGET_NOTE = delete(branch_notes).where(
+    branch_notes.c.branch_id == bindparam("branch"),
+    branch_notes.c.seq == bindparam("number"),
+    branch_notes.c.name == bindparam("named"),
 )
 _LATER = select(items.c.id).where(items.c.branch_id == bindparam("branch"), items.c.position > bindparam("at"))
 _ALL = (
@@ -181,6 +194,26 @@ class Branch:
             connection.execute(insert(branches).values(**row, head_seq=at, itemised_seq=at))
             forget_items(connection, connection.scalars(_LATER, {"branch": self.id, "at": at}).all())
         return self.current()
+
+    def notes(self) -> dict[str, str]:
+        """Return the newest note of each name, JSON text, here or before the fork."""
+        found: dict[str, str] = {}
+        with self.database.read() as connection:
+            for branch, _, until in (*self.shared, (self.id, 0, _MAX_SEQ)):
+                found.update(connection.execute(_NOTES, {"branch": branch, "until": until}).tuples().all())
+        return found
+
+    def note(self, name: str, seq: int, body: str) -> None:
+        """Write a note about the first `seq` messages.
+
+        Raises:
+            NotFound: The conversation was deleted.
+        """
+        row = {"branch_id": self.id, "seq": seq, "name": name, "body": body, "created_at": self.database.clock()}
+        with self.database.write() as connection:
+            self._state(connection)
+            connection.execute(_FORGET_NOTE, {"branch": self.id, "number": seq, "named": name})
+            connection.execute(insert(branch_notes).values(**row))
 
     def current(self) -> Branch:
         """Return the branch that has this one's name now: another one, if it was rewound."""

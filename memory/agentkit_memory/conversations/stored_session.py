@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from agentkit_memory.scope import Scope, check_name
 from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.json_form import from_json, to_json
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.wire.read_messages import read_messages
@@ -48,6 +50,7 @@ class StoredSession:
         """Fragments rendered for earlier turns of this session."""
         self._edits = branch.edits
         self._view: Conversation | None = None
+        self._notes: dict[str, Any] | None = None
         track(self)
         if load:
             self._load()
@@ -223,6 +226,32 @@ class StoredSession:
             _check_number("fork: at", at)
         return StoredSession(self._branch.fork(id, len(self.conversation) if at is None else at), self.scope)
 
+    def note(self, name: str) -> Any:
+        """Return what was last noted under a name about these messages; None where nothing was."""
+        with self._lock:
+            if self._notes is None:
+                self._notes = {known: from_json(json.loads(body)) for known, body in self._branch.notes().items()}
+            return self._notes.get(name)
+
+    def keep_note(self, name: str, value: Any, at: int | None = None) -> None:
+        """Note something beside the messages, which stay as they are. A rewind to before `at` leaves it behind.
+
+        Args:
+            name: Under which it is found again; the newest of a name holds.
+            value: JSON data, paths, times and the like.
+            at: How many messages it is about; all of `conversation` by default.
+
+        Raises:
+            ScopeError: The name cannot be stored.
+            ContextError: The value has no JSON form.
+            StoreError: The database cannot be written.
+        """
+        check_name("name of a note", name)
+        with self._lock:
+            body = json.dumps(to_json(value))
+            self._branch.note(name, len(self.conversation) if at is None else at, body)
+            self._notes = None
+
     def rewind(self, at: int) -> Conversation:
         """Go on behind the first `at` messages, and return these.
 
@@ -246,7 +275,7 @@ class StoredSession:
                 before = self._branch
                 self._catch_up()
                 raise HeadMoved(self.id, known, len(self.conversation), self._branch is not before)
-            self._branch, self._edits, self._view = made, made.edits, view
+            self._branch, self._edits, self._view, self._notes = made, made.edits, view, None
             return view
 
     def edit(self, seq: int, content: str | Sequence[str | Part]) -> Conversation:
@@ -310,6 +339,7 @@ class StoredSession:
 
     def _catch_up(self) -> bool:
         """Read new messages, or all again if messages were redacted or it was rewound; return whether they were."""
+        self._notes = None
         head, edits = self._branch.state()  # first: later changes are noticed the next time
         redacted = edits != self._edits
         if redacted and (current := self._branch.current()).id != self._branch.id:  # it was rewound

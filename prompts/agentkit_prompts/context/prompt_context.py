@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         recalled: _Recalled
         documents: _Documents
         knowledge: _Facts
+        summary: str | None
         tools: _Tools
         examples: _Examples
         intermediate: _Messages
@@ -302,6 +303,8 @@ class PromptContext(Derived):
     """Documents recalled for this turn, best first."""
     knowledge: tuple[Fact, ...] = ()
     """Facts recalled for this turn."""
+    summary: str | None = None
+    """What stands for the messages before `conversation` that are not shown."""
     tools: tuple[ToolSpec, ...] = ()
     """Tools the model may call."""
     examples: tuple[Example, ...] = ()
@@ -327,6 +330,7 @@ class PromptContext(Derived):
         recalled: _Recalled = _NOTHING,
         documents: _Documents = _NOTHING,
         knowledge: _Facts = (),
+        summary: str | None = None,
         tools: _Tools = (),
         examples: _Examples = (),
         intermediate: _Messages = _NO_MESSAGES,
@@ -351,6 +355,7 @@ class PromptContext(Derived):
             "recalled": recalled,
             "documents": documents,
             "knowledge": knowledge,
+            "summary": summary,
             "tools": tools,
             "examples": examples,
             "intermediate": intermediate,
@@ -417,6 +422,7 @@ _READERS: Mapping[str, _Reader] = {
     "recalled": _recalled,
     "documents": _documents,
     "knowledge": _facts,
+    "summary": _text,
     "tools": _tools,
     "examples": _examples,
     "intermediate": _conversation,
@@ -426,7 +432,7 @@ _READERS: Mapping[str, _Reader] = {
     "session_key": _session_key,
     "selections": _selections,
 }
-_UNTRUSTED = frozenset(("user_input", "conversation", "recalled", "documents", "knowledge", "intermediate"))
+_UNTRUSTED = frozenset(("user_input", "conversation", "recalled", "documents", "knowledge", "summary", "intermediate"))
 """Fields that hold what others wrote: of the nonce of a fence they hold no copy."""
 CONTEXT_FIELDS = tuple(item.name for item in fields(PromptContext))
 CONTEXT_NAMES: frozenset[str] = frozenset({*CONTEXT_FIELDS, "additional_kwargs"} - {"session_key", "selections"})

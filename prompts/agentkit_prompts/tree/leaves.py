@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
@@ -24,6 +24,7 @@ __all__ = [
     "MemoPrompt",
     "Prompts",
     "RecalledPrompt",
+    "SummaryPrompt",
     "TextPrompt",
     "ToolPrompt",
     "UserInputPrompt",
@@ -189,6 +190,24 @@ class KnowledgePrompt(BasePrompt):
         ),
         kw_only=False,
     )
+
+
+class SummaryPrompt(BasePrompt):
+    """The summary of the messages that are not shown; nothing where there is none."""
+
+    heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM, lists="summary")
+
+    size: Size = Size(cut="head", priority=45)
+
+    template: Template = Field(
+        default_factory=lambda: default_template(
+            "{% if summary %}Summary of the conversation until here:\n{{ summary }}{% endif %}"
+        ),
+        kw_only=False,
+    )
+
+    def _listed(self, values: Mapping[str, Any]) -> None:
+        """It is text, and lists nothing."""
 
 
 class ToolPrompt(BasePrompt):
