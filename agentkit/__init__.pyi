@@ -2,9 +2,13 @@ __version__: str
 
 from agentkit.agent import Agent as Agent
 from agentkit.chain import Chain as Chain
+from agentkit.citations import Citation as Citation
+from agentkit.compaction import Summarise as Summarise
+from agentkit.compaction import Trim as Trim
 from agentkit.errors import AgentDefinitionError as AgentDefinitionError
 from agentkit.errors import AgentError as AgentError
 from agentkit.errors import ApprovalError as ApprovalError
+from agentkit.errors import DepsMismatch as DepsMismatch
 from agentkit.errors import JournalError as JournalError
 from agentkit.errors import LimitExceeded as LimitExceeded
 from agentkit.errors import NothingToContinue as NothingToContinue
@@ -30,6 +34,7 @@ from agentkit.models.model_errors import ModelRequestError as ModelRequestError
 from agentkit.models.model_errors import ModelUnavailable as ModelUnavailable
 from agentkit.models.offline import OfflineModel as OfflineModel
 from agentkit.models.openai_chat import OpenAIModel as OpenAIModel
+from agentkit.models.prices import Price as Price
 from agentkit.models.scripted import ScriptedModel as ScriptedModel
 from agentkit.recaller import Recaller as Recaller
 from agentkit.recaller import RecallOptions as RecallOptions
@@ -38,6 +43,7 @@ from agentkit.run.decisions import Approver as Approver
 from agentkit.run.decisions import Denied as Denied
 from agentkit.run.events import ApprovalAsked as ApprovalAsked
 from agentkit.run.events import ApprovalGiven as ApprovalGiven
+from agentkit.run.events import ConversationCompacted as ConversationCompacted
 from agentkit.run.events import Event as Event
 from agentkit.run.events import ModelReplied as ModelReplied
 from agentkit.run.events import Nested as Nested

@@ -4,74 +4,60 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, NoneType
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 
 from typing_extensions import TypeVar
 
 from agentkit.agent_tool import agent_tool
 from agentkit.chain import Chain, Output
-from agentkit.errors import AgentDefinitionError, ApprovalError, JournalError
+from agentkit.compaction import Compaction, Summarise, as_compacted, check_compaction, compacted
+from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model
 from agentkit.models.model_names import model_named
-from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope
+from agentkit.overrides import overridden, overriding
+from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, shown_options
 from agentkit.recaller import recall as ask
 from agentkit.run.asyncio_driver import AsyncDriver
-from agentkit.run.decisions import decision
+from agentkit.run.begin import check_journal
 from agentkit.run.events import Event
 from agentkit.run.journal import Journal
+from agentkit.run.journal_file import Keep
 from agentkit.run.limits import Limits
+from agentkit.run.listening import Channel, Listening, both
 from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Nesting
 from agentkit.run.run import Run
-from agentkit.run.run_options import ResumeOptions, RunOptions, check_options
+from agentkit.run.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options
+from agentkit.run_context import Input, check_deps, placed, run_context, with_key
 from agentkit.session import Session, checked_session
 from agentkit.sync_driver import run_blocking, streamed
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.declarations import Declarations
-from agentkit_prompts.context.conversation import Conversation
-from agentkit_prompts.context.parts import Part
-from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
+from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tree.layers import Layers
-from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, TextPrompt
+from agentkit_prompts.tree.leaves import TextPrompt
 from agentkit_tools import Toolset, by_name
 from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
     from agentkit_memory import Scope
-    from agentkit_prompts.prompters.prompter import Prompter
-    from agentkit_tools import TurnTools
 
 
 __all__ = ["Agent"]
 
 Deps = TypeVar("Deps", default=None)
-Input: TypeAlias = PromptContext | UserInput | str | Sequence[str | Part] | Mapping[str, Any]
-Tools: TypeAlias = "Iterable[Tool | Callable[..., Any]] | TurnTools"
 _DEFAULT_LIMITS = Limits()
 _NO_OPTIONS = RecallOptions()
-_INNER_SECONDS = 600.0
-"""Time limit of an agent that is a tool, if the policy has none."""
-
-
-class Changes(TypedDict, total=False):
-    """What `but` and `override` change."""
-
-    model: Model
-    layers: Layers | TextPrompt | str
-    tools: Tools
-    output: Any
-    limits: Limits
 
 
 class Agent(Generic[Deps, Output]):
@@ -85,6 +71,7 @@ class Agent(Generic[Deps, Output]):
         memory: Where chunks are recalled from before each run; its scope is the widest that is read, see `RunOptions`.
             With plain text as layers, what is recalled stands before the input.
         recall: How memory is asked.
+        compaction: What is done with a conversation that has grown long: `Trim()` or `Summarise(model)`.
         output: The type of the answer.
         budget: Tokens a composition may have at most.
         tokenizer: Counts tokens; a fast estimate when not given.
@@ -99,7 +86,20 @@ class Agent(Generic[Deps, Output]):
             what memory finds, or there is no model of that name.
     """
 
-    __slots__ = ("_at", "_declarations", "_given", "chain", "limits", "memory", "name", "recall", "specs", "tools")
+    __slots__ = (
+        "_ask",
+        "_at",
+        "_declarations",
+        "_given",
+        "chain",
+        "compaction",
+        "limits",
+        "memory",
+        "name",
+        "recall",
+        "specs",
+        "tools",
+    )
 
     tools: Mapping[str, Tool]
     """The tools by name; empty when each run has its own."""
@@ -114,6 +114,7 @@ class Agent(Generic[Deps, Output]):
         tools: Tools = ...,
         memory: RecallSource | None = ...,
         recall: RecallOptions = ...,
+        compaction: Compaction | None = ...,
         deps: type[Deps] = ...,
         limits: Limits = ...,
         name: str = ...,
@@ -127,6 +128,7 @@ class Agent(Generic[Deps, Output]):
         tools: Tools = ...,
         memory: RecallSource | None = ...,
         recall: RecallOptions = ...,
+        compaction: Compaction | None = ...,
         output: type[Output] = ...,
         budget: int | Budget | None = ...,
         tokenizer: TokenCounter | None = ...,
@@ -142,6 +144,7 @@ class Agent(Generic[Deps, Output]):
         tools: Tools = (),
         memory: RecallSource | None = None,
         recall: RecallOptions = _NO_OPTIONS,
+        compaction: Compaction | None = None,
         output: type[Any] = str,
         budget: int | Budget | None = None,
         tokenizer: TokenCounter | None = None,
@@ -154,7 +157,13 @@ class Agent(Generic[Deps, Output]):
         if not isinstance(model, Chain):
             if isinstance(model, str):
                 model = model_named(model)
-            model = Chain(model, _placed(layers, memory), output=output, budget=budget, tokenizer=tokenizer)
+            model = Chain(
+                model,
+                placed(layers, recalls=memory is not None, compacts=isinstance(compaction, Summarise)),
+                output=output,
+                budget=budget,
+                tokenizer=tokenizer,
+            )
         elif layers or output is not str or budget is not None or tokenizer is not None:
             raise AgentDefinitionError(
                 "a Chain brings its layers, output type, budget and tokenizer: give them to the Chain instead"
@@ -163,6 +172,8 @@ class Agent(Generic[Deps, Output]):
             check_memory(memory, model.layers)
         elif recall is not _NO_OPTIONS:
             raise AgentDefinitionError("recall= says how memory is asked, and there is none: give the agent memory=")
+        if compaction is not None:
+            check_compaction(compaction, model)
         prompter = model.prompter
         if prompter is not None and (prompter.tools or prompter.history):
             raise AgentDefinitionError(
@@ -176,7 +187,9 @@ class Agent(Generic[Deps, Output]):
         self.tools = by_name(cast(Iterable[Tool], self._given)) if self._at is None else {}
         self.specs = tuple([tool.spec for tool in self.tools.values()])
         self.memory = memory
+        self.compaction = compaction
         self.recall = recall
+        self._ask = partial(ask, options=recall if memory is None else shown_options(recall, model.layers))
         self.limits = limits
         self._declarations: Declarations | None = None
 
@@ -186,8 +199,8 @@ class Agent(Generic[Deps, Output]):
         chain = self.chain
         if not changes.keys().isdisjoint(("model", "layers", "output")):
             chain = Chain(
-                changes.get("model", chain.model),
-                _placed(changes["layers"], self.memory) if "layers" in changes else chain.prompter or chain.layers,
+                model_named(model) if isinstance(model := changes.get("model", chain.model), str) else model,
+                self._placed(changes["layers"]) if "layers" in changes else chain.prompter or chain.layers,
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,
                 budget=chain.budget,
@@ -198,21 +211,20 @@ class Agent(Generic[Deps, Output]):
             tools=changes.get("tools", self._given),
             memory=self.memory,
             recall=self.recall,
+            compaction=self.compaction,
             limits=changes.get("limits", self.limits),
             name=self.name,
         )
 
-    @contextmanager
-    def override(self, **changes: Unpack[Changes]) -> Iterator[None]:
+    def _placed(self, layers: Layers | TextPrompt | str) -> Any:
+        return placed(layers, recalls=self.memory is not None, compacts=isinstance(self.compaction, Summarise))
+
+    def override(self, **changes: Unpack[Changes]) -> AbstractContextManager[None]:
         """Compose, run and resume with changes until the end of the block, wherever that is called: for tests.
 
         It holds for what is called in the block, not for other threads and tasks that were running before.
         """
-        token = _OVERRIDES.set({**_OVERRIDES.get(), id(self): self.but(**changes)})
-        try:
-            yield
-        finally:
-            _OVERRIDES.reset(token)
+        return overriding(self, self.but(**changes))
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
@@ -221,27 +233,7 @@ class Agent(Generic[Deps, Output]):
 
     def context(self, user_input: Input, session: Session | None = None) -> PromptContext:
         """Return the context of a run, without what memory would recall and tools that each run makes for itself."""
-        return self._asked(user_input, session, "")
-
-    def _asked(self, user_input: Input, session: Session | None, run_id: str) -> PromptContext:
-        """Return the context that a run is asked with."""
-        prompter = self.chain.prompter
-        if prompter is not None and not isinstance(user_input, PromptContext):
-            given: Any = user_input
-            user_input = prompter.context(UserInput(given) if isinstance(given, list | tuple) else given)
-        if isinstance(user_input, PromptContext):
-            conversation = user_input.conversation if session is None else session.conversation
-            ctx = user_input.evolve(conversation=conversation, tools=self.specs)
-        else:
-            conversation = _NO_CONVERSATION if session is None else session.conversation
-            ctx = PromptContext(user_input=cast(UserInput, user_input), conversation=conversation, tools=self.specs)
-        return self._with_key(ctx, session, run_id)
-
-    def _with_key(self, ctx: PromptContext, session: Session | None, run_id: str) -> PromptContext:
-        """Return the context with a key for its fences: the same in every process, and nobody can guess a run id."""
-        if not self.chain.fenced or ctx.session_key is not None:
-            return ctx
-        return ctx.evolve(session_key=f"{'' if session is None else session.id}\n{run_id}")
+        return run_context(self.chain, self.specs, user_input, session, "")
 
     def compose(
         self, user_input: Input, *, session: Session | None = None, scope: Scope | str | None = None
@@ -253,11 +245,14 @@ class Agent(Generic[Deps, Output]):
         memory = in_scope(self.memory, checked_session(session), scope)
         ctx = self.context(user_input, session)
         self.chain.preflight(ctx.user_input)
+        if self.compaction is not None:
+            ctx = as_compacted(self.compaction, ctx, session)
         if self._at is not None:
             tools = run_blocking(self._equip(ctx))
             ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values()]))
         if memory is not None:
-            found = ask(memory, ctx.user_input.text, session, visible(self.chain, ctx), self.recall)
+            is_cut = session is not None and len(ctx.conversation) < len(session.conversation)
+            found = self._ask(memory, ctx.user_input.text, session, visible(self.chain, ctx, is_cut=is_cut))
             ctx = remembering(ctx, found)
         return self.chain.compose(ctx)
 
@@ -277,16 +272,18 @@ class Agent(Generic[Deps, Output]):
             LimitExceeded: The run used more than its limits allow.
             Paused: A tool call needs approval, and nobody is there to ask.
             ApprovalError: What `approve` answered is no decision.
+            DepsMismatch: Tools need `deps` that are not given, or of another type; nothing was sent or kept.
             ScopeMismatch: Memory, session and `scope` do not belong together.
             SessionBusy: Another run is using the session.
             NothingToContinue: There is no input, and nothing without an answer.
         """
         check_options(options, RunOptions)
-        return await self._now()._begin(user_input, options)
+        return await self._now(options)._begin(user_input, options)
 
-    def _now(self) -> Agent[Deps, Output]:
-        """Return this agent as it is in the block of an `override`."""
-        return _OVERRIDES.get().get(id(self), self)
+    def _now(self, options: Mapping[str, Any] = MappingProxyType({})) -> Agent[Deps, Output]:
+        """Return this agent as it is in the block of an `override`, and with the changes that one run is given."""
+        changes: Any = {name: options[name] for name in CHANGES.intersection(options)}
+        return overridden(self).but(**changes) if changes else overridden(self)
 
     async def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> RunResult[Output]:
         session, given = checked_session(options.get("session")), options.get("run_id")
@@ -295,14 +292,13 @@ class Agent(Generic[Deps, Output]):
         journal = Journal(
             self.name,
             run_id,
-            self._asked("" if user_input is None else user_input, session, run_id),
+            run_context(self.chain, self.specs, "" if user_input is None else user_input, session, run_id),
             session=None if session is None else session.id,
             goes_on=user_input is None,
             scope=getattr(getattr(memory, "scope", None), "names", None),
         )
         keep = options.get("journal")
-        kept = Path(keep) if isinstance(keep, str) else keep
-        return await self._run(journal, journal.context, memory, options, is_new=given is None, keep=kept)
+        return await self._run(journal, journal.context, memory, options, is_new=given is None, keep=keep)
 
     async def resume(
         self, journal: Journal | Path, **options: Unpack[ResumeOptions[Deps, Output]]
@@ -320,26 +316,17 @@ class Agent(Generic[Deps, Output]):
             AgentError: As `run` does.
         """
         check_options(options, ResumeOptions)
-        return await self._now()._go_on(journal, options)
+        return await self._now(options)._go_on(journal, options)
 
     async def _go_on(self, journal: Journal | Path, options: Mapping[str, Any]) -> RunResult[Output]:
-        known = journal if isinstance(journal, Journal) else Journal.read(journal)
+        known = journal if isinstance(journal, Journal) else await asyncio.to_thread(Journal.read, journal)
         session = checked_session(options.get("session"))
-        if known.agent != self.name:
-            raise JournalError(f"journal of run {known.run_id!r}: its agent is {known.agent!r}, not {self.name!r}")
-        if known.session != (None if session is None else session.id):
-            wanted = "without a session" if known.session is None else f"on session {known.session!r}"
-            raise JournalError(f"journal of run {known.run_id!r}: it ran {wanted}: resume it with session= as it was")
-        if isinstance(approve := options.get("approve"), Mapping):
-            for call, made in known.decisions.items():
-                if call in approve and decision(approve[call], call) != made:
-                    raise ApprovalError(f"approve: about {call!r} it was decided already: {made!r:.80}")
+        await asyncio.to_thread(check_journal, known, self.name, session, options.get("approve"))
         scope = None if known.scope is None or session is not None else known.scope
         memory = in_scope(self.memory, session, scope)
-        fresh = known.anew()
-        ctx = self._with_key(known.context, session, known.run_id)
+        ctx = with_key(known.context, self.chain, session, known.run_id)
         keep = None if isinstance(journal, Journal) else journal
-        return await self._run(fresh, ctx, memory, options, known=known, keep=keep)
+        return await self._run(known.anew(), ctx, memory, options, known=known, keep=keep)
 
     async def _run(
         self,
@@ -350,16 +337,20 @@ class Agent(Generic[Deps, Output]):
         *,
         known: Journal | None = None,
         is_new: bool = False,
-        keep: Path | Callable[[str], object] | None = None,
+        keep: Keep | None = None,
     ) -> RunResult[Output]:
-        chain, session, on_event = self.chain, options.get("session"), options.get("on_event")
-        nesting = Nesting(self.limits, on_event, options.get("approve"))
+        chain, session, listener = self.chain, options.get("session"), options.get("on_event")
+        check_deps(self.tools.values(), options.get("deps"))
+        listening = None if listener is None else Listening(listener, options.get("on_event_error", "raise"))
+        emit = None if listening is None else listening.emit
+        nesting = Nesting(self.limits, emit, options.get("approve"), chain.model)
         driver = AsyncDriver(
             model=chain.model,
             tools=self.tools,
-            equip=None if self._at is None else self._equip,
+            equip=None if self._at is None else partial(self._equip, deps=options.get("deps")),
             select=chain.selections,
-            recall=None if memory is None else partial(ask, memory, options=self.recall),
+            recall=None if memory is None else partial(self._ask, memory),
+            compact=None if self.compaction is None else partial(compacted, self.compaction, chain),
             conversation=ctx.conversation,
             session=session,
             decided=set(() if known is None else known.decisions),
@@ -375,9 +366,10 @@ class Agent(Generic[Deps, Output]):
             nesting.limits,
             journal,
             recalls=memory is not None,
+            compacts=self.compaction is not None,
             memo=session.memo if session is not None else Memo(self._declared()),
         )
-        return await Run(driver, journal, known=known, keep=keep, on_event=on_event).result(loop)
+        return await Run[Output](driver, journal, known=known, keep=keep, listening=listening).result(loop)
 
     def _declared(self) -> Declarations:
         """Return what every run declares to the model, unless it has tools of its own."""
@@ -385,10 +377,12 @@ class Agent(Generic[Deps, Output]):
             self._declarations = Declarations(self.specs, self.chain.output_schema)
         return self._declarations
 
-    async def _equip(self, ctx: PromptContext) -> Mapping[str, Tool]:
-        """Return the tools that a run has."""
-        assert self._at is not None
-        return by_name(await self._at(ctx))
+    async def _equip(self, ctx: PromptContext, **given: object) -> Mapping[str, Tool]:
+        """Return the tools that a run has, checked where its `deps` are given."""
+        tools = by_name(await cast(Any, self._at)(ctx))
+        for deps in given.values():
+            check_deps(tools.values(), deps)
+        return tools
 
     def run_sync(self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]) -> RunResult[Output]:
         """Answer one user input from code that is not async, also inside a running event loop. See `run`."""
@@ -417,34 +411,28 @@ class Agent(Generic[Deps, Output]):
         Raises:
             ToolDefinitionError: An additional kwarg is called like `argument`, or the policy makes no sense.
         """
-        return agent_tool(self, name, description, argument, {"timeout": _INNER_SECONDS, **policy})
+        return agent_tool(self, name, description, argument, policy)
 
     async def stream(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
     ) -> AsyncGenerator[Event[Output], None]:
         """Answer one user input, yielding events; the last one is `RunFinished`. Raises what `run` does.
 
-        Leaving early cancels the run. To have it ended before going on, use `contextlib.aclosing`.
+        The run waits for who reads the events once a few are waiting. Leaving early cancels it. To have it ended before
+        going on, use `contextlib.aclosing`.
         """
-        events: asyncio.Queue[Event[Output] | None] = asyncio.Queue()
-        heard = options.get("on_event")
-
-        def on_event(event: Event[Output]) -> None:
-            if heard is not None:
-                heard(event)
-            events.put_nowait(event)
-
-        options["on_event"] = on_event
+        channel = Channel()
+        options["on_event"] = both(options.get("on_event"), channel.pass_on)
         run = asyncio.create_task(self.run(user_input, **options))
-        run.add_done_callback(lambda _: events.put_nowait(None))
+        run.add_done_callback(channel.end)
         try:
-            while (event := await events.get()) is not None:
+            async for event in channel:
                 yield event
             await run
         finally:
             if not run.done():
                 run.cancel()
-                await asyncio.gather(run, return_exceptions=True)
+                await asyncio.wait([run])
 
     def stream_sync(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
@@ -453,26 +441,10 @@ class Agent(Generic[Deps, Output]):
 
         The run waits for who reads the events once a few are waiting. Leaving early cancels it: close the generator.
         """
-        heard = options.get("on_event")
+        listener = options.get("on_event")
 
-        def run(pass_on: Callable[[Event[Output]], None]) -> None:
-            def on_event(event: Event[Output]) -> None:
-                if heard is not None:
-                    heard(event)
-                pass_on(event)
-
-            options["on_event"] = on_event
-            self.run_sync(user_input, **options)
+        def run(pass_on: Any) -> Any:
+            options["on_event"] = both(listener, pass_on)
+            return self.run(user_input, **options)
 
         yield from streamed(run)
-
-
-def _placed(layers: Layers | Prompter | TextPrompt | str, memory: object) -> Layers | Prompter | TextPrompt | str:
-    """Return the layers of an agent: what is recalled stands before the input where they are plain text."""
-    if memory is None or not isinstance(layers, TextPrompt | str):
-        return layers
-    return Layers(layers or (), before_input=[MemoPrompt(), KnowledgePrompt()])
-
-
-_NO_CONVERSATION = Conversation()
-_OVERRIDES: ContextVar[Mapping[int, Agent[Any, Any]]] = ContextVar("agentkit_overrides", default=MappingProxyType({}))

@@ -15,6 +15,7 @@ __all__ = [
     "AgentDefinitionError",
     "AgentError",
     "ApprovalError",
+    "DepsMismatch",
     "JournalError",
     "LimitExceeded",
     "NothingToContinue",
@@ -24,6 +25,9 @@ __all__ = [
     "ScopeMismatch",
     "SessionBusy",
 ]
+
+
+_UNITS = {"money": "US dollars"}
 
 
 class AgentError(Picklable):
@@ -46,6 +50,18 @@ class ApprovalError(AgentError, TypeError):
     """What was asked for approval gave an answer that is no decision. The call did not run."""
 
 
+class DepsMismatch(AgentError, TypeError):
+    """Tools need `deps` that the run was not given, or of another type. Nothing was sent or kept.
+
+    Attributes:
+        problems: What is wrong, one text per tool.
+    """
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__(f"{'; '.join(problems)}: give the run what they need, such as agent.run(..., deps=...)")
+        self.problems = tuple(problems)
+
+
 class JournalError(AgentError, ValueError):
     """A journal that cannot be read, or is that of another agent, conversation or prompt. Nothing was sent or kept."""
 
@@ -54,11 +70,13 @@ class LimitExceeded(AgentError):
     """A run reached one of its limits. The session holds the messages until then, a valid history.
 
     Attributes:
-        limit: Name of the limit: `steps`, `tool_calls`, `tokens`, `seconds` or `nested_runs`.
+        limit: Name of the limit: `steps`, `tool_calls`, `tokens`, `money`, `seconds` or `nested_runs`.
     """
 
     def __init__(self, limit: str, allowed: float, advice: str) -> None:
-        super().__init__(f"the run stopped at its limit of {allowed:g} {limit.replace('_', ' ')}: {advice}")
+        super().__init__(
+            f"the run stopped at its limit of {allowed:g} {_UNITS.get(limit, limit.replace('_', ' '))}: {advice}"
+        )
         self.limit = limit
 
 

@@ -1,35 +1,50 @@
-"""What an agent asks of a memory: documents and facts for the user's text, without what the prompt shows anyway."""
+"""What an agent asks of a memory: documents, facts and earlier messages, without what the prompt shows anyway."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast, get_args
 
 from agentkit.errors import AgentDefinitionError, AgentError, ScopeMismatch
 from agentkit.session import Session
-from agentkit_prompts.context.prompt_context import Document, Fact
+from agentkit_prompts.context.items import Speaker
+from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
 from agentkit_prompts.tree.layers import Layers
 
-__all__ = ["Found", "RecallOptions", "RecallSource", "Recaller", "check_memory", "in_scope", "recall"]
+__all__ = [
+    "Found",
+    "RecallOptions",
+    "RecallSource",
+    "Recaller",
+    "check_memory",
+    "in_scope",
+    "recall",
+    "shown_options",
+]
+
+_KINDS = frozenset({"documents", "knowledge", "recalled"})
+"""Names of the context that hold what memory finds."""
+
+Item = TypeVar("Item", Document, Fact)
 
 
 class Recaller(Protocol):
-    """Finds chunks for a query. Called in a thread. A function that takes a query and returns documents is one too.
+    """Finds what fits a query. Called in a thread. A function that takes a query and returns documents is one too.
 
-    One whose `recall` takes `session`, `visible`, `limit` or `policy` too is given these: the session of the run, how
-    many of its latest messages the prompt shows (None: all), which need not be recalled, and the `RecallOptions` of the
-    agent. What it returns may have facts in `knowledge`, and in `degraded` what did not work.
+    One whose `recall` takes `session`, `visible`, `limit`, `policy` or `roles` too is given these: the session of the
+    run, how many of its latest messages the prompt shows (None: all), which need not be recalled, and the
+    `RecallOptions` of the agent. What it returns may have facts in `knowledge`, and in `degraded` what did not work.
     """
 
-    def recall(self, query: str) -> Sequence[Document]:
-        """Return chunks, best first, with ids and scores."""
+    def recall(self, query: str) -> Sequence[Document | RecalledMessage]:
+        """Return documents and messages of earlier conversations, best first, with ids and scores."""
         ...
 
 
-RecallSource: TypeAlias = Recaller | Callable[[str], Sequence[Document]]
+RecallSource: TypeAlias = Recaller | Callable[[str], Sequence[Document | RecalledMessage]]
 """What an agent takes as its memory."""
 
 
@@ -38,9 +53,17 @@ class RecallOptions:
     """How an agent asks its memory. None leaves it to the memory."""
 
     limit: int | None = None
-    """Most documents, and most facts."""
+    """Most documents and messages together, and most facts."""
     policy: object = None
     """How to find, score and choose; see `Memory.recall`."""
+    roles: tuple[Speaker, ...] = ("user",)
+    """Whose earlier messages are recalled. What the model answered is no evidence, so that by default only what people
+    wrote is."""
+
+    def __post_init__(self) -> None:
+        known, roles = get_args(Speaker), self.roles
+        if not isinstance(roles, tuple) or not all(isinstance(role, str) and role in known for role in roles):
+            raise AgentDefinitionError(f"recall: expected roles out of {known}, such as ('user',), got {roles!r:.80}")
 
 
 class Found(NamedTuple):
@@ -50,6 +73,7 @@ class Found(NamedTuple):
     knowledge: tuple[Fact, ...] = ()
     degraded: tuple[str, ...] = ()
     """What did not work on the way."""
+    recalled: tuple[RecalledMessage, ...] = ()
 
 
 def recall(
@@ -63,22 +87,38 @@ def recall(
 
     Raises:
         AgentError: There are options that this memory does not take.
-        TypeError: It answered with something else than documents and facts.
+        TypeError: It answered with something else than documents, messages and facts.
     """
-    ask: Callable[..., Sequence[Document]] = getattr(memory, "recall", None) or cast("Any", memory)
+    ask: Callable[..., Sequence[Document | RecalledMessage]] = getattr(memory, "recall", None) or cast("Any", memory)
     taken = _taken(getattr(ask, "__func__", ask))
     chosen = {name: value for name in ("limit", "policy") if (value := getattr(options, name)) is not None}
     if ignored := chosen.keys() - taken:
         raise AgentError(f"recall={options}: {_name(memory)} takes no {' and no '.join(sorted(ignored))}")
-    beside = {"session": session, "visible": visible} if session is not None else {}
+    beside: dict[str, Any] = {"session": session, "visible": visible} if session is not None else {}
+    beside["roles"] = options.roles
     answer = ask(query, **chosen, **{name: value for name, value in beside.items() if name in taken})
-    found = Found(tuple(answer), tuple(getattr(answer, "knowledge", ())), tuple(getattr(answer, "degraded", ())))
-    for kind, items in ((Document, found.documents), (Fact, found.knowledge)):
-        for item in items:
-            if not isinstance(item, kind):
-                got, name = type(item).__name__, kind.__name__
-                raise TypeError(f"{_name(memory)}: expected {name}s, got {got}; text becomes one with {name}(text)")
-    return found
+    documents: list[Document] = []
+    messages: list[RecalledMessage] = []
+    if not isinstance(answer, Iterable):
+        raise TypeError(f"{_name(memory)}: expected Documents, in a list, got {type(answer).__name__}")
+    for item in answer:
+        if isinstance(item, RecalledMessage):
+            messages.append(item)
+        else:
+            documents.append(_checked(item, Document, memory))
+    return Found(
+        tuple(documents),
+        tuple([_checked(fact, Fact, memory) for fact in getattr(answer, "knowledge", ())]),
+        tuple(getattr(answer, "degraded", ())),
+        tuple([message for message in messages if message.role in options.roles]),
+    )
+
+
+def _checked(item: Any, kind: type[Item], memory: RecallSource) -> Item:
+    if isinstance(item, kind):
+        return item
+    got, name = type(item).__name__, kind.__name__
+    raise TypeError(f"{_name(memory)}: expected {name}s, got {got}; text becomes one with {name}(text)")
 
 
 def in_scope(memory: RecallSource | None, session: Session | None, scope: Any) -> RecallSource | None:
@@ -125,13 +165,22 @@ def check_memory(memory: object, layers: Layers) -> None:
             f"memory: expected a memory, such as Memory.open({memory!r:.40}), or a function from a query to documents, "
             f"got {type(memory).__name__}"
         )
-    for _, prompt in layers.walk():
-        if prompt.reads is None or not prompt.reads.isdisjoint(("documents", "knowledge")):
-            return
+    if any(_shows(layers, kind) for kind in _KINDS):
+        return
     raise AgentDefinitionError(
-        "memory is given, and no prompt of the layers shows what it finds: add MemoPrompt() for documents or "
-        "KnowledgePrompt() for facts, such as Layers(..., before_input=MemoPrompt())"
+        "memory is given, and no prompt of the layers shows what it finds: add MemoPrompt() for documents, "
+        "RecalledPrompt() for messages of earlier conversations or KnowledgePrompt() for facts, such as "
+        "Layers(..., before_input=[MemoPrompt(), RecalledPrompt()])"
     )
+
+
+def shown_options(options: RecallOptions, layers: Layers) -> RecallOptions:
+    """Return how memory is asked where these layers show what it finds: messages that no prompt shows are left out."""
+    return options if _shows(layers, "recalled") else replace(options, roles=())
+
+
+def _shows(layers: Layers, kind: str) -> bool:
+    return any(prompt.reads is None or kind in prompt.reads for _, prompt in layers.walk())
 
 
 def _name(memory: object) -> str:

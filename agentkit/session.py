@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Protocol, cast
 
 from agentkit.errors import AgentDefinitionError
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.wire.read_messages import read_messages
 
 __all__ = ["InMemorySession", "Session", "checked_session"]
@@ -54,13 +56,14 @@ class Session(Protocol):
 class InMemorySession:
     """A session that lives as long as the object."""
 
-    __slots__ = ("_positions", "conversation", "id", "memo")
+    __slots__ = ("_notes", "_positions", "conversation", "id", "memo")
 
     def __init__(self, conversation: Conversation | None = None, *, id: str = "memory") -> None:
         self.id = id
         self.conversation = conversation if conversation is not None else Conversation()
         self.memo = Memo()
         self._positions: dict[str, int] = {}
+        self._notes: dict[str, dict[int, Any]] = {}
 
     def append(self, *messages: Message | Mapping[str, Any], key: str | None = None) -> Conversation:
         """Add messages, once per key."""
@@ -79,6 +82,52 @@ class InMemorySession:
     def position(self, key: str) -> int | None:
         """Return how many messages stand before those that were appended under a key; None when there are none."""
         return self._positions.get(key)
+
+    def note(self, name: str) -> Any:
+        """Return what was last noted under a name about these messages; None where nothing was."""
+        return max(self._notes.get(name, {}).items(), default=(0, None), key=itemgetter(0))[1]
+
+    def keep_note(self, name: str, value: Any, at: int | None = None) -> None:
+        """Note something beside the messages. A rewind to before message `at`, or the last one, leaves it behind."""
+        self._notes.setdefault(name, {})[len(self.conversation) if at is None else at] = value
+
+    def fork(self, id: str, at: int | None = None) -> InMemorySession:
+        """Return a session of its own that begins with the first `at` messages; with all when not given.
+
+        Raises:
+            MessageError: There are fewer messages, or tool results would be cut from their calls.
+        """
+        fork = InMemorySession(self.conversation.until(len(self.conversation) if at is None else at), id=id)
+        fork._positions, fork._notes = self._until(len(fork.conversation))
+        return fork
+
+    def rewind(self, at: int) -> Conversation:
+        """Go on behind the first `at` messages, and return these.
+
+        Raises:
+            MessageError: There are fewer messages, or tool results would be cut from their calls.
+        """
+        self.conversation = self.conversation.until(at)
+        self._positions, self._notes = self._until(at)
+        return self.conversation
+
+    def edit(self, seq: int, content: str | Sequence[str | Part]) -> Conversation:
+        """Put another message in the place of message number `seq`, and return the conversation, which ends with it.
+
+        `agent.run(None, session=session)` then answers it.
+
+        Raises:
+            MessageError: There is no such message, or it is part of a round of tool calls.
+        """
+        before, message = self.conversation.edited(seq, content)
+        self.rewind(len(before))
+        return self.append(message)
+
+    def _until(self, at: int) -> tuple[dict[str, int], dict[str, dict[int, Any]]]:
+        """Return the keys and the notes of the first messages."""
+        positions = {key: position for key, position in self._positions.items() if position < at}
+        notes = {name: {seq: value for seq, value in kept.items() if seq <= at} for name, kept in self._notes.items()}
+        return positions, notes
 
 
 def checked_session(session: object) -> Session | None:

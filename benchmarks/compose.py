@@ -111,7 +111,7 @@ class Turn:
 
     def user_by_hand(self) -> str:
         """Return the user text with f-strings."""
-        found = "\n\n".join([f"[{number}] {one.title}\n{one.text}" for number, one in enumerate(DOCUMENTS, 1)])
+        found = "\n\n".join([f"[{one.label}] {one.title}\n{one.text}" for one in DOCUMENTS])
         return f"{found}\n\nQuestion: {self.question()}\nAnswer from the documents."
 
     def messages_by_hand(self) -> Any:
@@ -166,7 +166,7 @@ def jinja_by_hand(turn: Turn) -> Callable[[], Any]:
         + KWARGS_TEXT
     )
     user = environment.from_string(
-        "{% for d in documents %}[{{ loop.index }}] {{ d.title }}\n{{ d.text }}{% if not loop.last %}\n\n{% endif %}"
+        "{% for d in documents %}[{{ d.label }}] {{ d.title }}\n{{ d.text }}{% if not loop.last %}\n\n{% endif %}"
         "{% endfor %}\n\nQuestion: {{ question }}\nAnswer from the documents."
     )
 
@@ -202,7 +202,7 @@ def langchain_by_hand(turn: Turn) -> Callable[[], Any] | None:
             facts="\n".join([f"- {fact.text}" for fact in FACTS]),
             kwargs="\n".join([f"{name}: {value}" for name, value in KWARGS.items()]),
             history=talk,
-            documents="\n\n".join([f"[{at}] {one.title}\n{one.text}" for at, one in enumerate(DOCUMENTS, 1)]),
+            documents="\n\n".join([f"[{one.label}] {one.title}\n{one.text}" for one in DOCUMENTS]),
             question=turn.question(),
         )
 

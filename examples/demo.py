@@ -7,7 +7,6 @@ what it answered. It fails when an answer is missing, or cites a chunk that is n
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +21,6 @@ ROOT = Path(__file__).resolve().parents[1]
 FROM_RECALL = "What happens when the vector index is lost?"
 WITH_A_TOOL = 'Use calculate with expression="(19 + 23) * 7" and tell me the result.'
 RESULT = "294"
-ID = re.compile(r"#([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 
 
 def main() -> int:
@@ -37,8 +35,7 @@ def main() -> int:
         agent = default_agent(model, memory)
 
         answer, events = ask(agent, FROM_RECALL)
-        recalled = [document for event in events if isinstance(event, Recalled) for document in event.documents]
-        cited, problems = cited_chunks(answer.output, recalled)
+        cited, problems = cited_chunks(answer)
 
         answer, events = ask(agent, WITH_A_TOOL)
         results = [event.result.message.text for event in events if isinstance(event, ToolFinished)]
@@ -76,18 +73,15 @@ def ask(agent: Agent, question: str) -> tuple[RunResult[str], list[Event]]:
     return result, events
 
 
-def cited_chunks(answer: str, recalled: list[Document]) -> tuple[list[Document], list[str]]:
-    """Return the chunks that an answer cites as [source#id] and that are in the files, and what is wrong."""
-    known = {document.id: document for document in recalled}
-    ids = list(dict.fromkeys(ID.findall(answer)))
-    problems = [] if ids else ["the answer cites no chunk"]
+def cited_chunks(answer: RunResult[str]) -> tuple[list[Document], list[str]]:
+    """Return the chunks that an answer cites as [source#chunk] and that are in the files, and what is wrong."""
+    cited = list(dict.fromkeys([citation.document for citation in answer.citations]))
+    problems = [] if cited else ["the answer cites no chunk"]
+    problems += [f"chunk {label} was cited and never recalled" for label in answer.unknown_labels]
     found = []
-    for id_ in ids:
-        document = known.get(id_)
-        if document is None:
-            problems.append(f"chunk {id_} was cited and never recalled")
-        elif document.text not in Path(document.source).read_text("utf-8"):
-            problems.append(f"chunk {id_} is not in {document.source}")
+    for document in cited:
+        if document.text not in Path(document.source).read_text("utf-8"):
+            problems.append(f"chunk {document.label} is not in {document.source}")
         else:
             found.append(document)
     return found, problems

@@ -97,11 +97,12 @@ class Chat:
 
 
 def _chunks(event: Recalled) -> str:
-    """Return which chunks were recalled, each file with its lines."""
+    """Return which chunks and messages were recalled: each file with its lines, each conversation with numbers."""
     lines: dict[str, list[str]] = {}
     for document in event.documents:
-        place = document.metadata.get("line", document.metadata.get("message", ""))
-        lines.setdefault(document.source, []).append(str(place))
+        lines.setdefault(document.source, []).append(str(document.metadata.get("line", "")))
+    for message in event.recalled:
+        lines.setdefault(f"conversation {message.session}", []).append(str(message.position))
     found = ", ".join(f"{source}:{','.join(numbers)}" for source, numbers in lines.items())
     return f"recalled {found or 'nothing'}"
 

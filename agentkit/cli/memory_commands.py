@@ -29,7 +29,7 @@ from agentkit.cli.screen import complain, note, plain, progress_bar, put
 from agentkit_memory import Memory, Scope
 from agentkit_memory.reembed.gate import Reembedding, ReembedProgress
 from agentkit_memory.store.records import Erasure, Verification
-from agentkit_prompts.context.prompt_context import Document
+from agentkit_prompts.context.prompt_context import Document, RecalledMessage
 
 if TYPE_CHECKING:
     from agentkit_memory.recall.recall_result import Recall
@@ -71,8 +71,8 @@ def recall(
     else:
         for fact in found.knowledge:
             _show(fact.score, "fact", "", fact.text)
-        for document in found:
-            _show(document.score, _place(document), document.title, document.text)
+        for one in found:
+            _show(one.score, _place(one), _title(one), one.text)
         for row in found.explain() if why else ():
             put(str(row))
     for trouble in found.degraded:
@@ -87,7 +87,12 @@ def _recall_json(found: Recall, why: bool) -> str:
     data: dict[str, object] = {
         "documents": [
             {name: getattr(document, name) for name in names} | {"metadata": dict(document.metadata)}
-            for document in found
+            for document in found.documents
+        ],
+        "recalled": [
+            {name: getattr(message, name) for name in ("id", "session", "position", "role", "name", "score", "text")}
+            | {"when": message.when and message.when.isoformat(), "metadata": dict(message.metadata)}
+            for message in found.recalled
         ],
         "knowledge": [{"id": fact.id, "score": fact.score, "text": fact.text} for fact in found.knowledge],
         "degraded": found.degraded,
@@ -97,9 +102,18 @@ def _recall_json(found: Recall, why: bool) -> str:
     return json.dumps(data, ensure_ascii=False, indent=2)
 
 
-def _place(document: Document) -> str:
-    line = document.metadata.get("line", document.metadata.get("message"))
-    return document.source if line is None else f"{document.source}:{line}"
+def _place(found: Document | RecalledMessage) -> str:
+    if isinstance(found, RecalledMessage):
+        return f"conversation {found.session}:{found.position}"
+    line = found.metadata.get("line")
+    return found.source if line is None else f"{found.source}:{line}"
+
+
+def _title(found: Document | RecalledMessage) -> str:
+    if isinstance(found, Document):
+        return found.title
+    day = found.when.date().isoformat() if found.when else ""
+    return ", ".join(filter(None, (found.name or found.role, day)))
 
 
 def _show(score: float | None, place: str, title: str, text: str) -> None:

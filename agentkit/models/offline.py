@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentkit.models.model import Reply
 from agentkit.models.offline_tool_calls import requested_calls
+from agentkit.models.prices import Price
 from agentkit.models.scripted import speak
+from agentkit_prompts.context.items import labelled_apart
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.prompt_context import Document
+from agentkit_prompts.context.prompt_context import Document, RecalledMessage
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["OfflineModel"]
 
 _WHO = "(Offline stand-in, not a language model: it can only quote recalled chunks and call tools by their name.)"
-_POINTER = re.compile(r"documents\[(\d+)\](?:\.text)?")
+_POINTER = re.compile(r"(documents|recalled)\[(\d+)\](?:\.text)?")
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?=\s)|(?<=[。！？])|\n[ \t]*(?=\n)|\n(?=[ \t]*(?:[-*+|#>]|\d+[.)] ))")
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+")
 _ENDING = re.compile(r"(?<=\w{3})(?:ies|ing|ed|es|e|s|y)$")
@@ -52,10 +54,11 @@ class OfflineModel:
     - When the user asks for a tool by its name and gives the arguments (`use add with a=2, b=3`), it is called.
     - When tools have answered, the reply is what they answered.
     - Otherwise the reply is the sentences, out of the chunks that are in the composition, that share most with the
-      question, each with its source as `[source#id]`. When none fits, the reply is that.
+      question, each with its label, `[source#chunk]`. When none fits, the reply is that.
     """
 
     name = "offline"
+    price = Price(0, 0)
 
     async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
         """Return tool calls, tool results or quotes; never raises."""
@@ -69,7 +72,7 @@ class OfflineModel:
             text = missing or _quotes(composition)
         text = f"{text}\n\n{_WHO}"
         if on_text is not None:
-            speak(text, on_text)
+            await speak(text, on_text)
         return Reply(Message("assistant", text), model=self.name)
 
 
@@ -88,24 +91,30 @@ def _short(text: str) -> str:
 
 
 def _chunks(composition: Composition) -> Iterator[tuple[str, str, str]]:
-    """Yield source, title and text of every chunk that the prompt really shows."""
-    documents = composition.context.documents
-    shown: dict[tuple[int, str], None] = {}
+    """Yield label, title and text of every chunk and message that the prompt really shows."""
+    found: dict[str, tuple[Document | RecalledMessage, ...]] = {
+        "documents": labelled_apart(composition.context.documents),
+        "recalled": composition.context.recalled,
+    }
+    shown: dict[tuple[str, int, str], None] = {}
     for span in composition.spans:
-        found = _POINTER.fullmatch(span.pointer)
-        if found and int(found[1]) < len(documents):
-            shown[int(found[1]), composition.marked_text(span.message)[span.start : span.end]] = None
-    if not shown and documents:  # a template that shows them through a filter or a macro: look for their text instead
+        place = _POINTER.fullmatch(span.pointer)
+        if place and int(place[2]) < len(found[place[1]]):
+            shown[place[1], int(place[2]), composition.marked_text(span.message)[span.start : span.end]] = None
+    if not shown:  # a template that shows them through a filter or a macro: look for their text instead
         text = composition.text
-        shown = {(index, document.text): None for index, document in enumerate(documents) if document.text in text}
-    for index, text in shown:
-        yield _label(documents[index], index), documents[index].title, text
-
-
-def _label(document: Document, index: int) -> str:
-    if not document.source and not document.id:
-        return document.title or f"documents[{index}]"
-    return f"{document.source}#{document.id}" if document.id else document.source
+        shown = {
+            (kind, index, item.text): None
+            for kind, items in found.items()
+            for index, item in enumerate(items)
+            if item.text in text
+        }
+    for kind, index, text in shown:
+        item = found[kind][index]
+        if isinstance(item, Document):
+            yield item.label, item.title, text
+        else:
+            yield f"{item.session}#{index if item.position is None else item.position}", "", text
 
 
 def _cut(text: str, title: str, source: str) -> Iterator[_Sentence]:

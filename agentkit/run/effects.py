@@ -22,6 +22,7 @@ __all__ = [
     "Beginning",
     "CallModel",
     "CallTools",
+    "Compact",
     "Effect",
     "Equip",
     "Recall",
@@ -51,6 +52,13 @@ class Begin:
 
 
 @dataclass(slots=True)
+class Compact:
+    """Decide how much of the conversation is shown, and summarise the rest. Answered with `Compacted`."""
+
+    ctx: PromptContext
+
+
+@dataclass(slots=True)
 class Equip:
     """Make the tools of this run. Answered with the tools by name."""
 
@@ -66,7 +74,7 @@ class SelectExamples:
 
 @dataclass(slots=True)
 class Recall:
-    """Find what memory knows about `query`. Answered with `Found`: documents and facts, best first."""
+    """Find what memory knows about `query`. Answered with `Found`: documents, facts and messages, best first."""
 
     query: str
     visible: int | None = None
@@ -111,4 +119,4 @@ class CallTools:
     """What a person decided, by the id of the call."""
 
 
-Effect: TypeAlias = Begin | Equip | SelectExamples | Recall | Append | CallModel | AskApproval | CallTools
+Effect: TypeAlias = Begin | Compact | Equip | SelectExamples | Recall | Append | CallModel | AskApproval | CallTools

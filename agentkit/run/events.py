@@ -15,12 +15,13 @@ from agentkit.run.decisions import Decision
 from agentkit.run.loop import RunResult
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_prompts.context.prompt_context import Document, Fact
+from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
 from agentkit_tools.calling.tool_result import ToolResult
 
 __all__ = [
     "ApprovalAsked",
     "ApprovalGiven",
+    "ConversationCompacted",
     "Event",
     "ModelReplied",
     "Nested",
@@ -44,6 +45,17 @@ class Recalled:
     knowledge: tuple[Fact, ...] = ()
     degraded: tuple[str, ...] = ()
     """What memory could not do; it answered with what works."""
+    recalled: tuple[RecalledMessage, ...] = ()
+    """Messages of earlier conversations."""
+
+
+@dataclass(slots=True)
+class ConversationCompacted:
+    """The first messages of the conversation are not shown."""
+
+    messages: int
+    summary: str | None
+    """What is shown in their place."""
 
 
 @dataclass(slots=True)
@@ -123,6 +135,7 @@ class RunFinished(Generic[Answer]):
 
 Event: TypeAlias = (
     Recalled
+    | ConversationCompacted
     | PromptComposed
     | TextDelta
     | ModelReplied

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import TypeAdapter
 
+from agentkit.compaction import Compacted
 from agentkit.errors import JournalError
 from agentkit.models.model import Reply, Usage
 from agentkit.recaller import Found
@@ -99,7 +100,7 @@ class Journal:
         """What the run used so far: its model calls, and those of agents that its tools ran."""
         spent = Usage()
         for name, answer in self.entries:
-            if name == "CallModel":
+            if name in ("CallModel", "Compact"):
                 spent += answer.usage
             elif name == "CallTools" and answer[1] is not None:
                 spent += answer[1]
@@ -234,6 +235,7 @@ def _forms() -> Mapping[str, _Form]:
 
     return {
         "Begin": of(tuple[int, int]),
+        "Compact": of(Compacted),
         "Equip": of(tuple[ToolSpec, ...]),
         "SelectExamples": of(tuple[Selection, ...]),
         "Recall": of(Found),

@@ -5,13 +5,15 @@ It yields effects and receives their results; drivers perform them. Everything a
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
 from types import MappingProxyType
 from typing import Any, Generic, cast
 
 from agentkit.chain import Chain, Output
+from agentkit.citations import Citation, citations, unknown_labels
+from agentkit.compaction import Compacted
 from agentkit.errors import LimitExceeded, OutputError, RunIdReused
 from agentkit.models.model import Reply, Usage
 from agentkit.recaller import Found
@@ -23,6 +25,7 @@ from agentkit.run.effects import (
     Beginning,
     CallModel,
     CallTools,
+    Compact,
     Effect,
     Equip,
     Recall,
@@ -67,6 +70,28 @@ class RunResult(Generic[Output]):
     """What the run asked for and was answered: `Agent.resume` takes it."""
     limit: LimitExceeded | None = None
     """The limit that ended the run, where `Limits.on_limit` is `return`."""
+    listener_errors: Sequence[Exception] = ()
+    """What `on_event` raised, where `on_event_error` is `report`; the first of them if there were many."""
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars of all model calls; None where a price is not known."""
+        return self.usage.money
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """The documents that the answer names by their labels, `[source#chunk]`, with where it does, in order."""
+        return citations(self._text, self.composition)
+
+    @property
+    def unknown_labels(self) -> tuple[str, ...]:
+        """What looks like a label in the answer and is that of no document that was sent: it is no citation."""
+        return unknown_labels(self._text, self.composition)
+
+    @property
+    def _text(self) -> str:
+        """The text of the reply, whatever type the output has."""
+        return next((one.text for one in reversed(self.messages) if one.role == "assistant" and one.text), "")
 
 
 def run_loop(
@@ -77,6 +102,7 @@ def run_loop(
     journal: Journal,
     *,
     recalls: bool = False,
+    compacts: bool = False,
     memo: Memo | None = None,
 ) -> Generator[Effect, Any, RunResult[Output]]:
     """Answer one user input.
@@ -88,6 +114,7 @@ def run_loop(
         limits: What the run may use.
         journal: Names the run, and goes into its result. The keys of its appends begin with the id of the run.
         recalls: Whether memory is asked.
+        compacts: Whether a long conversation is compacted.
         memo: Fragments rendered for earlier turns.
     """
     run_id, goes_on = journal.run_id, journal.goes_on
@@ -103,15 +130,20 @@ def run_loop(
             intermediate=Conversation(messages[1:]),
         )
     chain.preflight(ctx.user_input)
+    usage, is_cut = _NO_USAGE, False
+    if compacts and len(ctx.conversation):
+        made: Compacted = yield Compact(ctx)
+        usage, is_cut = made.usage, made.messages > 0
+        ctx = ctx.evolve(conversation=ctx.conversation[made.messages :], summary=made.summary)
     if tools is None:
         tools = cast("Mapping[str, Tool]", (yield Equip(ctx)))
         ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values()]))
     if chain.layers.plan.selecting:
         ctx = ctx.evolve(selections=(yield SelectExamples(ctx)))
     if recalls:
-        ctx = remembering(ctx, (yield Recall(ctx.user_input.text, visible(chain, ctx, memo))))
+        ctx = remembering(ctx, (yield Recall(ctx.user_input.text, visible(chain, ctx, memo, is_cut=is_cut))))
     composition = chain.compose(ctx, memo=memo)  # before anything is kept: a prompt that cannot render costs nothing
-    usage, repairs, step = _NO_USAGE, 0, sum([message.role == "assistant" for message in messages])
+    repairs, step = 0, sum([message.role == "assistant" for message in messages])
     if not messages:
         messages = (ctx.user_input.message,)
         yield Append(messages, f"{run_id}:0")
@@ -161,16 +193,24 @@ def run_loop(
         composition = chain.compose(ctx, memo=memo)
 
 
-def visible(chain: Chain[Any], ctx: PromptContext, memo: Memo | None = None) -> int | None:
-    """Return how many messages of the conversation a prompt shows before anything is recalled; None for all."""
+def visible(chain: Chain[Any], ctx: PromptContext, memo: Memo | None = None, *, is_cut: bool = False) -> int | None:
+    """Return how many messages of the conversation a prompt shows before anything is recalled; None for all.
+
+    `is_cut` says that the conversation of `ctx` is the end of a longer one.
+    """
     if chain.budget is None or not len(ctx.conversation):
-        return None
+        return len(ctx.conversation) if is_cut else None
     return len(chain.compose(ctx, memo=memo).conversation)
 
 
 def remembering(ctx: PromptContext, found: Found) -> PromptContext:
-    """Return the context with what was recalled; facts come after those it has."""
-    return ctx.evolve(documents=found.documents, knowledge=(*ctx.knowledge, *found.knowledge))
+    """Return the context with what was recalled; facts come after those it has.
+
+    What asked a model to repair its answer stands in the name of the user, and may quote the model: it is left out.
+    """
+    recalled = tuple([message for message in found.recalled if not message.text.endswith(REPAIR)])
+    knowledge = (*ctx.knowledge, *found.knowledge)
+    return ctx.evolve(documents=found.documents, knowledge=knowledge, recalled=recalled)
 
 
 def _asking(calls: tuple[ToolCall, ...], tools: Mapping[str, Tool]) -> tuple[ToolCall, ...]:

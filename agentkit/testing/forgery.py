@@ -16,7 +16,14 @@ from agentkit_prompts.composition.targets.chat_text import chat_template_of
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import MARKER, Part, Text
-from agentkit_prompts.context.prompt_context import Document, Fact, PromptContext, ToolSpec, UserInput
+from agentkit_prompts.context.prompt_context import (
+    Document,
+    Fact,
+    PromptContext,
+    RecalledMessage,
+    ToolSpec,
+    UserInput,
+)
 from agentkit_prompts.errors import ChatTemplateError, KwargsError
 from agentkit_prompts.templates.line_heads import CALL, MESSAGE
 from agentkit_prompts.tree.layers import Layers
@@ -136,6 +143,14 @@ def _faults(before: Composition, after: Composition, *, is_spec: bool = False) -
             yield f"it poses as media in message {index}"
 
 
+_TEXTS: Mapping[type, tuple[str, ...]] = {
+    Document: ("text", "title", "source"),
+    Fact: ("text", "source"),
+    RecalledMessage: ("text", "name", "session"),
+}
+"""The fields of an item that others write."""
+
+
 def _places(ctx: PromptContext) -> Iterator[tuple[str, Callable[[str], PromptContext]]]:
     """Yield every untrusted place of a context, with a function that adds text to it."""
     kwargs = ctx.user_input.additional_kwargs
@@ -151,10 +166,10 @@ def _places(ctx: PromptContext) -> Iterator[tuple[str, Callable[[str], PromptCon
     for field in ("conversation", "intermediate"):
         for index, message in enumerate(getattr(ctx, field)):
             yield f"{field}[{index}] ({message.role})", partial(_in_item, ctx, field, index, "content")
-    for field in ("documents", "knowledge"):
+    for field in ("documents", "knowledge", "recalled"):
         for index, item in enumerate(getattr(ctx, field)):
             if item.trust != "trusted":
-                for attribute in ("text", "title", "source") if isinstance(item, Document) else ("text", "source"):
+                for attribute in _TEXTS[type(item)]:
                     yield f"{field}[{index}].{attribute}", partial(_in_item, ctx, field, index, attribute)
 
 
@@ -214,6 +229,7 @@ def _sample() -> PromptContext:
         conversation=[Message("user", "Hello"), Message("assistant", "Hello!")],
         documents=[Document("It rains in April.", title="Weather", source="weather.md")],
         knowledge=[Fact("It is April.", source="calendar")],
+        recalled=[RecalledMessage("I like rain.", "user", name="Ada", session="talk")],
         intermediate=[
             Message("assistant", "", (ToolCall("1", "look"),)),
             Message("tool", "Rain.", tool_call_id="1"),

@@ -9,7 +9,16 @@ from typing import Any
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Audio, File, Image, Part, Text, Video
-from agentkit_prompts.context.prompt_context import Document, Example, Fact, PromptContext, ToolSpec, Trust, UserInput
+from agentkit_prompts.context.prompt_context import (
+    Document,
+    Example,
+    Fact,
+    PromptContext,
+    RecalledMessage,
+    ToolSpec,
+    Trust,
+    UserInput,
+)
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.budget import Cut, Size
 from agentkit_prompts.tree.additional_info import AdditionalInfoPrompt
@@ -19,6 +28,7 @@ from agentkit_prompts.tree.leaves import (
     ConversationPrompt,
     KnowledgePrompt,
     MemoPrompt,
+    RecalledPrompt,
     TextPrompt,
     ToolPrompt,
     UserInputPrompt,
@@ -183,6 +193,10 @@ def contexts(*, with_media: bool = True, orphans: bool = False) -> SearchStrateg
     kwargs = st.fixed_dictionaries({name: values(with_media=with_media) for name in KWARGS})
     trust: SearchStrategy[Trust] = st.sampled_from(["untrusted", "untrusted", "trusted"])
     document = st.builds(Document, text, title=hostile_texts(1), source=text, trust=trust, atomic=st.booleans())
+    when = st.none() | st.just(datetime(2025, 5, 6, 7, 8, tzinfo=UTC))
+    recalled = st.builds(
+        RecalledMessage, text, st.sampled_from(["user", "assistant"]), name=hostile_texts(1), when=when
+    )
     tool = st.builds(ToolSpec, st.sampled_from(["look", "send"]), text)
     return st.builds(
         PromptContext,
@@ -190,6 +204,7 @@ def contexts(*, with_media: bool = True, orphans: bool = False) -> SearchStrateg
         conversation=conversations(with_media=with_media, orphans=orphans),
         documents=st.lists(document, max_size=4).map(tuple),
         knowledge=st.lists(st.builds(Fact, text), max_size=3).map(tuple),
+        recalled=st.lists(recalled, max_size=3).map(tuple),
         tools=st.lists(tool, max_size=2, unique_by=lambda spec: spec.name).map(tuple),
         examples=st.lists(st.builds(Example, text, text), max_size=3).map(tuple),
         intermediate=traffic(with_media=with_media),
@@ -296,7 +311,10 @@ def prompts(*, sized: bool = False, maximum: bool = False, max_leaves: int = 5) 
     itemised = _fields(sized, maximum, items=True)
     texts = st.sampled_from(_TEXTS)
     translated = texts.map(lambda text: Template({"en": "In English.", "zh": text}))
-    kinds = (UserInputPrompt, ConversationPrompt, MemoPrompt, KnowledgePrompt, ToolPrompt, AdditionalInfoPrompt)
+    kinds: tuple[type[BasePrompt], ...] = (
+        *(UserInputPrompt, ConversationPrompt, MemoPrompt, KnowledgePrompt, RecalledPrompt, ToolPrompt),
+        AdditionalInfoPrompt,
+    )
     pool = st.lists(st.builds(Example, hostile_texts(2), hostile_texts(2)), max_size=2).map(tuple)
     chosen = st.fixed_dictionaries(
         {"examples": pool, "selector": st.builds(StaticSelector, st.none() | st.integers(0, 2))}

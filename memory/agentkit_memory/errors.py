@@ -71,20 +71,25 @@ class ScopeError(StoreError, ValueError):
 
 
 class HeadMoved(StoreError):
-    """Another writer extended the conversation first. Nothing was written, and the view is up to date again.
+    """Another writer extended or rewound the conversation first. Nothing was written, the view is up to date again.
 
     Attributes:
         expected: Messages the view held.
         actual: Messages the conversation holds now.
+        rewound: Whether it was rewound: some messages of the view are no longer part of it.
     """
 
-    def __init__(self, session: str, expected: int, actual: int) -> None:
+    def __init__(self, session: str, expected: int, actual: int, rewound: bool = False) -> None:
+        done = f"added {actual - expected} message(s) after message {expected}"
+        if rewound:
+            done = f"rewound it, and it has {actual} message(s)"
         super().__init__(
-            f"conversation {session!r}: another writer added {actual - expected} message(s) after message {expected}; "
-            "they are in `session.conversation` now: look at them, then append again"
+            f"conversation {session!r}: another writer {done}; they are in `session.conversation` now: look at them, "
+            "then append again"
         )
         self.expected = expected
         self.actual = actual
+        self.rewound = rewound
 
 
 class KeyReused(StoreError):

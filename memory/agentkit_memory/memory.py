@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agentkit_memory.open_store import OpenStore
     from agentkit_memory.recall.recall_policy import RecallPolicy
     from agentkit_memory.recall.recall_result import Recall
+    from agentkit_prompts.context.items import Speaker
 
 __all__ = ["Memory"]
 
@@ -132,6 +133,7 @@ class Memory:
         session: StoredSession | None = None,
         visible: int | None = None,
         now: datetime | float | None = None,
+        roles: Collection[Speaker] | None = None,
     ) -> Recall:
         """Return what fits the question, best first, of what the scope may read: chunks, turns and facts.
 
@@ -139,11 +141,12 @@ class Memory:
 
         Args:
             query: The question, in any words.
-            limit: Most documents to return, and most facts.
+            limit: Most documents and messages together to return, and most facts.
             policy: How to find, score and choose; one of `POLICIES` by name, or your own.
             session: The current conversation: messages of it that the model sees anyway are not recalled.
             visible: How many of its latest messages the model sees, where these are not all.
             now: The time of the question, where it differs from the clock: "last week" is relative to it.
+            roles: Whose messages are returned: `("user",)` leaves out what the model answered. None for all.
 
         Raises:
             RecallError: The query is not text, a number is out of range, or the policy or session is unknown.
@@ -152,12 +155,12 @@ class Memory:
         from agentkit_memory.recall.recall_policy import named_policy
         from agentkit_memory.recall.search import check_question, search, seconds
 
-        check_question(query, limit, visible, now)
+        check_question(query, limit, visible, now, roles)
         conversation, hidden = shown(session, self._store.database, visible)
         how, at = named_policy(policy), self._store.database.clock() if now is None else seconds(now)
         store = self._store
         find = partial(search, store.indexes, store.embedders, store.logs, self.scope, query, limit, how, at)
-        return store.indexes.ask(lambda space: find(space, hidden, conversation))
+        return store.indexes.ask(lambda space: find(space, hidden, conversation, roles))
 
     def session(
         self, session_id: str, *, branch: str = "main", expires_at: float | None = None, load: bool = True

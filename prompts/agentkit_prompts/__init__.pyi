@@ -20,6 +20,7 @@ from agentkit_prompts.context.prompt_context import Document as Document
 from agentkit_prompts.context.prompt_context import Example as Example
 from agentkit_prompts.context.prompt_context import Fact as Fact
 from agentkit_prompts.context.prompt_context import PromptContext as PromptContext
+from agentkit_prompts.context.prompt_context import RecalledMessage as RecalledMessage
 from agentkit_prompts.context.prompt_context import ToolSpec as ToolSpec
 from agentkit_prompts.context.prompt_context import UserInput as UserInput
 from agentkit_prompts.context.wire.read_messages import read_messages as read_messages
@@ -57,6 +58,8 @@ from agentkit_prompts.tree.layers import VolatilityWarning as VolatilityWarning
 from agentkit_prompts.tree.leaves import ConversationPrompt as ConversationPrompt
 from agentkit_prompts.tree.leaves import KnowledgePrompt as KnowledgePrompt
 from agentkit_prompts.tree.leaves import MemoPrompt as MemoPrompt
+from agentkit_prompts.tree.leaves import RecalledPrompt as RecalledPrompt
+from agentkit_prompts.tree.leaves import SummaryPrompt as SummaryPrompt
 from agentkit_prompts.tree.leaves import TextPrompt as TextPrompt
 from agentkit_prompts.tree.leaves import ToolPrompt as ToolPrompt
 from agentkit_prompts.tree.leaves import UserInputPrompt as UserInputPrompt

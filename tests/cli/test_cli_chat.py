@@ -41,7 +41,7 @@ def test_without_a_key_the_stand_in_quotes_the_chunk_with_its_label_and_says_wha
     done = run("chat", "--once", QUESTION)
     assert done.exit_code == 0
     assert "The barn owl hunts at night and swallows its prey whole." in done.stdout
-    assert re.search(r"\[docs/owls\.md#[0-9a-f-]{36}\]", done.stdout)
+    assert re.search(r"\[docs/owls\.md#\d+\]", done.stdout)
     assert "not a language model" in done.stdout
     assert "an offline stand-in answers" in done.stderr
     assert "recalled docs/owls.md:1" in done.stderr
@@ -229,12 +229,12 @@ def test_a_file_that_is_no_database_is_reported_and_left_alone(run: Run, folder:
 
 
 def asked_labels(asked: Asked) -> list[str]:
-    return re.findall(r"\[[^\]\n]+#[0-9a-f-]{36}\]", asked.body["messages"][-1]["content"])
+    return re.findall(r"\[[^\]\n]+#\d+\]", asked.body["messages"][-1]["content"])
 
 
 def test_the_labels_a_model_is_shown_are_those_of_the_chunks(run: Run, ingested: None, endpoint: ChatServer) -> None:
     endpoint.on("cites", lambda asked: says(f"At night {asked_labels(asked)[0]}.")(asked))
     done = run("chat", "-m", "cites", "--once", QUESTION)
-    (label,) = re.findall(r"\[docs/owls\.md#([0-9a-f-]{36})\]", done.stdout)
+    (label,) = re.findall(r"\[(docs/owls\.md#\d+)\]", done.stdout)
     with Memory.open(".agentkit") as memory:
-        assert label in [document.id for document in memory.recall(QUESTION)]
+        assert label in [document.label for document in memory.recall(QUESTION).documents]

@@ -19,7 +19,7 @@ from tests.paths import ROOT
 from tests.servers import Asked, ChatServer, says
 
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.name != "demo.py")
-LABEL = re.compile(r"\[(?:README|docs/[\w-]+)\.md#[0-9a-f-]{36}\]")
+LABEL = re.compile(r"\[(?:README\.md|docs/[\w-]+\.md)#\d+\]")
 
 
 def run(script: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -80,8 +80,8 @@ def made_up(text: str) -> Callable[[Asked], Response]:
         ("uncited", "It is built again.", "the answer cites no chunk"),
         (
             "inventive",
-            "Yes [docs/a.md#00000000-0000-0000-0000-000000000000].",
-            "chunk 00000000-0000-0000-0000-000000000000 was cited and never recalled",
+            "Yes [docs/a.md#99999].",
+            "chunk docs/a.md#99999 was cited and never recalled",
         ),
         ("guessing", "It is 294.", "the tool was not called, or did not return 294"),
         ("forgetful", "No idea.", "the answer does not say 294"),

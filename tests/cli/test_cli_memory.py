@@ -54,7 +54,7 @@ def test_nothing_found_is_an_exit_code(run: Run, ingested: None) -> None:
     assert (done.exit_code, done.stdout, done.stderr) == (1, "", "nothing was found\n")
     done = run("recall", "zebra", "--json")
     assert done.exit_code == 1
-    assert json.loads(done.stdout) == {"documents": [], "knowledge": [], "degraded": []}
+    assert json.loads(done.stdout) == {"documents": [], "recalled": [], "knowledge": [], "degraded": []}
 
 
 def test_recall_says_why(run: Run, ingested: None) -> None:

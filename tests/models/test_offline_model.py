@@ -19,6 +19,8 @@ from agentkit_prompts import (
     MemoPrompt,
     Message,
     PromptContext,
+    RecalledMessage,
+    RecalledPrompt,
     TextPrompt,
     ToolCall,
     ToolSpec,
@@ -92,6 +94,14 @@ def test_a_chunk_that_is_recalled_but_not_in_the_prompt_is_not_quoted() -> None:
     assert ask("What do dogs do at night?", layers=Layers("No documents.")).message.text.startswith("Nothing")
 
 
+def test_recalled_messages_are_quoted_with_their_conversation_and_number() -> None:
+    message = RecalledMessage("The heron nests behind the weir.", "user", session="walk", position=3)
+    ctx = PromptContext(user_input="Where does the heron nest?", recalled=[message])
+    composition = compose(Layers(before_input=RecalledPrompt()), ctx)
+    reply = asyncio.run(OfflineModel().request(composition))
+    assert reply.message.text.startswith("“The heron nests behind the weir.” [walk#3]")
+
+
 def test_chunks_shown_through_a_filter_are_found_by_their_text() -> None:
     joined = Layers(before_input=TextPrompt("{{ documents | map(attribute='text') | join('\n') }}"))
     assert "bark at night" in ask("What do dogs do at night?", layers=joined).message.text
@@ -105,7 +115,7 @@ def test_a_quote_is_always_verbatim(text: str, question: str) -> None:
     answer = ask(f"{question} zebras marmalade", documents=documents, tools=[]).message.text
     shown = "\n".join(message.text for message in composed("", documents=documents).messages)
     for piece in answer.split("“")[1:]:
-        quote = piece.rsplit("” [#z]", 1)[0].removesuffix("” ...")
+        quote = piece.rsplit("” [z#", 1)[0].removesuffix("” ...")
         assert quote in shown or "”" in text or "“" in text
 
 
@@ -118,10 +128,11 @@ def test_a_very_long_sentence_is_cut_and_marked() -> None:
 @pytest.mark.parametrize(
     ("document", "label"),
     [
-        (Document("Walrus.", source="a.md"), "[a.md]"),
-        (Document("Walrus.", title="Sea"), "[Sea]"),
-        (Document("Walrus."), "[documents[0]]"),
-        (Document("Walrus.", id="7"), "[#7]"),
+        (Document("Walrus.", source="a.md", position=2), "[a.md#2]"),
+        (Document("Walrus.", source="a.md"), "[a.md#4806d3]"),
+        (Document("Walrus.", title="Sea"), "[Sea#4806d3]"),
+        (Document("Walrus."), "[document#4806d3]"),
+        (Document("Walrus.", id="7"), "[7#c98a8e]"),
     ],
 )
 def test_a_source_is_named_as_well_as_it_can_be(document: Document, label: str) -> None:

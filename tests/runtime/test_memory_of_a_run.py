@@ -107,9 +107,9 @@ def test_with_a_plain_text_as_prompt_what_is_recalled_is_placed_and_shown() -> N
 
 
 def test_memory_that_no_prompt_shows_is_refused() -> None:
-    with pytest.raises(AgentDefinitionError, match="add MemoPrompt"):
+    with pytest.raises(AgentDefinitionError, match=r"RecalledPrompt\(\) for messages"):
         Agent(ScriptedModel([]), Layers("Answer."), memory=Library("a"))
-    with pytest.raises(AgentDefinitionError, match="add MemoPrompt"):
+    with pytest.raises(AgentDefinitionError, match=r"RecalledPrompt\(\) for messages"):
         Agent(Chain(ScriptedModel([]), "Answer."), memory=Library("a"))
 
 

@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agentkit import Agent, Chain, Event, InMemorySession, Recalled, ScriptedModel
+from agentkit import (
+    Agent,
+    AgentDefinitionError,
+    Chain,
+    Event,
+    InMemorySession,
+    Journal,
+    Recalled,
+    RecallOptions,
+    ScriptedModel,
+)
 from agentkit.memory import Memory
-from agentkit.prompts import Conversation, Document, Fact, KnowledgePrompt, Layers, MemoPrompt, Message, PromptContext
+from agentkit.prompts import (
+    Conversation,
+    Document,
+    Fact,
+    KnowledgePrompt,
+    Layers,
+    MemoPrompt,
+    Message,
+    PromptContext,
+    RecalledMessage,
+    RecalledPrompt,
+)
 from agentkit.recaller import Found, recall
 from tests.runtime.scripts import Library
 
-LAYERS = Layers(before_input=[MemoPrompt(), KnowledgePrompt()])
+LAYERS = Layers(before_input=[MemoPrompt(), RecalledPrompt(), KnowledgePrompt()])
 
 
 def asked(agent: Agent, text: str, session: object) -> tuple[str, Recalled]:
@@ -43,9 +66,9 @@ def test_what_the_prompt_shows_is_not_recalled_again(tmp_path: Path) -> None:
         agent = Agent(ScriptedModel(["ok"] * 3), LAYERS, memory=memory)
         asked(agent, "The heron nests behind the weir.", session)
         _, recalled = asked(agent, "Where does the heron nest?", session)
-        assert recalled.documents == ()
+        assert recalled.documents == recalled.recalled == ()
         _, elsewhere = asked(agent, "Where does the heron nest?", memory.session("another"))
-        assert elsewhere.documents[0].text == "The heron nests behind the weir."
+        assert elsewhere.recalled[0].text == "The heron nests behind the weir."
         assert memory.recall_logs()[-1].conversation == "another"
 
 
@@ -68,7 +91,7 @@ def test_what_a_budget_cut_from_the_conversation_is_recalled(tmp_path: Path) -> 
             session.append(Message("user", f"Number {number}: " + "and so on " * 20), Message("assistant", "I see."))
         agent = Agent(Chain(ScriptedModel(["ok"] * 3), LAYERS, budget=400), memory=memory)
         sent, recalled = asked(agent, "Where does the heron nest?", session)
-        assert "The heron nests behind the weir." in [found.text for found in recalled.documents]
+        assert "The heron nests behind the weir." in [found.text for found in recalled.recalled]
         assert "The heron nests behind the weir." in sent
 
 
@@ -107,3 +130,66 @@ def test_facts_that_are_none() -> None:
 
     with pytest.raises(TypeError, match=r"Knowing.recall: expected Facts, got str"):
         recall(Knowing(), "hi")
+
+
+WARRANTY = "The warranty is 99 years."
+
+
+def test_what_the_model_answered_in_one_session_is_no_evidence_in_the_next(tmp_path: Path) -> None:
+    with Memory.open(tmp_path) as memory:
+        agent = Agent(ScriptedModel([WARRANTY, "ok", "ok"]), memory=memory)
+        agent.run_sync("How long is it?", session=memory.session("one"))
+        sent, recalled = asked(agent, "How long is the warranty?", memory.session("two"))
+        assert "99 years" not in sent and [found.text for found in recalled.recalled] == ["How long is it?"]
+        assert WARRANTY in [found.text for found in memory.recall("warranty").recalled if found.role == "assistant"]
+        everything = Agent(ScriptedModel(["ok"]), memory=memory, recall=RecallOptions(roles=("user", "assistant")))
+        sent, _ = asked(everything, "How long is the warranty?", memory.session("three"))
+        assert "[assistant, 20" in sent and WARRANTY in sent
+
+
+def test_what_a_user_wrote_is_shown_as_written_by_a_user_apart_from_documents(tmp_path: Path) -> None:
+    with Memory.open(tmp_path) as memory:
+        memory.session("one").append(Message("user", WARRANTY, name="Bo"), said_at=1_700_000_000)
+        (tmp_path / "manual.md").write_text("The warranty is 2 years.")
+        memory.ingest(tmp_path / "manual.md")
+        agent = Agent(ScriptedModel(["ok"]), "Answer.", memory=memory)
+        result = agent.run_sync("How long is the warranty?", session=memory.session("two"))
+        text = result.composition.user.text
+        assert f"[user, 2023-11-14 22:13+00:00] Bo\n{WARRANTY}" in text
+        assert "manual.md#0]\nThe warranty is 2 years." in text
+        ctx = result.composition.context
+        assert [found.text for found in ctx.documents] == ["The warranty is 2 years."]
+        assert [(found.role, found.session) for found in ctx.recalled] == [("user", "one")]
+        rows = {row.layer: row.prompt for row in agent.compose("How long is the warranty?").explain()}
+        assert rows["before_input[1]"] == "RecalledPrompt"
+        assert "untrusted" in result.composition.why("recalled[0].text").reason
+        assert Journal.loads(result.journal.dumps()).entries == result.journal.entries
+
+
+def test_a_message_that_asked_the_model_to_repair_its_answer_is_not_what_the_user_wrote(tmp_path: Path) -> None:
+    with Memory.open(tmp_path) as memory:
+        agent = Agent(ScriptedModel([f'{{"{WARRANTY}": 1}}', "{}"]), output=dict[int, int])
+        agent.run_sync("Numbers, please.", session=memory.session("one"))
+        assert "99 years" in str(memory.recall("warranty", roles=("user",)).recalled)
+        sent, _ = asked(Agent(ScriptedModel(["ok"]), memory=memory), "How long is the warranty?", memory.session("two"))
+        assert "99 years" not in sent
+
+
+def test_messages_that_no_prompt_shows_are_not_asked_for_and_any_prompt_that_shows_some_is_enough() -> None:
+    asked_for: list[Sequence[str]] = []
+
+    def remember(query: str, roles: Sequence[str]) -> list[Document | RecalledMessage]:
+        asked_for.append(roles)
+        return [Document("d"), RecalledMessage("mine", "user"), RecalledMessage("the model's", "assistant")]
+
+    shown = Agent(ScriptedModel(["ok"]), Layers(before_input=RecalledPrompt()), memory=remember).compose("x")
+    assert [found.text for found in shown.context.recalled] == ["mine"]
+    hidden = Agent(ScriptedModel(["ok"]), Layers(before_input=MemoPrompt()), memory=remember).compose("x")
+    assert hidden.context.recalled == () and [found.text for found in hidden.context.documents] == ["d"]
+    assert asked_for == [("user",), ()]
+
+
+@pytest.mark.parametrize("roles", ["user", ("users",), ["user"], (5,), None])
+def test_roles_that_are_none_are_refused(roles: Any, tmp_path: Path) -> None:
+    with pytest.raises(AgentDefinitionError, match=r"such as \('user',\)"):
+        RecallOptions(roles=roles)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from agentkit_memory.conversations.tool_calls import read_calls, record_calls
@@ -13,15 +14,21 @@ from agentkit_memory.errors import MessageUnreadable, NameTaken, NotFound, Store
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
-from agentkit_memory.store.tables import branches, conversations, messages
+from agentkit_memory.store.tables import branch_notes, branches, conversations, items, messages
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, MESSAGES, Message
 
-__all__ = ["EDIT", "MAIN", "Branch", "dump", "load", "shared"]
+__all__ = ["EDIT", "MAIN", "SUMMARY", "Branch", "dump", "load", "shared"]
+
+SUMMARY = "summary"
+"""Name of the note that holds a summary; it is deleted when one of the messages it is of is redacted."""
 
 MAIN = "main"
 """Name of the branch that every conversation begins with."""
 
 _MAX_SEQ = 2**31 - 1
+_MAX_ITEMISED = 512
+_MAX_KEPT = 240
+"""Characters of the name of a branch that was rewound; a number follows."""
 
 _STATE = select(branches.c.head_seq, branches.c.edits).where(branches.c.id == bindparam("branch"))
 _SWAP = (
@@ -67,6 +74,27 @@ EDIT = (
     update(branches).where(branches.c.conversation_id == bindparam("conversation")).values(edits=branches.c.edits + 1)
 )
 """Makes views of a conversation outdated; no message of it becomes an item until the transaction ends."""
+_SET_ASIDE = (
+    update(branches)
+    .where(
+        branches.c.id == bindparam("branch"),
+        branches.c.name == bindparam("current"),
+        branches.c.head_seq == bindparam("expected"),
+        branches.c.edits == bindparam("seen"),
+    )
+    .values(name=bindparam("kept"), itemised_seq=branches.c.head_seq, edits=branches.c.edits + 1)
+)
+_NOTES = (
+    select(branch_notes.c.name, branch_notes.c.body)
+    .where(branch_notes.c.branch_id == bindparam("branch"), branch_notes.c.seq <= bindparam("until"))
+    .order_by(branch_notes.c.seq)
+)
+_FORGET_NOTE = delete(branch_notes).where(
+    branch_notes.c.branch_id == bindparam("branch"),
+    branch_notes.c.seq == bindparam("number"),
+    branch_notes.c.name == bindparam("named"),
+)
+_LATER = select(items.c.id).where(items.c.branch_id == bindparam("branch"), items.c.position > bindparam("at"))
 _ALL = (
     select(*branches.c["id", "name", "parent_id", "fork_seq", "head_seq"])
     .where(branches.c.conversation_id == bindparam("conversation"))
@@ -143,6 +171,56 @@ class Branch:
         if made is None:
             raise NotFound(f"conversation {self.name!r} was deleted as it was forked")
         return made
+
+    def rewind(self, at: int, expected: int, edits: int) -> Branch | None:
+        """Go on behind the first `at` messages; None if another writer was first.
+
+        No message is changed or deleted: those that were there stay in a branch of another name, which views of this
+        one notice by its `edits`, and what is said from now on comes into a new branch with this one's name. The later
+        messages are no longer recalled.
+        """
+        from agentkit_memory.conversations.turns import itemise
+        from agentkit_memory.store.item_rows import forget_items
+
+        while itemise(self.database, [self.scope_id], _MAX_ITEMISED):  # the first messages are recalled as before
+            pass
+        this = {"branch": self.id, "expected": expected, "seen": edits}
+        with self.database.write() as connection:
+            names = {row.name for row in connection.execute(_ALL, {"conversation": self.conversation_id})}
+            kept = next(name for number in count(1) if (name := f"{self.branch[:_MAX_KEPT]}~{number}") not in names)
+            if connection.execute(_SET_ASIDE, {**this, "current": self.branch, "kept": kept}).rowcount != 1:
+                return None
+            row = {"conversation_id": self.conversation_id, "name": self.branch, "parent_id": self.id, "fork_seq": at}
+            connection.execute(insert(branches).values(**row, head_seq=at, itemised_seq=at))
+            forget_items(connection, connection.scalars(_LATER, {"branch": self.id, "at": at}).all())
+        return self.current()
+
+    def notes(self) -> dict[str, str]:
+        """Return the newest note of each name, JSON text, here or before the fork."""
+        found: dict[str, str] = {}
+        with self.database.read() as connection:
+            for branch, _, until in (*self.shared, (self.id, 0, _MAX_SEQ)):
+                found.update(connection.execute(_NOTES, {"branch": branch, "until": until}).tuples().all())
+        return found
+
+    def note(self, name: str, seq: int, body: str) -> None:
+        """Write a note about the first `seq` messages.
+
+        Raises:
+            NotFound: The conversation was deleted.
+        """
+        row = {"branch_id": self.id, "seq": seq, "name": name, "body": body, "created_at": self.database.clock()}
+        with self.database.write() as connection:
+            self._state(connection)
+            connection.execute(_FORGET_NOTE, {"branch": self.id, "number": seq, "named": name})
+            connection.execute(insert(branch_notes).values(**row))
+
+    def current(self) -> Branch:
+        """Return the branch that has this one's name now: another one, if it was rewound."""
+        found = self.find(self.database, self.scope_id, self.name, self.branch)
+        if found is None:
+            raise NotFound(f"conversation {self.name!r} was deleted; open it again to begin a new one")
+        return found
 
     def all(self) -> list[BranchInfo]:
         """Return every branch of the conversation, oldest first."""

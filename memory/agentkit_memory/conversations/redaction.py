@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlalchemy import ColumnElement, Connection, bindparam, case, func, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, case, delete, func, select, update
 
-from agentkit_memory.conversations.branch import EDIT, Branch, dump, load, shared
+from agentkit_memory.conversations.branch import EDIT, SUMMARY, Branch, dump, load, shared
 from agentkit_memory.conversations.turns import turn_fields
 from agentkit_memory.errors import NotFound
 from agentkit_memory.store.item_rows import TURN, forget_embeddings, forget_items, storable
 from agentkit_memory.store.outbox import enqueue, withdraw
-from agentkit_memory.store.tables import branches, conversations, item_sources, items, messages, recall_logs, scopes
+from agentkit_memory.store.tables import (
+    branch_notes,
+    branches,
+    conversations,
+    item_sources,
+    items,
+    messages,
+    recall_logs,
+    scopes,
+)
 from agentkit_memory.store.tables import tool_calls as calls
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, Message
 
@@ -40,6 +49,12 @@ _CALLS = (
     .where(calls.c.branch_id.in_(bindparam("branches", expanding=True)), calls.c.seq == bindparam("number"))
     .values(arguments="{}")
 )
+_SUMMARIES = delete(branch_notes).where(
+    branch_notes.c.branch_id.in_(select(branches.c.id).where(branches.c.conversation_id == bindparam("conversation"))),
+    branch_notes.c.name == SUMMARY,
+    branch_notes.c.seq >= bindparam("number"),
+)
+"""Summaries that the message went into."""
 _TENANT = (
     select(scopes.c.tenant)
     .join(conversations, conversations.c.scope_id == scopes.c.id)
@@ -51,7 +66,7 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
     """Replace the text of a message of a branch, with the arguments of its tool calls, its item and its vectors.
 
     A message that a fork shares with its parent is the parent's: it is replaced in both. Facts that were taken from it
-    are deleted; questions in the recall logs of the tenant that quote it are changed.
+    and summaries that it went into are deleted; questions in the recall logs of the tenant that quote it are changed.
 
     Raises:
         NotFound: The branch has no such message.
@@ -76,6 +91,7 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
                 parts = shared(connection, branch.conversation_id, fork.parent_id, fork.fork_seq)
                 family += [fork.id for part, begin, end in parts if part == owner and begin < seq <= end]
             connection.execute(_CALLS, {"branches": family, "number": seq})
+        connection.execute(_SUMMARIES, {"conversation": branch.conversation_id, "number": seq})
         item = connection.scalar(_TURN, place)
         if item is not None:
             _redact_item(connection, item, new)

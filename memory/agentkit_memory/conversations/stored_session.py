@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from agentkit_memory.checks import is_time, is_whole
+from agentkit_memory.conversations.branch import dump
 from agentkit_memory.errors import HeadMoved, KeyReused, MessageUnreadable, RecallError, ScopeError, WouldWait
 from agentkit_memory.process.forks import track
 from agentkit_memory.scope import Scope, check_name
 from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.json_form import from_json, to_json
 from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import MessageError
 
@@ -46,6 +50,7 @@ class StoredSession:
         """Fragments rendered for earlier turns of this session."""
         self._edits = branch.edits
         self._view: Conversation | None = None
+        self._notes: dict[str, Any] | None = None
         track(self)
         if load:
             self._load()
@@ -56,9 +61,9 @@ class StoredSession:
         return self._branch.name
 
     @property
-    def address(self) -> tuple[str, int]:
+    def address(self) -> tuple[str, int, str]:
         """Where the conversation is: the same for every session on it."""
-        return self._branch.database.where, self._branch.id
+        return self._branch.database.where, self._branch.conversation_id, self._branch.branch
 
     @property
     def branch(self) -> str:
@@ -124,14 +129,16 @@ class StoredSession:
                 if self._branch.append(known, self._edits, messages, key, said_at):
                     self._view = self.conversation.append(*messages)
                     return self._view
+                before = self._branch
                 redacted = self._catch_up()
                 used = None if key is None else self._branch.seq_of(key)
                 if used is not None:
                     self._check_same(str(key), used, messages)
                     return self.conversation
                 actual = len(self.conversation)
-                if actual != known or not redacted:
-                    raise HeadMoved(self.id, known, actual)
+                rewound = self._branch is not before
+                if actual != known or not redacted or rewound:
+                    raise HeadMoved(self.id, known, actual, rewound)
 
     def append_now(
         self, *messages: Message | Mapping[str, Any], key: str | None = None, said_at: float | None = None
@@ -200,11 +207,11 @@ class StoredSession:
         self._branch.state()  # raises for a deleted conversation, which would have empty pages
         return tuple(self._branch.page(**bounds, most=limit, newest=after is None))
 
-    def fork(self, name: str, at: int | None = None) -> StoredSession:
+    def fork(self, id: str, at: int | None = None) -> StoredSession:
         """Create a branch that begins with the first `at` messages; it takes one row.
 
         Args:
-            name: Its name: `memory.session(id, branch=name)` opens it again.
+            id: Its name: `memory.session(session.id, branch=id)` opens it again.
             at: How many messages to share; all of `conversation` by default.
 
         Raises:
@@ -212,12 +219,81 @@ class StoredSession:
             NameTaken: The conversation has a branch of that name.
             NotFound: There are fewer messages.
         """
-        check_name("name of a fork", name)
-        if not name:
+        check_name("name of a fork", id)
+        if not id:
             raise ScopeError("a fork needs a name to open it by again")
         if at is not None:
             _check_number("fork: at", at)
-        return StoredSession(self._branch.fork(name, len(self.conversation) if at is None else at), self.scope)
+        return StoredSession(self._branch.fork(id, len(self.conversation) if at is None else at), self.scope)
+
+    def note(self, name: str) -> Any:
+        """Return what was last noted under a name about these messages; None where nothing was."""
+        with self._lock:
+            if self._notes is None:
+                self._notes = {known: from_json(json.loads(body)) for known, body in self._branch.notes().items()}
+            return self._notes.get(name)
+
+    def keep_note(self, name: str, value: Any, at: int | None = None) -> None:
+        """Note something beside the messages, which stay as they are. A rewind to before `at` leaves it behind.
+
+        Args:
+            name: Under which it is found again; the newest of a name holds.
+            value: JSON data, paths, times and the like.
+            at: How many messages it is about; all of `conversation` by default.
+
+        Raises:
+            ScopeError: The name cannot be stored.
+            ContextError: The value has no JSON form.
+            StoreError: The database cannot be written.
+        """
+        check_name("name of a note", name)
+        with self._lock:
+            body = json.dumps(to_json(value))
+            self._branch.note(name, len(self.conversation) if at is None else at, body)
+            self._notes = None
+
+    def rewind(self, at: int) -> Conversation:
+        """Go on behind the first `at` messages, and return these.
+
+        What is stored stays as it is: the messages until now are a branch of their own from now on, named after this
+        one with a number, `main~1`; see `branches`. Those behind `at` are no longer recalled. Other sessions on this
+        conversation, in any process, get `HeadMoved` when they next append.
+
+        Raises:
+            MessageError: There are fewer messages, or tool results would be cut from their calls.
+            HeadMoved: Another writer was first. Nothing was changed.
+            NotFound: The conversation was deleted.
+            StoreError: The database cannot be written.
+        """
+        with self._lock:
+            view = self.conversation.until(at)
+            known = len(self.conversation)
+            if at == known:
+                return view
+            made = self._branch.rewind(at, known, self._edits)
+            if made is None:
+                before = self._branch
+                self._catch_up()
+                raise HeadMoved(self.id, known, len(self.conversation), self._branch is not before)
+            self._branch, self._edits, self._view, self._notes = made, made.edits, view, None
+            return view
+
+    def edit(self, seq: int, content: str | Sequence[str | Part]) -> Conversation:
+        """Put another message in the place of message number `seq`, and return the conversation, which ends with it.
+
+        `agent.run(None, session=session)` then answers it. The conversation is rewound to the message before, see
+        `rewind`.
+
+        Raises:
+            MessageError: There is no such message, or it is part of a round of tool calls.
+            HeadMoved: Another writer was first.
+            StoreError: The database cannot be written.
+        """
+        with self._lock:
+            before, message = self.conversation.edited(seq, content)
+            dump(self.id, message)  # before anything is changed
+            self.rewind(len(before))
+            return self.append(message)
 
     def branches(self) -> tuple[BranchInfo, ...]:
         """Return every branch of the conversation, `main` first."""
@@ -262,9 +338,12 @@ class StoredSession:
             return self._view
 
     def _catch_up(self) -> bool:
-        """Read new messages, or all again if messages were redacted; return whether they were."""
+        """Read new messages, or all again if messages were redacted or it was rewound; return whether they were."""
+        self._notes = None
         head, edits = self._branch.state()  # first: later changes are noticed the next time
         redacted = edits != self._edits
+        if redacted and (current := self._branch.current()).id != self._branch.id:  # it was rewound
+            self._branch, edits = current, current.edits
         if redacted:
             self._view, self.memo = None, Memo()  # both hold the redacted text
             self._edits = edits

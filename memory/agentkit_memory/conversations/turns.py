@@ -127,4 +127,5 @@ def turn_fields(message: Message) -> dict[str, object] | None:
     text = storable(message.text)
     if message.role not in _SPEAKERS or not text.strip() or text == REDACTED:
         return None
-    return {"kind": TURN, **text_columns(text), "speaker": storable(message.name or message.role)}
+    speaker = storable(message.name or message.role)
+    return {"kind": TURN, **text_columns(text), "speaker": speaker, "role": message.role}

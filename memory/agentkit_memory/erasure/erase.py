@@ -25,6 +25,7 @@ from agentkit_memory.store.item_rows import forget_items
 from agentkit_memory.store.records import Erasure
 from agentkit_memory.store.scope_rows import covered_ids
 from agentkit_memory.store.tables import (
+    branch_notes,
     branches,
     conversations,
     documents,
@@ -246,6 +247,7 @@ def _rescan(connection: Connection, request: _Request) -> tuple[dict[str, int], 
         (branches, branches.c.conversation_id, conversations.c.id),
         (messages, messages.c.branch_id, branches.c.id),
         (tool_calls, tool_calls.c.branch_id, branches.c.id),
+        (branch_notes, branch_notes.c.branch_id, branches.c.id),
         (item_sources, item_sources.c.item_id, items.c.id),
     )
     for table, reference, owner in orphans:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.question import Question
@@ -32,8 +32,17 @@ def ranked(pool: Pool) -> list[ScoredItem]:
     return sorted(pool.candidates, key=lambda each: (-each.score, each.item.uri, *each.place, each.id))
 
 
-def choose(question: Question, order: Sequence[ScoredItem], policy: RecallPolicy, limit: int) -> list[ScoredItem]:
-    """Choose at most `limit` facts and `limit` others, best first; set on each candidate why it was used or not."""
+def choose(
+    question: Question,
+    order: Sequence[ScoredItem],
+    policy: RecallPolicy,
+    limit: int,
+    roles: Collection[str] | None = None,
+) -> list[ScoredItem]:
+    """Choose at most `limit` facts and `limit` others, best first; set on each candidate why it was used or not.
+
+    Of turns, only those of `roles` are used, if there are any.
+    """
     if policy.diversity:
         order = _diverse(order, policy.diversity)
     left = {True: limit, False: limit}
@@ -45,6 +54,9 @@ def choose(question: Question, order: Sequence[ScoredItem], policy: RecallPolicy
         is_fact = each.slot == "knowledge"
         if not left[is_fact]:
             each.reason = f"below the first {limit}"
+            continue
+        if not each.is_of(roles):
+            each.reason = f"from the {each.item.role}, and only messages of {', '.join(roles or ())} were asked for"
             continue
         if not each.retrieved and each.score <= 0.0:
             each.reason = "neighbour of a hit, below the average candidate"

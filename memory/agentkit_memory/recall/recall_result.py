@@ -1,4 +1,4 @@
-"""`Recall`: the documents, facts and turns for a question, how each was scored, and what did not work."""
+"""`Recall`: the documents, messages and facts for a question, how each was scored, and what did not work."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, cast, overload
 
 from agentkit_memory.recall.candidates import ScoredItem
 from agentkit_memory.recall.choice import relevance
 from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.records import TURN, Candidate
-from agentkit_prompts.context.prompt_context import Document, Fact
+from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
 
 if TYPE_CHECKING:
     from agentkit_memory.store.item_rows import StoredItem
+    from agentkit_prompts.context.items import Speaker
 
 __all__ = ["Excerpt", "Explained", "Line", "Recall"]
 
@@ -66,18 +67,22 @@ class Explained:
         return f"{self.rank:>3} {'used' if self.used else '-':<5}{self.kind:<6}{self.why}  | {self.text}"
 
 
-class Recall(Sequence[Document]):
-    """The result of a recall: a sequence of documents, best first.
+class Recall(Sequence[Document | RecalledMessage]):
+    """The result of a recall: a sequence of documents and messages, best first.
 
-    These are chunks of documents and turns of conversations; facts are in `knowledge`.
+    Documents are chunks of what was ingested, messages are turns of conversations; facts are in `knowledge`.
     """
 
     def __init__(
         self, query: str, considered: Sequence[ScoredItem], used: Sequence[ScoredItem], degraded: Sequence[str]
     ) -> None:
         self.query = query
-        self.documents = tuple([_document(each) for each in used if each.slot != "knowledge"])
-        """Chunks and turns, best first."""
+        found = [_found(each) for each in used if each.slot != "knowledge"]
+        self._found = tuple(found)
+        self.documents = tuple([one for one in found if isinstance(one, Document)])
+        """Chunks of documents, best first."""
+        self.recalled = tuple([one for one in found if isinstance(one, RecalledMessage)])
+        """Messages of users and assistants, best first; each has its role."""
         self.knowledge = tuple([_fact(each) for each in used if each.slot == "knowledge"])
         """Facts, best first."""
         self.turns = tuple(_excerpts(considered, used))
@@ -124,51 +129,58 @@ class Recall(Sequence[Document]):
         )
 
     @overload
-    def __getitem__(self, index: int) -> Document: ...
+    def __getitem__(self, index: int) -> Document | RecalledMessage: ...
     @overload
-    def __getitem__(self, index: slice) -> tuple[Document, ...]: ...
-    def __getitem__(self, index: int | slice) -> Document | tuple[Document, ...]:
-        return self.documents[index]
+    def __getitem__(self, index: slice) -> tuple[Document | RecalledMessage, ...]: ...
+    def __getitem__(self, index: int | slice) -> Document | RecalledMessage | tuple[Document | RecalledMessage, ...]:
+        return self._found[index]
 
     def __len__(self) -> int:
-        return len(self.documents)
+        return len(self._found)
 
     def __eq__(self, other: object) -> bool:
-        """Equal to a tuple or list of the same documents, and to another recall of the same."""
+        """Equal to a tuple or list of the same documents and messages, and to another recall of the same."""
         if isinstance(other, Recall):
-            return (self.documents, self.knowledge) == (other.documents, other.knowledge)
-        return self.documents == tuple(other) if isinstance(other, tuple | list) else NotImplemented
+            return (self._found, self.knowledge) == (other._found, other.knowledge)
+        return self._found == tuple(other) if isinstance(other, tuple | list) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"Recall({self.query[:40]!r}: {len(self)} documents, {len(self.knowledge)} facts)"
+        found = f"{len(self.documents)} documents, {len(self.recalled)} messages, {len(self.knowledge)} facts"
+        return f"Recall({self.query[:40]!r}: {found})"
+
+
+def _found(each: ScoredItem) -> Document | RecalledMessage:
+    return _message(each) if each.item.kind == TURN else _document(each)
 
 
 def _document(each: ScoredItem) -> Document:
     item = each.item
-    metadata: dict[str, object]
-    if item.kind == TURN:
-        metadata = {
-            "kind": TURN,
-            "conversation": item.conversation,
-            "branch": item.branch,
-            "message": item.position,
-            "speaker": item.speaker,
-            "said_at": item.said_at,
-        }
-        title, source = ", ".join(filter(None, (item.speaker, _day(item)))), f"conversation {item.conversation}"
-    else:
-        metadata = {"document": item.document_id, "start": item.start, "end": item.end, "line": item.line}
-        title, source = item.title, item.source
+    metadata = {"document": item.document_id, "start": item.start, "end": item.end, "line": item.line}
     return Document(
         item.text,
         id=item.id,
-        title=title,
-        source=source,
+        title=item.title,
+        source=item.source,
         score=relevance(each.score),
         position=item.position,
         metadata={**read_metadata(item.meta), **metadata, "why": each.reason},
+    )
+
+
+def _message(each: ScoredItem) -> RecalledMessage:
+    item = each.item
+    return RecalledMessage(
+        item.text,
+        cast("Speaker", item.role),
+        name=item.speaker if item.speaker != item.role else "",
+        when=_time(item),
+        session=item.conversation,
+        id=item.id,
+        score=relevance(each.score),
+        position=item.position,
+        metadata={**read_metadata(item.meta), "branch": item.branch, "why": each.reason},
     )
 
 
@@ -179,11 +191,11 @@ def _fact(each: ScoredItem) -> Fact:
     )
 
 
-def _day(item: StoredItem) -> str:
+def _time(item: StoredItem) -> datetime | None:
     try:
-        return "" if item.said_at is None else datetime.fromtimestamp(item.said_at, UTC).date().isoformat()
+        return None if item.said_at is None else datetime.fromtimestamp(item.said_at, UTC)
     except (ValueError, OverflowError, OSError):  # a clock outside of the calendar
-        return ""
+        return None
 
 
 def _excerpts(order: Sequence[ScoredItem], used: Sequence[ScoredItem]) -> list[Excerpt]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from time import perf_counter_ns
+from typing import get_args
 
 from sqlalchemy import Connection
 
@@ -39,6 +40,7 @@ from agentkit_memory.store.scope_rows import own_and_readable, required, scope_i
 from agentkit_memory.store.spaces import Space
 from agentkit_memory.store.tables import items
 from agentkit_memory.terms.sparse import SparseVector, held_terms, indexed_text
+from agentkit_prompts.context.items import Speaker
 
 __all__ = ["MAX_ROWS", "Place", "check_question", "search", "search_rows", "seconds"]
 
@@ -54,7 +56,9 @@ MAX_ROWS = 2_000
 _NEWEST = recallable().order_by(items.c.created_at.desc(), items.c.id).limit(MAX_ROWS)
 
 
-def check_question(query: object, limit: object, visible: object = None, now: object = None) -> None:
+def check_question(
+    query: object, limit: object, visible: object = None, now: object = None, roles: object = None
+) -> None:
     """Refuse wrong arguments, naming all of them.
 
     Raises:
@@ -69,6 +73,9 @@ def check_question(query: object, limit: object, visible: object = None, now: ob
         problems.append(f"expected how many messages are visible, 0 or more, or None for all, got {visible!r}")
     if now is not None and not (isinstance(now, datetime) or is_time(now)):
         problems.append(f"expected `now` as a datetime or seconds since 1970, got {now!r}")
+    known = get_args(Speaker)
+    if roles is not None and not (isinstance(roles, list | tuple | set | frozenset) and {*known} >= {*map(str, roles)}):
+        problems.append(f"expected roles out of {known}, such as ('user',), or None for all, got {roles!r:.80}")
     if problems:
         raise RecallError("recall: " + "; ".join(problems))
 
@@ -92,6 +99,7 @@ class _Search:
     valid_at: float
     hidden: Sequence[Place]
     limit: int
+    roles: Collection[str] | None = None
     degraded: list[str] = field(default_factory=list)
     found: dict[str, ScoredItem] = field(default_factory=dict)
     floors: dict[str, float] = field(default_factory=dict)
@@ -199,8 +207,11 @@ class _Search:
             confirmed = read_items(connection, unknown, scope_ids, self.valid_at, self.unreadable)
             self.read |= {item.id: item for item in confirmed}
             found = [(hit, item) for hit in hits if (item := self.read[hit.id]) is not None]
-            if len(hits) < most or 2 * len(found) >= wanted:
-                return found if self.behind else found[:wanted]  # the newest are at the end
+            usable = (
+                len(found) if self.roles is None else sum([ScoredItem(item).is_of(self.roles) for _, item in found])
+            )
+            if len(hits) < most or 2 * usable >= wanted:
+                return found if self.behind or self.roles is not None else found[:wanted]  # the newest are at the end
             if most >= MAX_CANDIDATES:
                 self.degraded.append(
                     f"of the best {most} hits {len(found)} are valid, the others have ended or are not shown yet, and "
@@ -299,6 +310,7 @@ def search(
     space: Space,
     hidden: Sequence[Place] = (),
     conversation: str = "",
+    roles: Collection[str] | None = None,
 ) -> Recall:
     """Return what a reader in `scope` may know about a question.
 
@@ -307,19 +319,19 @@ def search(
     SQL itself is needed. All of it is read in one `space`, whichever becomes the active one meanwhile.
 
     `limit` is of documents and of facts each, `hidden` are messages that the model sees anyway, and `conversation` is
-    logged.
+    logged. Of turns, only those of `roles` are used.
 
     Raises:
         StoreError: The database cannot be read.
     """
     began = perf_counter_ns()
     question = Question.of(query, now)
-    one = _Search(indexes, embedders, space, policy, question, indexes.database.clock(), hidden, limit)
+    one = _Search(indexes, embedders, space, policy, question, indexes.database.clock(), hidden, limit, roles)
     if len(query) > MAX_CHARACTERS:
         one.degraded.append(f"the question is long: its first and last {MAX_CHARACTERS // 2} characters were used")
     pool = one.run(scope)
     order = ranked(pool)
-    used = choose(one.question, order, policy, limit)
+    used = choose(one.question, order, policy, limit, roles)
     recall = Recall(query, order, used, one.degraded)
     log = RecallLog(
         query, policy.describe(), recall.candidates, (perf_counter_ns() - began) // 1000, conversation, recall.degraded

@@ -6,7 +6,7 @@ import hashlib
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, exists, func, or_, select, union_all
 from sqlalchemy.exc import OperationalError
@@ -17,6 +17,7 @@ from agentkit_memory.store.records import CHUNK, FACT, TURN
 from agentkit_memory.store.scope_rows import required
 from agentkit_memory.store.tables import branches, conversations, documents, embeddings, item_sources, items
 from agentkit_memory.terms.sparse import indexed_text
+from agentkit_prompts.context.items import Speaker
 
 __all__ = [
     "CHUNK",
@@ -66,6 +67,7 @@ class StoredItem(NamedTuple):
     conversation: str
     branch: str
     speaker: str
+    role: str
     said_at: float | None
     created_at: float
     meta: str
@@ -81,7 +83,7 @@ _ITEM = (
         items.c.branch_id,
         func.coalesce(conversations.c.name, ""),
         func.coalesce(branches.c.name, ""),
-        *items.c["speaker", "said_at", "created_at", "meta"],
+        *items.c["speaker", "role", "said_at", "created_at", "meta"],
     )
     .select_from(items)
     .outerjoin(documents, documents.c.id == items.c.document_id)
@@ -223,6 +225,8 @@ def _check(item: StoredItem) -> None:
         value = getattr(item, name)
         if not isinstance(value, kinds):
             raise ValueError(f"its {name} is {type(value).__name__}")
+    if item.kind == TURN and item.role not in get_args(Speaker):
+        raise ValueError(f"its role is {item.role!r:.40}")
     read_metadata(item.meta)
 
 
@@ -231,7 +235,7 @@ _NUMBER, _WHOLE = (int, float), (int,)
 _TYPES: tuple[tuple[str, tuple[type, ...]], ...] = (
     *(
         (name, (str,))
-        for name in ("text", "title", "document_id", "source", "uri", "conversation", "branch", "speaker")
+        for name in ("text", "title", "document_id", "source", "uri", "conversation", "branch", "speaker", "role")
     ),
     *((name, _WHOLE) for name in ("position", "start", "end", "line")),
     ("branch_id", (int, type(None))),

@@ -22,6 +22,7 @@ from agentkit_memory.scope import MAX_NAME, NAMES
 
 __all__ = [
     "METADATA",
+    "branch_notes",
     "branches",
     "conversations",
     "documents",
@@ -112,6 +113,19 @@ messages = Table(
     sqlite_with_rowid=False,
 )
 
+# What stands beside the messages of a branch, such as a summary of the first ones: the newest of a name holds, and was
+# written when there were `seq` messages. `body` is JSON.
+branch_notes = Table(
+    "branch_notes",
+    METADATA,
+    Column("branch_id", ForeignKey("branches.id", ondelete="CASCADE"), primary_key=True),
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("name", _Name, primary_key=True),
+    Column("body", Text, nullable=False),
+    Column("created_at", Float(53), nullable=False),
+    sqlite_with_rowid=False,
+)
+
 # What the assistant asked for, written with the message it asked in; `result_seq` is the message that answers.
 tool_calls = Table(
     "tool_calls",
@@ -166,6 +180,7 @@ items = Table(
     Column("created_at", Float(53), nullable=False),
     Column("branch_id", BigInteger),
     Column("speaker", Text, nullable=False, server_default=""),
+    Column("role", String(16), nullable=False, server_default=""),
     Column("said_at", Float(53)),  # NULL where it is the time of storing
     Column("version", Integer, nullable=False, server_default="1"),
     Column("valid_from", Float(53)),

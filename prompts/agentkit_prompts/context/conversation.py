@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from pydantic_core import CoreSchema, core_schema
 
 from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.parts import Part
 from agentkit_prompts.errors import MessageError
 
 if TYPE_CHECKING:
@@ -124,6 +125,39 @@ class Conversation(Sequence[Message]):
         size = len(self)
         start, stop = max(0, min(start, size)), max(0, min(stop, size))
         return Conversation._view(self._log, self.start + start, self.start + max(start, stop))
+
+    def until(self, count: int) -> Conversation:
+        """Return the first `count` messages, to go on from there.
+
+        Raises:
+            MessageError: There are fewer messages, or tool results would be cut from their calls.
+        """
+        size = len(self)
+        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= size:
+            raise MessageError(f"expected a number of messages from 0 to {size}, got {count!r}")
+        first = last = count
+        while last < size and self[last].role == "tool":
+            last += 1
+        if last > count:
+            while first > 0 and self[first - 1].role == "tool":
+                first -= 1
+            choice = f"keep {max(0, first - 1)} or {last}"
+            raise MessageError(f"the first {count} messages end between tool calls and their results: {choice}")
+        return self.window(0, count)
+
+    def edited(self, number: int, content: str | Iterable[str | Part]) -> tuple[Conversation, Message]:
+        """Return the messages before message `number`, the first of which is 1, and that message with other content.
+
+        Raises:
+            MessageError: There is no such message, or it is that of a tool or calls some, which cannot be edited.
+        """
+        if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= len(self):
+            raise MessageError(f"expected the number of a message from 1 to {len(self)}, got {number!r}")
+        old = self[number - 1]
+        if old.role == "tool" or old.tool_calls:
+            raise MessageError(f"message {number} is part of a round of tool calls: rewind to a message before it")
+        new = Message(old.role, content if isinstance(content, str) else tuple(content), name=old.name)  # type: ignore[arg-type]
+        return self.until(number - 1), new
 
     def derive(self, function: Callable[[Message], T]) -> list[T]:
         """Return `function` of each message, computed once per message and log.

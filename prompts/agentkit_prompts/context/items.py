@@ -1,12 +1,15 @@
-"""What a context holds beside messages: documents, facts, examples and tool specs."""
+"""What a context holds beside messages: documents, facts, recalled messages, examples and tool specs."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, TypeAlias
+from datetime import datetime
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import ConfigDict, model_validator
 
@@ -14,22 +17,45 @@ from agentkit_prompts.context.frozen import Derived, Deriving, FrozenDict, freez
 from agentkit_prompts.context.json_form import Data
 from agentkit_prompts.errors import ContextError
 
-__all__ = ["Document", "Example", "Fact", "Selection", "ToolSpec", "Trust", "hash_of", "short_form"]
+__all__ = [
+    "Document",
+    "Example",
+    "Fact",
+    "RecalledMessage",
+    "Selection",
+    "Speaker",
+    "ToolSpec",
+    "Trust",
+    "hash_of",
+    "labelled_apart",
+    "short_form",
+]
 
 Trust: TypeAlias = Literal["trusted", "untrusted"]
+Speaker: TypeAlias = Literal["user", "assistant"]
+"""Whose messages can be recalled."""
 
 _TEXT = ("str", str)
 _FLAG = ("bool", bool)
 _KINDS: dict[str, tuple[str, type | tuple[type, ...]]] = {
     **dict.fromkeys(("text", "id", "title", "source", "input", "output", "name", "description"), _TEXT),
-    **dict.fromkeys(("prompt", "query", "pool"), _TEXT),
+    **dict.fromkeys(("prompt", "query", "pool", "session"), _TEXT),
     **dict.fromkeys(("atomic", "strict"), _FLAG),
     "chosen": ("tuple", tuple),
     "score": ("a number or None", (int, float, type(None))),
     "position": ("int or None", (int, type(None))),
+    "when": ("datetime or None", (datetime, type(None))),
 }
 """Per field, whatever item it belongs to: what is expected."""
 _DATA = ("metadata", "parameters")
+_WORDS: dict[str, tuple[str, ...]] = {"trust": get_args(Trust), "role": get_args(Speaker)}
+"""Fields that are one of a few words."""
+
+_LABEL = re.compile(r"(?!\u200b)[^\[\]\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+_NO_LABEL = re.compile(r"[\[\]]+")
+_SHORT_ID = re.compile(r"[A-Za-z0-9_.-]{1,16}")
+_MAX_LABEL = 80
+"""Characters of the name of a source in a label; of a longer one the end is kept."""
 
 
 class _Item:
@@ -43,15 +69,15 @@ class _Item:
         names: tuple[str, ...] = type(self).__slots__
         for name in names:
             kind = _KINDS.get(name)
-            if kind is None and name not in _DATA and name != "trust":
+            if kind is None and name not in _DATA and name not in _WORDS:
                 continue
             value = getattr(self, name)
             if kind is not None:
                 if not isinstance(value, kind[1]):
                     problems.append((name, f"expected {kind[0]}, got {type(value).__name__}"))
-            elif name == "trust":
-                if value not in ("trusted", "untrusted"):
-                    problems.append((name, "expected 'trusted' or 'untrusted'"))
+            elif name in _WORDS:
+                if not isinstance(value, str) or value not in _WORDS[name]:
+                    problems.append((name, f"expected {' or '.join(map(repr, _WORDS[name]))}"))
             elif type(value) is not FrozenDict:
                 if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
                     problems.append((name, f"expected a mapping of names to values, got {type(value).__name__}"))
@@ -104,6 +130,17 @@ class Document(_Item):
     metadata: Data = field(default_factory=FrozenDict, hash=False)
     trust: Trust = "untrusted"
     atomic: bool = False
+    label: str = ""
+    """How prompts and answers name it, `SOURCE#CHUNK`: made of `source` (else `title`, `id`) and `position` (else a
+    short `id`, or a hash), so that it is the same in every turn and process. `MemoPrompt` tells equal ones apart."""
+
+    def __post_init__(self) -> None:
+        _Item.__post_init__(self)
+        if not self.label:
+            object.__setattr__(self, "label", _label(self))
+        elif not isinstance(self.label, str) or "#" not in self.label or not _LABEL.fullmatch(self.label):
+            what = f"expected one line such as 'manual.md#3', without brackets, got {self.label!r:.80}"
+            raise ContextError("Document", [("label", what)])
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -116,6 +153,26 @@ class Fact(_Item):
     id: str = ""
     source: str = ""
     score: float | None = None
+    metadata: Data = field(default_factory=FrozenDict, hash=False)
+    trust: Trust = "untrusted"
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class RecalledMessage(_Item):
+    """A message of an earlier conversation, recalled for this turn: what somebody wrote, who, and when.
+
+    `role` is `user` or `assistant`, `name` what that one is called, `session` the conversation, `position` the number
+    of the message there. Raises like `Document`.
+    """
+
+    text: str
+    role: Speaker
+    name: str = ""
+    when: datetime | None = None
+    session: str = ""
+    id: str = ""
+    score: float | None = None
+    position: int | None = None
     metadata: Data = field(default_factory=FrozenDict, hash=False)
     trust: Trust = "untrusted"
 
@@ -169,6 +226,42 @@ def hash_of(pool: tuple[Example, ...]) -> str:
     """Return a hash of what a selector may choose from."""
     content = repr([(example.input, example.output, example.id) for example in pool])
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _label(document: Document) -> str:
+    """Return the label of a document, from itself alone."""
+    name = document.source or document.title or document.id or "document"
+    if not name.isprintable() or "[" in name or "]" in name or len(name) > _MAX_LABEL:
+        seen = "".join([char if char.isprintable() else "_" for char in name[-_MAX_LABEL:]])
+        name = _NO_LABEL.sub("_", seen)
+    if document.position is not None:
+        return f"{name}#{document.position}"
+    is_short = name != document.id and _SHORT_ID.fullmatch(document.id) is not None
+    return f"{name}#{document.id if is_short else _short_hash(document.id, document.text)}"
+
+
+def _short_hash(*texts: str) -> str:
+    return hashlib.blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=3).hexdigest()
+
+
+def labelled_apart(documents: tuple[Document, ...]) -> tuple[Document, ...]:
+    """Return the documents with those that have the same label named apart, whatever their order, by a hash."""
+    if len({document.label for document in documents}) == len(documents):
+        return documents
+    times = Counter([document.label for document in documents])
+    taken = {label for label, count in times.items() if count == 1}
+    made: list[Document] = []
+    for document in documents:
+        if times[document.label] > 1:
+            content = _short_hash(document.source, document.title, document.id, document.text)
+            label, copies = f"{document.label}.{content}", 1
+            while label in taken:  # the same document twice
+                copies += 1
+                label = f"{document.label}.{content}.{copies}"
+            taken.add(label)
+            document = replace(document, label=label)
+        made.append(document)
+    return tuple(made)
 
 
 def _any_object() -> FrozenDict:

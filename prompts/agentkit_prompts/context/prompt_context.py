@@ -13,7 +13,16 @@ from pydantic import ConfigDict
 
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import Derived, ReadOnlyDict
-from agentkit_prompts.context.items import Document, Example, Fact, Selection, ToolSpec, Trust, short_form
+from agentkit_prompts.context.items import (
+    Document,
+    Example,
+    Fact,
+    RecalledMessage,
+    Selection,
+    ToolSpec,
+    Trust,
+    short_form,
+)
 from agentkit_prompts.context.json_form import Data
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.nonces import nonce_of, without_nonce
@@ -27,6 +36,7 @@ __all__ = [
     "Example",
     "Fact",
     "PromptContext",
+    "RecalledMessage",
     "Selection",
     "ToolSpec",
     "Trust",
@@ -50,8 +60,10 @@ if TYPE_CHECKING:
 
         user_input: _Input
         conversation: _Messages
+        recalled: _Recalled
         documents: _Documents
         knowledge: _Facts
+        summary: str | None
         tools: _Tools
         examples: _Examples
         intermediate: _Messages
@@ -65,6 +77,7 @@ if TYPE_CHECKING:
 _Input: TypeAlias = "UserInput | str | Part | Iterable[str | Part] | Mapping[str, Any]"
 _Messages: TypeAlias = Iterable[Message | Mapping[str, Any]]
 _Documents: TypeAlias = Iterable[Document | str | Mapping[str, Any]]
+_Recalled: TypeAlias = Iterable[RecalledMessage | Mapping[str, Any]]
 _Facts: TypeAlias = Iterable[Fact | str | Mapping[str, Any]]
 _Tools: TypeAlias = Iterable[ToolSpec | Mapping[str, Any]]
 _Examples: TypeAlias = Iterable[Example | Mapping[str, Any]]
@@ -269,8 +282,9 @@ class UserInput:
 class PromptContext(Derived):
     """The one input of every prompt: a value. What it holds reaches templates as it is, never dumped or copied.
 
-    Documents, facts, examples, tools and messages may be given as mappings of their fields, documents and facts also as
-    text. `elements` is another name of `documents`. `TypeAdapter(PromptContext)` writes it as JSON and reads it back.
+    Documents, facts, recalled and other messages, examples and tools may be given as mappings of their fields,
+    documents and facts also as text. `elements` is another name of `documents`. `TypeAdapter(PromptContext)` writes it
+    as JSON and reads it back.
 
     Raises:
         ContextError: Something has the wrong type, or there is no such field; names all problems with their places.
@@ -283,10 +297,14 @@ class PromptContext(Derived):
     """What the user sent now. Text, parts or a mapping are accepted."""
     conversation: Conversation = _NO_MESSAGES
     """Messages before this turn."""
+    recalled: tuple[RecalledMessage, ...] = ()
+    """Messages of earlier conversations, recalled for this turn, best first."""
     documents: tuple[Document, ...] = ()
     """Documents recalled for this turn, best first."""
     knowledge: tuple[Fact, ...] = ()
     """Facts recalled for this turn."""
+    summary: str | None = None
+    """What stands for the messages before `conversation` that are not shown."""
     tools: tuple[ToolSpec, ...] = ()
     """Tools the model may call."""
     examples: tuple[Example, ...] = ()
@@ -309,8 +327,10 @@ class PromptContext(Derived):
         *,
         user_input: _Input = _MISSING,
         conversation: _Messages = _NO_MESSAGES,
+        recalled: _Recalled = _NOTHING,
         documents: _Documents = _NOTHING,
         knowledge: _Facts = (),
+        summary: str | None = None,
         tools: _Tools = (),
         examples: _Examples = (),
         intermediate: _Messages = _NO_MESSAGES,
@@ -332,8 +352,10 @@ class PromptContext(Derived):
         given: dict[str, Any] = {
             "user_input": user_input,
             "conversation": conversation,
+            "recalled": recalled,
             "documents": documents,
             "knowledge": knowledge,
+            "summary": summary,
             "tools": tools,
             "examples": examples,
             "intermediate": intermediate,
@@ -389,6 +411,7 @@ class PromptContext(Derived):
 
 _text = _one(str)
 _documents = _items(Document, from_text=True)
+_recalled = _items(RecalledMessage)
 _facts = _items(Fact, from_text=True)
 _tools = _items(ToolSpec)
 _examples = _items(Example)
@@ -396,8 +419,10 @@ _selections = _items(Selection)
 _READERS: Mapping[str, _Reader] = {
     "user_input": _user_input,
     "conversation": _conversation,
+    "recalled": _recalled,
     "documents": _documents,
     "knowledge": _facts,
+    "summary": _text,
     "tools": _tools,
     "examples": _examples,
     "intermediate": _conversation,
@@ -407,7 +432,7 @@ _READERS: Mapping[str, _Reader] = {
     "session_key": _session_key,
     "selections": _selections,
 }
-_UNTRUSTED = frozenset(("user_input", "conversation", "documents", "knowledge", "intermediate"))
+_UNTRUSTED = frozenset(("user_input", "conversation", "recalled", "documents", "knowledge", "summary", "intermediate"))
 """Fields that hold what others wrote: of the nonce of a fence they hold no copy."""
 CONTEXT_FIELDS = tuple(item.name for item in fields(PromptContext))
 CONTEXT_NAMES: frozenset[str] = frozenset({*CONTEXT_FIELDS, "additional_kwargs"} - {"session_key", "selections"})

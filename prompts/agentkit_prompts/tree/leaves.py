@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
+from agentkit_prompts.context.items import labelled_apart
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import LiteralTextWarning, warn
 from agentkit_prompts.templates.line_heads import LineHeads
@@ -22,12 +23,16 @@ __all__ = [
     "KnowledgePrompt",
     "MemoPrompt",
     "Prompts",
+    "RecalledPrompt",
+    "SummaryPrompt",
     "TextPrompt",
     "ToolPrompt",
     "UserInputPrompt",
     "default_template",
 ]
 
+_ITEM = r"(\[)(?!\u200b) (?:\d(?: \d)* \]|(?i:user|assistant|system|tool)(?![^\W_])|[^\[\]\n\r]*#)"
+"""What begins a document or a recalled message: a bracket with a label, with a number, or with who wrote it."""
 _SLOT = re.compile(r"\{\{\s*\w[^{}]*\}\}|\{%-?\s*\w[^{}]*%\}")
 
 
@@ -76,6 +81,11 @@ else:
     Prompts = Annotated[tuple[BasePrompt, ...], BeforeValidator(_prompts)]
 
 
+def _told_apart(ctx: PromptContext) -> PromptContext:
+    documents = labelled_apart(ctx.documents)
+    return ctx if documents is ctx.documents else ctx.evolve(documents=documents)
+
+
 class UserInputPrompt(BasePrompt):
     """What the user sent: text and media, in order."""
 
@@ -111,10 +121,31 @@ class ConversationPrompt(BasePrompt):
     )
 
 
-class MemoPrompt(BasePrompt):
-    """The recalled documents, numbered from 1, each with its title or source. Under a budget the last go first."""
+class RecalledPrompt(BasePrompt):
+    """The recalled messages of earlier conversations, each with who wrote it and when.
 
-    heads: ClassVar[LineHeads | None] = LineHeads(pattern=r"(\[(?!\u200b) \d(?: \d)* \])", sign="[", lists="documents")
+    Under a budget the last go first.
+    """
+
+    heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM, sign="[", lists="recalled")
+    items: ClassVar[str | None] = "recalled"
+
+    size: Size = Size(cut="items", priority=35)
+
+    template: Template = Field(
+        default_factory=lambda: default_template(
+            "{% for message in recalled %}{% if not loop.first %}\n\n{% endif %}[{{ message.role }}"
+            "{% if message.when %}, {{ message.when.isoformat(' ', 'minutes') }}{% endif %}]"
+            "{% if message.name %} {{ message.name }}{% endif %}\n{{ message.text }}{% endfor %}"
+        ),
+        kw_only=False,
+    )
+
+
+class MemoPrompt(BasePrompt):
+    """The recalled documents, each with its label and its title. Under a budget the last go first."""
+
+    heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM, sign="[", lists="documents")
     items: ClassVar[str | None] = "documents"
 
     size: Size = Size(cut="items", priority=30)
@@ -122,10 +153,25 @@ class MemoPrompt(BasePrompt):
     template: Template = Field(
         default_factory=lambda: default_template(
             "{% for document in documents %}{% if not loop.first %}\n\n{% endif %}"
-            "[{{ loop.index }}] {{ document.title or document.source or document.id }}\n{{ document.text }}{% endfor %}"
+            "[{{ document.label }}]{% if document.title %} {{ document.title }}{% endif %}\n{{ document.text }}"
+            "{% endfor %}"
         ),
         kw_only=False,
     )
+
+    def render(self, ctx: PromptContext) -> Rendered:
+        """Render the documents, those with the same label told apart."""
+        return super().render(_told_apart(ctx))
+
+    def render_items(self, ctx: PromptContext, kept: int) -> Rendered:
+        """Render the first `kept` documents only."""
+        return super().render_items(_told_apart(ctx), kept)
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        """What the template names."""
+        plain = type(self).render is MemoPrompt.render and self._shows_context
+        return frozenset(self.template.names) | {"locale"} if plain and self.template.params_schema is None else None
 
 
 class KnowledgePrompt(BasePrompt):
@@ -144,6 +190,24 @@ class KnowledgePrompt(BasePrompt):
         ),
         kw_only=False,
     )
+
+
+class SummaryPrompt(BasePrompt):
+    """The summary of the messages that are not shown; nothing where there is none."""
+
+    heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM, lists="summary")
+
+    size: Size = Size(cut="head", priority=45)
+
+    template: Template = Field(
+        default_factory=lambda: default_template(
+            "{% if summary %}Summary of the conversation until here:\n{{ summary }}{% endif %}"
+        ),
+        kw_only=False,
+    )
+
+    def _listed(self, values: Mapping[str, Any]) -> None:
+        """It is text, and lists nothing."""
 
 
 class ToolPrompt(BasePrompt):

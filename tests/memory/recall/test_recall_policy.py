@@ -62,7 +62,7 @@ def test_what_was_recalled_is_logged_with_every_candidate(memory: Memory, docs: 
     assert {row.slot for row in log.candidates if row.used} == {"documents", "knowledge"}
     assert [row.why for row in log.candidates if not row.used] == ["below the first 1"]
     assert log.took_us > 0
-    assert len(recall) == 1 and recall[0:1] == (recall[0],) and "1 documents, 1 facts" in repr(recall)
+    assert len(recall) == 1 and recall[0:1] == (recall[0],) and "1 documents, 0 messages, 1 facts" in repr(recall)
 
 
 def test_near_duplicates_are_recalled_once_unless_a_number_or_a_not_differs(memory: Memory, docs: Path) -> None:

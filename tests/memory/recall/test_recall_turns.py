@@ -29,14 +29,11 @@ def recalled(memory: Memory, question: str, **options: object) -> list[str]:
 def test_turns_are_recalled_with_speaker_time_and_place(either: Memory) -> None:
     talk(either.session("walk"), "Ada: The heron nests behind the weir.", "Bo: Lovely.")
     recall = either.recall("Where does the heron nest?")
-    found = recall[0]
-    assert (found.text, found.source, found.title) == (
-        "The heron nests behind the weir.",
-        "conversation walk",
-        "Ada, 2024-03-04",
-    )
-    assert found.metadata["speaker"] == "Ada"
-    assert (found.metadata["message"], found.metadata["said_at"]) == (1, START)
+    found = recall.recalled[0]
+    assert recall[0] is found and recall.documents == ()
+    assert (found.text, found.role, found.name) == ("The heron nests behind the weir.", "user", "Ada")
+    assert (found.session, found.position, found.metadata["branch"]) == ("walk", 1, "main")
+    assert found.when == datetime.fromtimestamp(START, UTC)
     (excerpt,) = recall.turns
     assert excerpt.text == "Ada: The heron nests behind the weir.\nBo: Lovely."
     assert [(line.message, line.speaker) for line in excerpt.lines] == [(1, "Ada"), (2, "Bo")]
@@ -49,6 +46,18 @@ def test_an_answer_is_found_by_the_question_it_answers(memory: Memory) -> None:
     talk(memory.session("b"), "Ada: Which instrument do you play?", "Bo: The bassoon, since school.", "Ada: Nice!")
     assert recalled(memory, "Which instrument does Bo play?", limit=1) == ["The bassoon, since school."]
     assert "The bassoon, since school." not in recalled(memory, "Which instrument does Bo play?", policy="bm25")
+
+
+def test_messages_of_one_role_are_found_among_many_of_the_other(memory: Memory) -> None:
+    session = memory.session("a")
+    session.append(Message("user", "The warranty ends in May, I think, or somewhat later than that in the summer."))
+    for number in range(200):
+        session.append(Message("assistant", f"The warranty is {number} years."))
+    recall = memory.recall("How long is the warranty?", roles=("user",))
+    assert [(found.role, found.position) for found in recall.recalled] == [("user", 1)]
+    assert "only messages of user were asked for" in str(recall.explain()[0])
+    assert {found.role for found in memory.recall("How long is the warranty?").recalled} == {"assistant"}
+    assert memory.recall("How long is the warranty?", roles=()) == ()
 
 
 def test_turns_of_a_speaker_named_in_the_question_come_first(memory: Memory) -> None:

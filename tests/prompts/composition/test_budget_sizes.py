@@ -496,7 +496,7 @@ def test_more_must_be_kept_where_less_of_it_is_over_the_max() -> None:
 
 
 def test_the_table_says_when_a_max_inside_a_prompt_took_something_away() -> None:
-    ctx = PromptContext(user_input="x", documents=[Document("word " * 20) for _ in range(4)])
+    ctx = PromptContext(user_input="x", documents=[Document("word " * 20, source="w", position=at) for at in range(4)])
     inner = MemoPrompt(size=Size(max=60, cut="items"))
     layers = Layers(before_input=WrapPrompt("Read:\n{{ wrapped_str }}", wrapped_prompts=[inner]), conversation=False)
     row = compose(layers, ctx).explain()[0]

@@ -34,6 +34,7 @@ from agentkit.prompts import (
     Message,
     PromptContext,
     PromptError,
+    RecalledMessage,
     TextPrompt,
     ToolCall,
     ToolSpec,
@@ -71,6 +72,7 @@ FULL = PromptContext(
         Document("a", score=0.5, metadata={"seen": KWARGS["when"], "tags": ["x"]}, trust="trusted", atomic=True)
     ],
     knowledge=["The sky is blue."],
+    recalled=[RecalledMessage("Blue?", "user", "Ada", KWARGS["when"], "talk", "m1", 0.5, 3, {"at": KWARGS["when"]})],
     tools=[ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}}, strict=True)],
     examples=[Example("1+1", "2", id="sum")],
     intermediate=[Message("user", (Image(Path("pictures/b.png")),))],
@@ -146,6 +148,7 @@ def test_what_differs_is_unequal() -> None:
         {"user_input": "x"},
         {"documents": ()},
         {"knowledge": ("a",)},
+        {"recalled": (RecalledMessage("a", "user"),)},
         {"tools": ()},
         {"examples": ()},
         {"conversation": ()},
@@ -316,7 +319,9 @@ def breaks() -> Iterator[str]:
     raise ZeroDivisionError("no more")
 
 
-@pytest.mark.parametrize("name", ["user_input", "documents", "tools", "conversation", "extra", "selections"])
+@pytest.mark.parametrize(
+    "name", ["user_input", "documents", "recalled", "tools", "conversation", "extra", "selections"]
+)
 @pytest.mark.parametrize(
     "value", [Breaks(), breaks, [Breaks()], object(), 1.5, b"x"], ids=lambda value: type(value).__name__
 )

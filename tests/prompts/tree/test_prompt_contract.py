@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from agentkit.prompts import (
     Message,
     PromptContext,
     PromptError,
+    RecalledMessage,
+    RecalledPrompt,
     Rendered,
     StaticSelector,
     Template,
@@ -48,7 +51,11 @@ CAT = Image(b"cat", name="cat.png")
 CTX = PromptContext(
     user_input=UserInput(["What is ", CAT, "?"], additional_kwargs={"root": "/src", "depth": 2}),
     conversation=[Message("user", "Hi"), Message("assistant", ["Hello ", File(b"pdf", name="a.pdf")])],
-    documents=[Document("Cats purr.", title="Cats"), Document("Dogs bark.", source="dogs.md"), "No name."],
+    documents=[Document("Cats purr.", "7", "Cats"), Document("Dogs bark.", source="dogs.md", position=3), "No name."],
+    recalled=[
+        RecalledMessage("I like cats.", "user", name="Ada", when=datetime(2026, 1, 2, 3, 4, tzinfo=UTC)),
+        RecalledMessage("Noted.", "assistant"),
+    ],
     knowledge=[Fact("It is May."), Fact("It rains.")],
     tools=[ToolSpec("look", "Look it up.", {"type": "object", "properties": {"q": {"type": "string"}}})],
     examples=[Example("1+1", "2", id="a"), Example("2+2", "4", id="b")],
@@ -59,7 +66,8 @@ SHOWN: list[tuple[BasePrompt, str]] = [
     (UserInputPrompt(), "What is [image: cat.png]?"),
     (UserInputPrompt("Q: {{ user_input }}"), "Q: What is [image: cat.png]?"),
     (ConversationPrompt(), "user: Hi\nassistant: Hello [file: a.pdf]"),
-    (MemoPrompt(), "[1] Cats\nCats purr.\n\n[2] dogs.md\nDogs bark.\n\n[3] \nNo name."),
+    (MemoPrompt(), "[Cats#7] Cats\nCats purr.\n\n[dogs.md#3]\nDogs bark.\n\n[document#b6314b]\nNo name."),
+    (RecalledPrompt(), "[user, 2026-01-02 03:04+00:00] Ada\nI like cats.\n\n[assistant]\nNoted."),
     (KnowledgePrompt(), "- It is May.\n- It rains."),
     (
         ToolPrompt(),
@@ -320,7 +328,8 @@ def test_why_answers_for_what_is_sent_and_for_what_is_not() -> None:
     composition = compose(Layers(before_input=MemoPrompt()), CTX)
     assert {span.prompt for span in composition.why("documents[1]").spans} == {"before_input[0]"}
     assert "no prompt reads knowledge" in composition.why("knowledge[0]").reason
-    assert composition.why("documents[7]").spans == ()
+    with pytest.raises(PromptError, match="documents has "):
+        composition.why("documents[7]")
 
 
 def test_a_difference_names_the_first_layer_that_changed() -> None:

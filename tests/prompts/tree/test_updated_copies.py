@@ -75,7 +75,7 @@ def test_an_update_that_makes_a_prompt_invalid_is_refused_like_a_new_one(update:
     prompt = MemoPrompt()
     with pytest.raises((PromptError, ValueError), match=message):
         prompt.model_copy(update=update)
-    assert prompt.format_2_str(ASK) == "[1] \nd"
+    assert prompt.format_2_str(ASK) == "[document#54e1cf]\nd"
 
 
 TEXTS = st.sampled_from(

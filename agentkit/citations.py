@@ -1,0 +1,85 @@
+"""Citations: which documents an answer names by their labels, and the labels in it that no document has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.context.items import labelled_apart
+from agentkit_prompts.context.prompt_context import Document
+
+__all__ = ["Citation", "citations", "unknown_labels"]
+
+_BRACKETS = re.compile(r"\[([^\[\]\n]+)\]")
+_ONE = re.compile(r"[^,;]+")
+_POINTER = re.compile(r"documents(?:\[(\d+)\])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """One use of a label in an answer."""
+
+    label: str
+    document: Document
+    start: int
+    """Where the label begins in the text of the answer, without its bracket."""
+    end: int
+    """Where it ends there."""
+
+
+def citations(text: str, composition: Composition) -> tuple[Citation, ...]:
+    """Return the citations of `text`, in order: labels in brackets, `[a.md#1]` or `[a.md#1, b.md#2]`, of documents that
+    the composition shows.
+    """
+    known = _shown(composition)
+    return tuple([Citation(text[start:end], known[text[start:end]], start, end) for start, end in _labels(text, known)])
+
+
+def unknown_labels(text: str, composition: Composition) -> tuple[str, ...]:
+    """Return what stands in brackets like a label, `SOURCE#CHUNK`, and is that of no document the composition shows."""
+    known = _shown(composition)
+    named = {text[start:end] for start, end in _labels(text, known)}
+    found = [
+        piece.strip()
+        for inner in _BRACKETS.findall(text)
+        if inner.strip() not in named
+        for piece in _ONE.findall(inner)
+    ]
+    return tuple(dict.fromkeys([label for label in found if "#" in label and label not in named]))
+
+
+def _labels(text: str, known: dict[str, Document]) -> Iterator[tuple[int, int]]:
+    """Yield where known labels stand in brackets: one, or several with a comma or semicolon between them."""
+    if not known:
+        return
+    for brackets in _BRACKETS.finditer(text):
+        whole = [brackets.span(1)]
+        pieces = (
+            whole
+            if brackets[1].strip() in known
+            else [
+                (brackets.start(1) + piece.start(), brackets.start(1) + piece.end())
+                for piece in _ONE.finditer(brackets[1])
+            ]
+        )
+        for first, last in pieces:
+            piece = text[first:last]
+            start = first + len(piece) - len(piece.lstrip())
+            end = start + len(piece.strip())
+            if text[start:end] in known:
+                yield start, end
+
+
+def _shown(composition: Composition) -> dict[str, Document]:
+    """Return the documents that a composition shows, in whole or in part, by their labels."""
+    documents = labelled_apart(composition.context.documents)
+    if not documents:
+        return {}
+    shown: set[int] = set()
+    for span in composition.spans:
+        for pointer in span.pointer.split(", "):
+            if place := _POINTER.match(pointer):
+                shown.update(range(len(documents)) if place[1] is None else (int(place[1]),))
+    return {document.label: document for at, document in enumerate(documents) if at in shown}

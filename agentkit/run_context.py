@@ -1,0 +1,70 @@
+"""The context that a run is asked with: the input, the conversation before it, the tools, and the key of its fences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from agentkit.chain import Chain
+from agentkit.errors import DepsMismatch
+from agentkit.session import Session
+from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.parts import Part
+from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
+from agentkit_prompts.tree.layers import Layers
+from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, RecalledPrompt, SummaryPrompt, TextPrompt
+from agentkit_prompts.tree.prompt import BasePrompt
+from agentkit_tools.tool import Tool
+
+if TYPE_CHECKING:
+    from agentkit_prompts.prompters.prompter import Prompter
+
+__all__ = ["Input", "check_deps", "placed", "run_context", "with_key"]
+
+Input: TypeAlias = PromptContext | UserInput | str | Sequence[str | Part] | Mapping[str, Any]
+_NO_CONVERSATION = Conversation()
+
+
+def run_context(
+    chain: Chain[Any], tools: tuple[ToolSpec, ...], user_input: Input, session: Session | None, run_id: str
+) -> PromptContext:
+    """Return the context that a run is asked with, without what memory would recall."""
+    prompter = chain.prompter
+    if prompter is not None and not isinstance(user_input, PromptContext):
+        given: Any = user_input
+        user_input = prompter.context(UserInput(given) if isinstance(given, list | tuple) else given)
+    if isinstance(user_input, PromptContext):
+        conversation = user_input.conversation if session is None else session.conversation
+        ctx = user_input.evolve(conversation=conversation, tools=tools)
+    else:
+        conversation = _NO_CONVERSATION if session is None else session.conversation
+        ctx = PromptContext(user_input=cast(UserInput, user_input), conversation=conversation, tools=tools)
+    return with_key(ctx, chain, session, run_id)
+
+
+def with_key(ctx: PromptContext, chain: Chain[Any], session: Session | None, run_id: str) -> PromptContext:
+    """Return the context with a key for its fences: the same in every process, and nobody can guess a run id."""
+    if not chain.fenced or ctx.session_key is not None:
+        return ctx
+    return ctx.evolve(session_key=f"{'' if session is None else session.id}\n{run_id}")
+
+
+def placed(
+    layers: Layers | Prompter | TextPrompt | str, *, recalls: bool, compacts: bool
+) -> Layers | Prompter | TextPrompt | str:
+    """Return the layers of an agent: where they are text, what it recalls and summarises stands before the input."""
+    if not isinstance(layers, TextPrompt | str) or not (recalls or compacts):
+        return layers
+    shown: list[BasePrompt] = [SummaryPrompt()] if compacts else []
+    shown += [MemoPrompt(), RecalledPrompt(), KnowledgePrompt()] if recalls else []
+    return Layers(layers or (), before_input=shown)
+
+
+def check_deps(tools: Iterable[Tool], deps: object) -> None:
+    """Refuse `deps` that tools could not work with.
+
+    Raises:
+        DepsMismatch: Names all of these tools.
+    """
+    if problems := [problem for tool in tools if tool.deps_types and (problem := tool.deps_problem(deps))]:
+        raise DepsMismatch(problems)

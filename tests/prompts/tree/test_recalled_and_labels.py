@@ -1,0 +1,119 @@
+"""Recalled messages and documents: who wrote what and when, and labels by which an answer cites."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from agentkit.prompts import (
+    ContextError,
+    Document,
+    Layers,
+    MemoPrompt,
+    PromptContext,
+    RecalledMessage,
+    RecalledPrompt,
+    Size,
+    compose,
+)
+from agentkit.testing.strategies import hostile_texts
+from tests.prompts.laws import law
+
+WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+MESSAGES = tuple(RecalledMessage(f"Message {number}. " + "word " * 20, "user", when=WHEN) for number in range(4))
+ASK = PromptContext(user_input="And now?", recalled=MESSAGES, documents=["A document."])
+
+
+def test_each_span_of_a_recalled_message_has_its_pointer_and_is_untrusted() -> None:
+    composition = compose(Layers(before_input=[MemoPrompt(), RecalledPrompt()]), ASK)
+    found = composition.why("recalled[1]")
+    assert {span.prompt for span in found.spans} == {"before_input[1]"}
+    assert {span.trust for span in found.spans} == {"untrusted"}
+    assert "Message 1" in composition.user.text
+    assert composition.why("recalled[9]").spans == ()
+    assert composition.context.documents[0].text not in [message.text for message in composition.context.recalled]
+
+
+def test_without_a_prompt_for_them_the_reason_is_that_none_reads_them() -> None:
+    assert "no prompt reads recalled" in compose(Layers(), ASK).why("recalled[0]").reason
+
+
+def test_a_budget_drops_the_last_of_them_first_and_says_so() -> None:
+    layers = Layers(before_input=[MemoPrompt(), RecalledPrompt()])
+    whole = compose(layers, ASK)
+    for limit in range(25, whole.tokens):
+        composition = compose(layers, ASK, budget=limit)
+        shown = [number for number in range(4) if f"Message {number}." in composition.user.text]
+        assert shown == list(range(len(shown)))
+        assert composition.tokens <= limit
+    assert "2 of 4 items kept" in str(
+        compose(Layers(before_input=RecalledPrompt(size=Size(max=90, cut="items"))), ASK).explain()
+    )
+
+
+def test_what_is_wrong_is_named_with_its_place() -> None:
+    given: list[Any] = [
+        {"text": "a", "role": "system"},
+        {"text": 5, "role": "user", "when": "now"},
+        {"role": "user"},
+        "a",
+    ]
+    with pytest.raises(ContextError) as caught:
+        PromptContext(user_input="x", recalled=given)
+    problems = dict(caught.value.problems)
+    assert problems["recalled[0].role"] == "expected 'user' or 'assistant'"
+    assert {"recalled[1].text", "recalled[1].when", "recalled[2].text", "recalled[3]"} <= problems.keys()
+
+
+@given(
+    st.lists(
+        st.builds(Document, hostile_texts(), source=hostile_texts(1), position=st.none() | st.integers(0, 1)),
+        max_size=6,
+    )
+)
+@law
+def test_no_two_documents_have_the_same_label_and_every_label_is_one_line(documents: list[Document]) -> None:
+    ctx = PromptContext(user_input="x", documents=documents)
+    text = MemoPrompt().format_2_str(ctx)
+    heads = [
+        line for line in text.split("\n") if line.startswith("[") and not line.startswith("[\u200b") and "#" in line
+    ]
+    labels = [head[1:].partition("]")[0] for head in heads]
+    assert len(labels) == len(documents) == len(set(labels))
+
+
+def test_a_label_is_the_source_and_the_chunk_or_a_hash_in_every_process() -> None:
+    assert Document("a", source="manual.md", position=3).label == "manual.md#3"
+    assert Document("a", title="Manual").label == "Manual#ba622a"
+    assert Document("a", label="S#1").label == "S#1"
+    assert Document("a", source="x]\n[user").label == "x___user#ba622a"
+    stored = TypeAdapter(Document)
+    for document in (Document("a"), Document("a", source="x", position=0), Document("a", label="S#1")):
+        assert stored.validate_json(stored.dump_json(document)) == pickle.loads(pickle.dumps(document)) == document
+
+
+def test_equal_labels_are_told_apart_whatever_the_order_and_the_budget() -> None:
+    one, other = (Document(text, source="note.md", position=0) for text in ("Ada earns five.", "Bob owes six."))
+
+    def heads(*documents: Document) -> dict[str, str]:
+        lines = MemoPrompt().format_2_str(PromptContext(user_input="x", documents=documents)).split("\n")
+        return {lines[at + 1]: lines[at] for at in range(0, len(lines), 3)}
+
+    assert heads(one, other) == heads(other, one)
+    assert len(set(heads(one, other).values())) == 2
+    assert len(set(MemoPrompt().format_2_str(PromptContext(user_input="x", documents=[one] * 3)).split("\n")[::3])) == 3
+    ctx = PromptContext(user_input="x", documents=[one, other])
+    cut = compose(Layers(before_input=MemoPrompt(size=Size(max=16, cut="items"))), ctx).user.text
+    assert "Bob" not in cut and heads(one, other)["Ada earns five."] in cut
+
+
+@pytest.mark.parametrize("label", ["manual", "a]#1", "a\n#1", "[a#1", "\u200ba#1", 5])
+def test_a_label_that_could_not_be_told_from_text_is_refused(label: Any) -> None:
+    with pytest.raises(ContextError, match="label"):
+        Document("a", label=label)

@@ -1,0 +1,74 @@
+"""Citations: the documents an answer names by their labels, and the labels that no document has."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel
+
+from agentkit import Agent, Citation, InMemorySession, RunResult, ScriptedModel
+from agentkit.prompts import Document, Layers, MemoPrompt, Size, TextPrompt
+
+BLUE = Document("The sky is blue.", source="sky.md", position=0)
+GREEN = Document("Grass is green.", source="grass, or lawn; a study.md", position=3)
+FOUND = [BLUE, GREEN]
+
+
+def answered(text: str, layers: Layers | str = "", found: list[Document] = FOUND) -> RunResult[str]:
+    return Agent(ScriptedModel([text]), layers, memory=lambda query: found).run_sync("Which colours?")
+
+
+def test_labels_that_the_answer_uses_are_citations_with_their_places() -> None:
+    text = "Blue [sky.md#0]; and green [grass, or lawn; a study.md#3]. Blue again [ sky.md#0 ]."
+    result = answered(text)
+    assert [text[one.start : one.end] for one in result.citations] == ["sky.md#0", GREEN.label, "sky.md#0"]
+    assert result.citations[0] == Citation("sky.md#0", BLUE, 6, 14)
+    assert [one.document for one in result.citations] == [BLUE, GREEN, BLUE]
+    assert result.unknown_labels == ()
+
+
+def test_several_labels_may_share_brackets() -> None:
+    other = Document("x", source="b.md", position=1)
+    result = answered("So [sky.md#0, b.md#1; c.md#7].", found=[BLUE, other])
+    assert [one.document for one in result.citations] == [BLUE, other]
+    assert result.unknown_labels == ("c.md#7",)
+
+
+def test_a_label_of_no_document_is_no_citation_and_is_reported_once() -> None:
+    result = answered("See [sky.md#9], [sky.md#9], [1], [sic], [x](y#z), [] and sky.md#0.")
+    assert result.citations == () and result.unknown_labels == ("sky.md#9",)
+    alone = Agent(ScriptedModel(["See [sky.md#0]."])).run_sync("x")
+    assert alone.citations == () and alone.unknown_labels == ("sky.md#0",)
+
+
+def test_what_was_not_shown_cannot_be_cited() -> None:
+    layers = Layers(before_input=MemoPrompt(size=Size(max=12, cut="items")))
+    result = answered(f"[sky.md#0] [{GREEN.label}]", layers)
+    assert "Grass" not in result.composition.user.text
+    assert [one.document for one in result.citations] == [BLUE]
+    through_a_filter = Layers(before_input=TextPrompt("{{ documents | map(attribute='text') | join(' ') }}"))
+    assert len(answered("[sky.md#0]", through_a_filter).citations) == 1
+
+
+def test_documents_with_equal_labels_are_cited_apart() -> None:
+    twins = [
+        Document("Ada earns five.", source="n.md", position=0),
+        Document("Bob owes six.", source="n.md", position=0),
+    ]
+    text = answered("ok", found=twins).composition.user.text
+    head = text[: text.index("\nBob")].splitlines()[-1]
+    result = answered(f"Six {head}, not [n.md#0].", found=twins)
+    assert [one.document.text for one in result.citations] == ["Bob owes six."]
+    assert result.unknown_labels == ("n.md#0",)
+
+
+class Answer(BaseModel):
+    colour: str
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_an_answer_of_another_type_cites_from_the_text_of_the_reply(steps: int) -> None:
+    reply = '{"colour": "blue [sky.md#0]"}'
+    agent = Agent(ScriptedModel([*["no JSON"] * (steps - 1), reply]), output=Answer, memory=lambda query: FOUND)
+    result = agent.run_sync("Which?", session=InMemorySession())
+    (one,) = result.citations
+    assert result.output.colour == "blue [sky.md#0]" and reply[one.start : one.end] == "sky.md#0"

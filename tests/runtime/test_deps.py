@@ -1,0 +1,73 @@
+"""Tools that need `deps`: a run without them, or with others, ends before anything is sent."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from agentkit import Agent, DepsMismatch, InMemorySession, Paused, ScriptedModel, ToolContext, tool
+from agentkit.tools import Toolset, TurnTools
+from tests.runtime.scripts import calling
+
+
+@dataclass
+class Shop:
+    name: str
+
+
+@tool
+def order(context: ToolContext[Shop], what: str) -> str:
+    """Order."""
+    return f"{what} at {context.deps.name}"
+
+
+@tool(approval="always")
+def pay(context: ToolContext[Shop]) -> str:
+    """Pay."""
+    return context.deps.name
+
+
+@tool
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+@pytest.mark.parametrize("given", [{}, {"deps": None}, {"deps": "shop"}, {"deps": 5}])
+def test_every_tool_that_cannot_work_is_named_before_anything_is_sent_or_kept(given: dict[str, Any]) -> None:
+    model, session = ScriptedModel(["never"]), InMemorySession()
+    agent = Agent(model, tools=[order, look, pay])
+    with pytest.raises(DepsMismatch, match=r"tool order needs deps of type Shop, got \w+; tool pay .*deps=") as caught:
+        agent.run_sync("x", session=session, **given)
+    assert len(caught.value.problems) == 2 and isinstance(caught.value, TypeError)
+    assert pickle.loads(pickle.dumps(caught.value)).problems == caught.value.problems
+    assert len(model.requests) == 0 and len(session.conversation) == 0
+
+
+def test_deps_of_the_type_reach_the_tool_and_tools_that_need_none_need_none() -> None:
+    result = Agent(ScriptedModel([calling(("order", {"what": "tea"})), "ok"]), tools=[order]).run_sync(
+        "x", deps=Shop("Ada's")
+    )
+    assert result.messages[2].text == "tea at Ada's"
+    assert Agent(ScriptedModel(["ok"]), tools=[look]).run_sync("x").output == "ok"
+
+
+@pytest.mark.parametrize("tools", [TurnTools(lambda ctx: [order, look]), Toolset([order]).prefixed("shop_")])
+def test_tools_of_the_turn_and_of_toolsets_are_checked_too(tools: Any) -> None:
+    model = ScriptedModel(["never"])
+    with pytest.raises(DepsMismatch, match="needs deps of type Shop"):
+        Agent(model, tools=tools).run_sync("x")
+    assert len(model.requests) == 0
+    Agent(model, tools=tools).compose("x")
+
+
+def test_a_resumed_run_needs_them_as_well() -> None:
+    agent = Agent(ScriptedModel([calling("pay"), "ok"]), tools=[pay])
+    with pytest.raises(Paused) as paused:
+        agent.run_sync("x", deps=Shop("s"))
+    with pytest.raises(DepsMismatch, match="tool pay"):
+        agent.resume_sync(paused.value.journal, approve=lambda call: True)
+    assert agent.resume_sync(paused.value.journal, approve=lambda call: True, deps=Shop("s")).output == "ok"
