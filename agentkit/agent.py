@@ -4,36 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    Generator,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, NoneType
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 
 from typing_extensions import TypeVar
 
 from agentkit.agent_tool import agent_tool
 from agentkit.chain import Chain, Output
-from agentkit.errors import AgentDefinitionError, ApprovalError, JournalError
+from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model
 from agentkit.models.model_names import model_named
 from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, placed, shown_options
 from agentkit.recaller import recall as ask
 from agentkit.run.asyncio_driver import AsyncDriver
-from agentkit.run.begin import check_kept
-from agentkit.run.decisions import decision
+from agentkit.run.begin import check_journal
 from agentkit.run.events import Event
 from agentkit.run.journal import Journal
 from agentkit.run.limits import Limits
@@ -41,7 +30,7 @@ from agentkit.run.listening import Channel, Listening, both
 from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Nesting
 from agentkit.run.run import Run
-from agentkit.run.run_options import ResumeOptions, RunOptions, check_options
+from agentkit.run.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options
 from agentkit.run_context import Input, check_deps, run_context, with_key
 from agentkit.session import Session, checked_session
 from agentkit.sync_driver import run_blocking, streamed
@@ -60,27 +49,15 @@ from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
     from agentkit_memory import Scope
-    from agentkit_tools import TurnTools
 
 
 __all__ = ["Agent"]
 
 Deps = TypeVar("Deps", default=None)
-Tools: TypeAlias = "Iterable[Tool | Callable[..., Any]] | TurnTools"
 _DEFAULT_LIMITS = Limits()
 _NO_OPTIONS = RecallOptions()
 _INNER_SECONDS = 600.0
 """Time limit of an agent that is a tool, if the policy has none."""
-
-
-class Changes(TypedDict, total=False):
-    """What `but` and `override` change."""
-
-    model: Model
-    layers: Layers | TextPrompt | str
-    tools: Tools
-    output: Any
-    limits: Limits
 
 
 class Agent(Generic[Deps, Output]):
@@ -208,7 +185,7 @@ class Agent(Generic[Deps, Output]):
         chain = self.chain
         if not changes.keys().isdisjoint(("model", "layers", "output")):
             chain = Chain(
-                changes.get("model", chain.model),
+                model_named(model) if isinstance(model := changes.get("model", chain.model), str) else model,
                 placed(changes["layers"], self.memory) if "layers" in changes else chain.prompter or chain.layers,
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,
@@ -285,11 +262,15 @@ class Agent(Generic[Deps, Output]):
             NothingToContinue: There is no input, and nothing without an answer.
         """
         check_options(options, RunOptions)
-        return await self._now()._begin(user_input, options)
+        return await self._now(options)._begin(user_input, options)
 
-    def _now(self) -> Agent[Deps, Output]:
-        """Return this agent as it is in the block of an `override`."""
-        return _OVERRIDES.get().get(id(self), self)
+    def _now(self, options: Mapping[str, Any] = MappingProxyType({})) -> Agent[Deps, Output]:
+        """Return this agent as it is in the block of an `override`, and with the changes that one run is given."""
+        agent = _OVERRIDES.get().get(id(self), self)
+        if CHANGES.isdisjoint(options):
+            return agent
+        changes: Any = {name: value for name, value in options.items() if name in CHANGES}
+        return agent.but(**changes)
 
     async def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> RunResult[Output]:
         session, given = checked_session(options.get("session")), options.get("run_id")
@@ -323,21 +304,12 @@ class Agent(Generic[Deps, Output]):
             AgentError: As `run` does.
         """
         check_options(options, ResumeOptions)
-        return await self._now()._go_on(journal, options)
+        return await self._now(options)._go_on(journal, options)
 
     async def _go_on(self, journal: Journal | Path, options: Mapping[str, Any]) -> RunResult[Output]:
-        known = journal if isinstance(journal, Journal) else Journal.read(journal)
+        known = journal if isinstance(journal, Journal) else await asyncio.to_thread(Journal.read, journal)
         session = checked_session(options.get("session"))
-        if known.agent != self.name:
-            raise JournalError(f"journal of run {known.run_id!r}: its agent is {known.agent!r}, not {self.name!r}")
-        if known.session != (None if session is None else session.id):
-            wanted = "without a session" if known.session is None else f"on session {known.session!r}"
-            raise JournalError(f"journal of run {known.run_id!r}: it ran {wanted}: resume it with session= as it was")
-        if isinstance(approve := options.get("approve"), Mapping):
-            for call, made in known.decisions.items():
-                if call in approve and decision(approve[call], call) != made:
-                    raise ApprovalError(f"approve: about {call!r} it was decided already: {made!r:.80}")
-        check_kept(known, session)
+        await asyncio.to_thread(check_journal, known, self.name, session, options.get("approve"))
         scope = None if known.scope is None or session is not None else known.scope
         memory = in_scope(self.memory, session, scope)
         fresh = known.anew()
@@ -460,7 +432,7 @@ class Agent(Generic[Deps, Output]):
         """
         listener = options.get("on_event")
 
-        def run(pass_on: Callable[[Event[Output]], Awaitable[None]]) -> Coroutine[Any, Any, RunResult[Output]]:
+        def run(pass_on: Any) -> Any:
             options["on_event"] = both(listener, pass_on)
             return self.run(user_input, **options)
 

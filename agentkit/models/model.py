@@ -67,6 +67,7 @@ class Model(Protocol):
     @property
     def name(self) -> str:
         """The name to show and to log."""
+        ...
 
     async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
         """Send the composition and return the whole reply.
@@ -78,6 +79,7 @@ class Model(Protocol):
         Raises:
             ModelError: There is no reply; see its subclasses.
         """
+        ...
 
 
 async def passed_on(text: str, on_text: Callable[[str], object]) -> None:

@@ -81,7 +81,7 @@ class Run(Generic[Output]):
                     with keeping(journal, self._keep, goes_on=self._known is not None) as driver.keeper:
                         result = await self._within(seconds, self._driven(loop))
         except BaseException as error:
-            self._complete(error)
+            self._tell(error)
             if not isinstance(error, LimitExceeded) or driver.nesting.limits.on_limit == "raise" or driver.sent is None:
                 raise
             result = self._cut(error, driver.sent)
@@ -92,16 +92,15 @@ class Run(Generic[Output]):
                 if (taken := self._listening.emit(RunFinished(result))) is not None:
                     await self._within(left, as_coroutine(taken))
             except BaseException as error:
-                self._complete(error)
+                self._tell(error)
                 raise
         return result
 
-    def _complete(self, error: BaseException) -> None:
-        """Give an error what there is of the run."""
-        journal = self.journal
+    def _tell(self, error: BaseException) -> None:
+        """Let an error carry what there is of the run."""
         with suppress(Exception):  # an exception without attributes
-            error.messages = (*journal.messages, *self._driver.unkept)  # type: ignore[attr-defined]
-            error.usage, error.journal = journal.usage, journal  # type: ignore[attr-defined]
+            error.messages = (*self.journal.messages, *self._driver.unkept)  # type: ignore[attr-defined]
+            error.usage, error.journal = self.journal.usage, self.journal  # type: ignore[attr-defined]
 
     def _cut(self, error: LimitExceeded, sent: Composition) -> RunResult[Output]:
         """Return what there is of a run that reached a limit: where the answer is text, the last that there was."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypedDict
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict
 
 from typing_extensions import TypeVar
 
@@ -15,16 +15,32 @@ from agentkit.session import Session
 from agentkit_prompts.errors import nearest
 
 if TYPE_CHECKING:
+    from agentkit.models.model import Model
+    from agentkit.run.limits import Limits
     from agentkit_memory import Scope
+    from agentkit_prompts.tree.layers import Layers
+    from agentkit_prompts.tree.leaves import TextPrompt
+    from agentkit_tools import Tool, TurnTools
 
-__all__ = ["ResumeOptions", "RunOptions", "check_options"]
+__all__ = ["CHANGES", "Changes", "ResumeOptions", "RunOptions", "Tools", "check_options"]
 
+Tools: TypeAlias = "Iterable[Tool | Callable[..., Any]] | TurnTools"
 Deps = TypeVar("Deps", default=Any)
 Output = TypeVar("Output", default=Any)
 
 
-class ResumeOptions(TypedDict, Generic[Deps, Output], total=False):
-    """What a run that goes on may be given; all of it may be left out."""
+class Changes(TypedDict, total=False):
+    """What an agent may have in place of what it was made with: see `Agent.but`."""
+
+    model: Model | str
+    layers: Layers | TextPrompt | str
+    tools: Tools
+    output: Any
+    limits: Limits
+
+
+class ResumeOptions(Changes, Generic[Deps, Output], total=False):
+    """What a run that goes on may be given; all of it may be left out. What is of `Changes` holds for this run."""
 
     deps: Deps
     """Handed to tools in their `ToolContext`."""
@@ -41,7 +57,7 @@ class ResumeOptions(TypedDict, Generic[Deps, Output], total=False):
 
 
 class RunOptions(ResumeOptions[Deps, Output], Generic[Deps, Output], total=False):
-    """What a run may be given beside its input; all of it may be left out."""
+    """What a run may be given beside its input; all of it may be left out. What is of `Changes` holds for this run."""
 
     run_id: str | None
     """Id of the run; a new one when not given. Idempotency keys derive from it. With the id of an earlier run on the
@@ -50,6 +66,9 @@ class RunOptions(ResumeOptions[Deps, Output], Generic[Deps, Output], total=False
     """Where the journal is kept while the run goes on: a file, or a function that is given each line."""
     scope: Scope | str | None
     """Whose memory is read where there is no session. With a session it is that of the session."""
+
+
+CHANGES = frozenset(Changes.__annotations__)
 
 
 def check_options(options: Mapping[str, Any], known: Any) -> None:

@@ -24,6 +24,7 @@ class ModelEmbedder(Embedder, Protocol):
     @property
     def model(self) -> str:
         """Name of the model, its size and whatever else changes the vectors: equal names mean equal vectors."""
+        ...
 
 
 @runtime_checkable
@@ -32,6 +33,7 @@ class QueryEmbedder(ModelEmbedder, Protocol):
 
     def embed_query(self, texts: Sequence[str]) -> Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]:
         """Return one vector per question, in order, or an awaitable of them."""
+        ...
 
 
 def model_of(embedder: Embedder) -> str:

@@ -46,44 +46,57 @@ class VectorIndex(Protocol):
     @property
     def id(self) -> str:
         """Names this index for as long as it keeps what it holds; an emptied one has another name."""
+        ...
 
     @property
     def dimensions(self) -> int:
         """Length of the dense vectors; 0 without any."""
+        ...
 
     @property
     def shared(self) -> bool:
         """Whether other processes may write it at the same time, as they may a server."""
+        ...
 
     def upsert(self, points: Sequence[Point]) -> None:
         """Add points, replacing those with the same id and no greater version."""
+        ...
 
     def delete(self, ids: Sequence[str]) -> None:
         """Remove points; unknown ids are fine."""
+        ...
 
     def query_sparse(self, vector: SparseVector, scope_ids: Sequence[int], limit: int) -> list[Hit]:
         """Return the best points of the given scopes, weighing terms by their frequency in these scopes only."""
+        ...
 
     def query_dense(self, vector: Sequence[float], scope_ids: Sequence[int], limit: int) -> list[Hit]:
         """Return the points of the given scopes whose dense vectors are nearest by cosine, which is the score."""
+        ...
 
     def versions(self) -> Iterator[tuple[str, int]]:
         """Yield the id and the version of every point, in ascending order of the id."""
+        ...
 
     def count(self, scope_ids: Sequence[int] | None = None) -> int:
         """Return how many points there are, in all or of the given scopes."""
+        ...
 
     def flush(self) -> None:
         """Make everything written so far durable."""
+        ...
 
     def compact(self) -> bool:
         """Rewrite its files without the removed points; return whether nothing of these is left in them."""
+        ...
 
     def clear(self) -> None:
         """Forget every point and take a new name."""
+        ...
 
     def close(self) -> None:
         """Flush and free files, locks and connections."""
+        ...
 
 
 def as_floats(vector: Sequence[float]) -> list[float]:

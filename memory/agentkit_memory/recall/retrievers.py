@@ -52,9 +52,11 @@ class Retriever(Protocol):
     @property
     def name(self) -> str:
         """`bm25` or `dense`: which query to the index it is."""
+        ...
 
     def scores(self, question: Question, pool: Pool) -> Scores:
         """Return the scores of the candidates."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,11 @@ class Scorer(Protocol):
     @property
     def name(self) -> str:
         """Its name where a score is explained."""
+        ...
 
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
         """Return what to add to each score; 1.0 is one standard deviation of the retrievers' scores."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,12 @@ class ChatTemplate(Protocol):
     @property
     def stop_words(self) -> Sequence[str] | None:
         """What ends a reply."""
+        ...
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
         """What only the template may write: stop words, bos and eos, and the markers it puts around messages."""
+        ...
 
     def render(
         self,
@@ -41,3 +43,4 @@ class ChatTemplate(Protocol):
         Raises:
             ChatTemplateError: The template has no place for a part of the conversation; says which message, and why.
         """
+        ...

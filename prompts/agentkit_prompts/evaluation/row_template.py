@@ -48,6 +48,7 @@ class RowTemplate(Protocol):
         Raises:
             InContextError: The row lacks what the template needs, or the examples do not fit.
         """
+        ...
 
     def label_item(
         self, row: Mapping[str, Any], label: Any = None, *, ice: Any = "", keep_separator: bool = False
@@ -57,6 +58,7 @@ class RowTemplate(Protocol):
 
     def ice_item(self, row: Mapping[str, Any], label: Any = None, *, keep_separator: bool = True) -> Any:
         """Return `row` as a worked example with its answer: of a dialogue the rounds, without begin and end."""
+        ...
 
 
 def items_of(value: Any) -> Sequence[Any]:

@@ -22,6 +22,7 @@ class Embedder(Protocol):
 
     def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]:
         """Return one vector per text, in order, or an awaitable of them. Called with at least one text."""
+        ...
 
 
 def cosine(one: Sequence[float], other: Sequence[float]) -> float:

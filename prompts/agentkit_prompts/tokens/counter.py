@@ -36,13 +36,16 @@ class TokenCounter(Protocol):
     @property
     def name(self) -> str:
         """Name for tables, such as `cl100k_base`."""
+        ...
 
     @property
     def estimated(self) -> bool:
         """Whether the counts are an estimate."""
+        ...
 
     def count(self, text: str) -> int:
         """Return the number of tokens of `text`."""
+        ...
 
 
 class EstimateCounter:

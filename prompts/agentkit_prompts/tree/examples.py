@@ -31,6 +31,7 @@ class ExampleSelector(Protocol):
 
     def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example] | Awaitable[Sequence[Example]]:
         """Return some of `examples`, or an awaitable of them."""
+        ...
 
 
 class StaticSelector:

@@ -67,8 +67,6 @@ class ToolResult:
 def finished(call: ToolCall, value: Any, policy: ToolPolicy, nothing: str) -> ToolResult:
     """Return the result of a call that returned `value`; `nothing` is what a model reads for None."""
     limit = policy.max_result_chars
-    if type(value) is str and value.isascii() and (limit is None or len(value) <= limit):  # most results
-        return ToolResult(call.id, call.name, value, "success", value)
     try:
         if isinstance(value, ToolResult):
             return _shortened(value.answering(call).checked(), limit)
