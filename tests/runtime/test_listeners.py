@@ -243,3 +243,18 @@ def test_leaving_a_sync_stream_cancels_a_run_that_shows_nothing() -> None:
         pass
     events.close()
     assert ended == [True]
+
+
+def test_a_listener_may_return_something_to_await_for_some_events_only() -> None:
+    plain: list[Event] = []
+    mixed: list[Event] = []
+    scripted().run_sync("x", on_event=plain.append)
+
+    async def later(event: Event) -> None:
+        mixed.append(event)
+
+    def listen(event: Event) -> Any:
+        return later(event) if isinstance(event, ToolStarted) else mixed.append(event)  # type: ignore[func-returns-value]
+
+    scripted().run_sync("x", on_event=listen)
+    assert kinds(mixed) == kinds(plain)
