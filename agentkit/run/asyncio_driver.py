@@ -161,7 +161,8 @@ class AsyncDriver:
                 reply = await self.model.request(effect.composition)
             else:
                 step = effect.step
-                await self._tell(events.PromptComposed(step, effect.composition))
+                if (taken := emit(events.PromptComposed(step, effect.composition))) is not None:
+                    await taken
                 on_text: Any = lambda text: emit(events.TextDelta(step, text))  # noqa: E731
                 reply = await self.model.request(effect.composition, on_text=on_text)
             if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
@@ -171,8 +172,8 @@ class AsyncDriver:
             usage = reply.usage
         finally:
             nesting.spend(usage, reserved)
-        if emit is not None:
-            await self._tell(events.ModelReplied(effect.step, reply))
+        if emit is not None and (taken := emit(events.ModelReplied(effect.step, reply))) is not None:
+            await taken
         return reply
 
     async def _tell(self, event: events.Event) -> None:
