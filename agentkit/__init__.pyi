@@ -34,6 +34,7 @@ from agentkit.models.model_errors import ModelRequestError as ModelRequestError
 from agentkit.models.model_errors import ModelUnavailable as ModelUnavailable
 from agentkit.models.offline import OfflineModel as OfflineModel
 from agentkit.models.openai_chat import OpenAIModel as OpenAIModel
+from agentkit.models.prices import Price as Price
 from agentkit.models.scripted import ScriptedModel as ScriptedModel
 from agentkit.recaller import Recaller as Recaller
 from agentkit.recaller import RecallOptions as RecallOptions

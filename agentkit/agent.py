@@ -10,28 +10,28 @@ from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, NoneType
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 
 from typing_extensions import TypeVar
 
 from agentkit.agent_tool import agent_tool
 from agentkit.chain import Chain, Output
 from agentkit.compaction import Compaction, Summarise, as_compacted, check_compaction, compacted
-from agentkit.errors import AgentDefinitionError, ApprovalError, JournalError
+from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model
 from agentkit.models.model_names import model_named
 from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, shown_options
 from agentkit.recaller import recall as ask
 from agentkit.run.asyncio_driver import AsyncDriver
-from agentkit.run.begin import check_kept
-from agentkit.run.decisions import decision
+from agentkit.run.begin import check_journal
 from agentkit.run.events import Event
 from agentkit.run.journal import Journal
 from agentkit.run.limits import Limits
+from agentkit.run.listening import Channel, Listening, both
 from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Nesting
 from agentkit.run.run import Run
-from agentkit.run.run_options import ResumeOptions, RunOptions, check_options
+from agentkit.run.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options
 from agentkit.run_context import Input, check_deps, placed, run_context, with_key
 from agentkit.session import Session, checked_session
 from agentkit.sync_driver import run_blocking, streamed
@@ -50,27 +50,15 @@ from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
     from agentkit_memory import Scope
-    from agentkit_tools import TurnTools
 
 
 __all__ = ["Agent"]
 
 Deps = TypeVar("Deps", default=None)
-Tools: TypeAlias = "Iterable[Tool | Callable[..., Any]] | TurnTools"
 _DEFAULT_LIMITS = Limits()
 _NO_OPTIONS = RecallOptions()
 _INNER_SECONDS = 600.0
 """Time limit of an agent that is a tool, if the policy has none."""
-
-
-class Changes(TypedDict, total=False):
-    """What `but` and `override` change."""
-
-    model: Model
-    layers: Layers | TextPrompt | str
-    tools: Tools
-    output: Any
-    limits: Limits
 
 
 class Agent(Generic[Deps, Output]):
@@ -212,7 +200,7 @@ class Agent(Generic[Deps, Output]):
         chain = self.chain
         if not changes.keys().isdisjoint(("model", "layers", "output")):
             chain = Chain(
-                changes.get("model", chain.model),
+                model_named(model) if isinstance(model := changes.get("model", chain.model), str) else model,
                 self._placed(changes["layers"]) if "layers" in changes else chain.prompter or chain.layers,
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,
@@ -296,11 +284,15 @@ class Agent(Generic[Deps, Output]):
             NothingToContinue: There is no input, and nothing without an answer.
         """
         check_options(options, RunOptions)
-        return await self._now()._begin(user_input, options)
+        return await self._now(options)._begin(user_input, options)
 
-    def _now(self) -> Agent[Deps, Output]:
-        """Return this agent as it is in the block of an `override`."""
-        return _OVERRIDES.get().get(id(self), self)
+    def _now(self, options: Mapping[str, Any] = MappingProxyType({})) -> Agent[Deps, Output]:
+        """Return this agent as it is in the block of an `override`, and with the changes that one run is given."""
+        agent = _OVERRIDES.get().get(id(self), self)
+        if CHANGES.isdisjoint(options):
+            return agent
+        changes: Any = {name: value for name, value in options.items() if name in CHANGES}
+        return agent.but(**changes)
 
     async def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> RunResult[Output]:
         session, given = checked_session(options.get("session")), options.get("run_id")
@@ -334,21 +326,12 @@ class Agent(Generic[Deps, Output]):
             AgentError: As `run` does.
         """
         check_options(options, ResumeOptions)
-        return await self._now()._go_on(journal, options)
+        return await self._now(options)._go_on(journal, options)
 
     async def _go_on(self, journal: Journal | Path, options: Mapping[str, Any]) -> RunResult[Output]:
-        known = journal if isinstance(journal, Journal) else Journal.read(journal)
+        known = journal if isinstance(journal, Journal) else await asyncio.to_thread(Journal.read, journal)
         session = checked_session(options.get("session"))
-        if known.agent != self.name:
-            raise JournalError(f"journal of run {known.run_id!r}: its agent is {known.agent!r}, not {self.name!r}")
-        if known.session != (None if session is None else session.id):
-            wanted = "without a session" if known.session is None else f"on session {known.session!r}"
-            raise JournalError(f"journal of run {known.run_id!r}: it ran {wanted}: resume it with session= as it was")
-        if isinstance(approve := options.get("approve"), Mapping):
-            for call, made in known.decisions.items():
-                if call in approve and decision(approve[call], call) != made:
-                    raise ApprovalError(f"approve: about {call!r} it was decided already: {made!r:.80}")
-        await asyncio.to_thread(check_kept, known, session)
+        await asyncio.to_thread(check_journal, known, self.name, session, options.get("approve"))
         scope = None if known.scope is None or session is not None else known.scope
         memory = in_scope(self.memory, session, scope)
         fresh = known.anew()
@@ -367,9 +350,11 @@ class Agent(Generic[Deps, Output]):
         is_new: bool = False,
         keep: Path | Callable[[str], object] | None = None,
     ) -> RunResult[Output]:
-        chain, session, on_event = self.chain, options.get("session"), options.get("on_event")
+        chain, session, listener = self.chain, options.get("session"), options.get("on_event")
         check_deps(self.tools.values(), options.get("deps"))
-        nesting = Nesting(self.limits, on_event, options.get("approve"))
+        listening = None if listener is None else Listening(listener, options.get("on_event_error", "raise"))
+        emit = None if listening is None else listening.emit
+        nesting = Nesting(self.limits, emit, options.get("approve"), chain.model)
         driver = AsyncDriver(
             model=chain.model,
             tools=self.tools,
@@ -395,7 +380,8 @@ class Agent(Generic[Deps, Output]):
             compacts=self.compaction is not None,
             memo=session.memo if session is not None else Memo(self._declared()),
         )
-        return await Run(driver, journal, known=known, keep=keep, on_event=on_event).result(loop)
+        run: Run[Output] = Run(driver, journal, known=known, keep=keep, listening=listening)
+        return await run.result(loop)
 
     def _declared(self) -> Declarations:
         """Return what every run declares to the model, unless it has tools of its own."""
@@ -445,27 +431,21 @@ class Agent(Generic[Deps, Output]):
     ) -> AsyncGenerator[Event[Output], None]:
         """Answer one user input, yielding events; the last one is `RunFinished`. Raises what `run` does.
 
-        Leaving early cancels the run. To have it ended before going on, use `contextlib.aclosing`.
+        The run waits for who reads the events once a few are waiting. Leaving early cancels it. To have it ended before
+        going on, use `contextlib.aclosing`.
         """
-        events: asyncio.Queue[Event[Output] | None] = asyncio.Queue()
-        heard = options.get("on_event")
-
-        def on_event(event: Event[Output]) -> None:
-            if heard is not None:
-                heard(event)
-            events.put_nowait(event)
-
-        options["on_event"] = on_event
+        channel = Channel()
+        options["on_event"] = both(options.get("on_event"), channel.pass_on)
         run = asyncio.create_task(self.run(user_input, **options))
-        run.add_done_callback(lambda _: events.put_nowait(None))
+        run.add_done_callback(channel.end)
         try:
-            while (event := await events.get()) is not None:
+            async for event in channel:
                 yield event
             await run
         finally:
             if not run.done():
                 run.cancel()
-                await asyncio.gather(run, return_exceptions=True)
+                await asyncio.wait([run])
 
     def stream_sync(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
@@ -474,16 +454,11 @@ class Agent(Generic[Deps, Output]):
 
         The run waits for who reads the events once a few are waiting. Leaving early cancels it: close the generator.
         """
-        heard = options.get("on_event")
+        listener = options.get("on_event")
 
-        def run(pass_on: Callable[[Event[Output]], None]) -> None:
-            def on_event(event: Event[Output]) -> None:
-                if heard is not None:
-                    heard(event)
-                pass_on(event)
-
-            options["on_event"] = on_event
-            self.run_sync(user_input, **options)
+        def run(pass_on: Any) -> Any:
+            options["on_event"] = both(listener, pass_on)
+            return self.run(user_input, **options)
 
         yield from streamed(run)
 

@@ -44,11 +44,15 @@ def agent_tool(agent: _Agent, name: str, description: str, argument: str, policy
             f"tool {name}: {argument!r} is what the agent is asked, and an additional kwarg that {by} requires:"
             " choose another name with `argument=...`"
         )
+    kwargs = {  # who requires one is the agent's own business
+        kwarg: {key: value for key, value in schema.items() if key != "x-required-by"}
+        for kwarg, schema in properties.items()
+    }
     asked = {"type": "string", "description": "What to ask, with everything that has to be known for it."}
     parameters = {
         **needs,
         "type": "object",
-        "properties": {argument: asked, **{key: _without_origin(item) for key, item in properties.items()}},
+        "properties": {argument: asked, **kwargs},
         "required": [argument, *needs.get("required", ())],
         "additionalProperties": False,
     }
@@ -73,8 +77,3 @@ def _outer_approver(outer: Nesting | None) -> Approver:
     if outer is not None and callable(outer.approve):
         return outer.approve
     return lambda call: Denied("it needs the approval of a person, and nobody is there to ask.")
-
-
-def _without_origin(schema: Any) -> Any:
-    """Who requires a kwarg is the agent's own business."""
-    return {key: value for key, value in schema.items() if key != "x-required-by"}

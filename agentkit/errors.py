@@ -27,6 +27,9 @@ __all__ = [
 ]
 
 
+_UNITS = {"money": "US dollars"}
+
+
 class AgentError(Picklable):
     """Base of the errors of the runtime.
 
@@ -67,11 +70,13 @@ class LimitExceeded(AgentError):
     """A run reached one of its limits. The session holds the messages until then, a valid history.
 
     Attributes:
-        limit: Name of the limit: `steps`, `tool_calls`, `tokens`, `seconds` or `nested_runs`.
+        limit: Name of the limit: `steps`, `tool_calls`, `tokens`, `money`, `seconds` or `nested_runs`.
     """
 
     def __init__(self, limit: str, allowed: float, advice: str) -> None:
-        super().__init__(f"the run stopped at its limit of {allowed:g} {limit.replace('_', ' ')}: {advice}")
+        super().__init__(
+            f"the run stopped at its limit of {allowed:g} {_UNITS.get(limit, limit.replace('_', ' '))}: {advice}"
+        )
         self.limit = limit
 
 

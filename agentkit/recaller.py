@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast, get_args
@@ -99,6 +99,8 @@ def recall(
     answer = ask(query, **chosen, **{name: value for name, value in beside.items() if name in taken})
     documents: list[Document] = []
     messages: list[RecalledMessage] = []
+    if not isinstance(answer, Iterable):
+        raise TypeError(f"{_name(memory)}: expected Documents, in a list, got {type(answer).__name__}")
     for item in answer:
         if isinstance(item, RecalledMessage):
             messages.append(item)

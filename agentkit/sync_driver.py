@@ -11,17 +11,19 @@ import atexit
 import os
 import queue
 import threading
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
-__all__ = ["run_blocking", "streamed"]
+__all__ = ["close_idle", "run_blocking", "streamed"]
 
 R = TypeVar("R")
 
 _MAX_IDLE = 8
+_GRACE = 2.0
+"""Seconds that tasks left behind have to end."""
 _MAX_WAITING = 64
 """Events that wait for whoever reads them."""
 _idle: list[asyncio.Runner] = []
@@ -47,14 +49,23 @@ def _run(coroutine: Coroutine[Any, Any, R], context: Context) -> R:
         return result[0]
     finally:
         loop = runner.get_loop()
-        if left := asyncio.all_tasks(loop):
-            for task in left:
-                task.cancel()
-            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-        if len(_idle) < _MAX_IDLE:
+        stuck = _end(left, loop) if (left := asyncio.all_tasks(loop)) else False
+        if stuck:
+            loop.close()  # closing the runner would wait for them
+        elif len(_idle) < _MAX_IDLE:
             _idle.append(runner)
         else:
             runner.close()
+
+
+def _end(tasks: Iterable[asyncio.Task[Any]], loop: asyncio.AbstractEventLoop) -> bool:
+    """Cancel tasks that were left behind, and return whether some of them swallow that."""
+    for task in tasks:
+        task.cancel()
+    done, stuck = loop.run_until_complete(asyncio.wait(tasks, timeout=_GRACE))
+    for task in done:
+        _ = task.cancelled() or task.exception()  # asyncio complains about what nobody asked for
+    return bool(stuck)
 
 
 async def _into(result: list[R], coroutine: Coroutine[Any, Any, R]) -> None:
@@ -95,35 +106,52 @@ def _run_in_thread(coroutine: Coroutine[Any, Any, R], context: Context) -> R:
     return outcome.result()
 
 
-def streamed(run: Callable[[Callable[[Any], None]], object]) -> Generator[Any, None, None]:
-    """Yield what `run`, which is called in a thread, passes on; raise what it raises. Closing cancels it."""
-    waiting: queue.Queue[Any] = queue.Queue(maxsize=_MAX_WAITING)
-    end, left = object(), threading.Event()
+def streamed(run: Callable[[Callable[[Any], Awaitable[None]]], Coroutine[Any, Any, object]]) -> Generator[Any]:
+    """Yield what `run`, which is run in a thread, passes on; raise what it raises. Closing cancels it."""
+    waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    end, is_full, left = object(), threading.Event(), threading.Event()
+    started: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None, asyncio.Event]] = []
 
-    def pass_on(event: Any) -> None:
-        while not left.is_set():
-            with suppress(queue.Full):
-                waiting.put(event, timeout=0.1)
-                return
-        raise asyncio.CancelledError
+    async def main() -> object:
+        has_room = asyncio.Event()
+        started.append((asyncio.get_running_loop(), asyncio.current_task(), has_room))
+
+        async def pass_on(event: Any) -> None:
+            waiting.put(event)
+            is_full.set()  # before looking: whoever takes an event meanwhile makes room
+            while waiting.qsize() >= _MAX_WAITING:
+                has_room.clear()
+                await has_room.wait()
+            is_full.clear()
+
+        if left.is_set():
+            raise asyncio.CancelledError
+        return await run(pass_on)
 
     def work() -> None:
         try:
-            outcome.set_result(context.run(run, pass_on))
+            outcome.set_result(_run(main(), context))
         except BaseException as error:
             outcome.set_exception(error)
         finally:
-            with suppress(asyncio.CancelledError):
-                pass_on(end)
+            waiting.put(end)
 
     context, outcome = copy_context(), Future[object]()
     threading.Thread(target=work, name="agentkit-stream", daemon=True).start()
     try:
         while (event := waiting.get()) is not end:
+            if is_full.is_set():
+                for loop, _, has_room in started:
+                    with suppress(RuntimeError):  # the loop is closed: the run has ended
+                        loop.call_soon_threadsafe(has_room.set)
             yield event
         outcome.result()
     finally:
         left.set()
+        for loop, task, _ in started:
+            if task is not None and not outcome.done():
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(task.cancel)
         wait([outcome])
 
 
@@ -135,7 +163,7 @@ def _in_running_loop() -> bool:
     return True
 
 
-def _close_idle() -> None:
+def close_idle() -> None:
     """Close the loops that wait for a run. `Runner.close` would start a thread, which Python refuses when it ends."""
     while _idle:
         loop = _idle.pop().get_loop()
@@ -144,6 +172,6 @@ def _close_idle() -> None:
         loop.close()
 
 
-atexit.register(_close_idle)
+atexit.register(close_idle)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_close_idle)  # a child that closed its copy of a loop would deafen the parent's
+    os.register_at_fork(before=close_idle)  # a child that closed its copy of a loop would deafen the parent's

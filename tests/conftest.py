@@ -19,6 +19,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fresh", action="store_true", help="draw new cases for the laws, not those of this commit")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are cores: while a test waits for a server or a time limit, another one runs."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return cores + 1
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--all"):
         os.environ["AGENTKIT_ALL_TESTS"] = "1"  # before any test module is read: laws look how many cases to try

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentkit.models.endpoint import EndpointModel
+from agentkit.models.prices import Price
 from agentkit.models.reply_reader import ReplyReader
 from agentkit.models.text_tool_calls import TextToolCalls
 from agentkit_prompts.composition.targets.chat_text import chat_template_of
@@ -38,8 +39,8 @@ class CompletionModel(EndpointModel):
     as `response_format`.
 
     Tool calls that the model writes into its text, in one of the JSON forms that templates teach, become tool calls
-    of the reply; other forms stay text. `api_key`, `base_url`, `client`, `timeout` and `max_retries` are those of
-    `OpenAIModel`.
+    of the reply; other forms stay text. `api_key`, `base_url`, `client`, `timeout`, `max_retries` and `price` are those
+    of `OpenAIModel`.
 
     Raises:
         ModelRequestError: `base_url` is not an http address.
@@ -68,9 +69,16 @@ class CompletionModel(EndpointModel):
         extra: Mapping[str, JsonValue] | None = None,
         timeout: float = 600.0,
         max_retries: int = 2,
+        price: Price | None = None,
     ) -> None:
         super().__init__(
-            model, api_key=api_key, base_url=base_url, client=client, timeout=timeout, max_retries=max_retries
+            model,
+            api_key=api_key,
+            base_url=base_url,
+            client=client,
+            timeout=timeout,
+            max_retries=max_retries,
+            price=price,
         )
         chat_template = chat_template_of(chat_template)
         self.chat_template: ChatTemplate = chat_template

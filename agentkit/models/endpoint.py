@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
-from agentkit.models.model import Reply
+from agentkit.models.model import Reply, passed_on
 from agentkit.models.model_errors import (
     ModelAuthError,
     ModelError,
@@ -22,6 +22,7 @@ from agentkit.models.model_errors import (
     NetworkRefused,
     spellings,
 )
+from agentkit.models.prices import Price, known_price
 from agentkit.models.reply_reader import ReplyReader
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["OFFICIAL", "EndpointModel", "host_of", "no_real_models"]
+__all__ = ["OFFICIAL", "EndpointModel", "host_of", "no_real_models", "secret_of"]
 
 OFFICIAL = "https://api.openai.com/v1"
 """Where requests go by default."""
@@ -61,8 +62,10 @@ class EndpointModel(ABC):
         client: AsyncOpenAI | None,
         timeout: float,
         max_retries: int,
+        price: Price | None,
     ) -> None:
         self.name = model
+        self._price = price
         self._api_key = api_key
         self._base_url = base_url
         self._given = client
@@ -88,6 +91,11 @@ class EndpointModel(ABC):
     def host(self) -> str:
         """Host and port of the endpoint, without credentials."""
         return host_of(str(self._given.base_url) if self._given else self._endpoint())
+
+    @property
+    def price(self) -> Price | None:
+        """What it costs: the price it was given, or that of a model of this name where the provider itself is asked."""
+        return self._price if self._price is not None else known_price(self.host, self.name)
 
     async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
         """Send the composition and return the reply; stream it when there is a listener.
@@ -149,12 +157,12 @@ class EndpointModel(ABC):
                     except StopAsyncIteration:
                         break
                 if text:  # outside: what a listener raises is the listener's
-                    on_text(text)
+                    await passed_on(text, on_text)
         tail = reader.end()
         if reader.started and reader.finish_reason is None:
             raise ModelInterrupted.after(reader.text, "no finish reason", model=self.name, host=self.host)
         if tail:
-            on_text(tail)
+            await passed_on(tail, on_text)
         with self._translating(client, reader):
             return reader.reply(self.name)
 
@@ -307,6 +315,11 @@ def _cut_chain(error: BaseException, key: str) -> None:
             else:
                 seen.add(id(other))
                 todo.append(other)
+
+
+def secret_of(model: object) -> str:
+    """Return the key that a model sends, so that it can be masked; empty where there is none."""
+    return model._secret() if isinstance(model, EndpointModel) else ""
 
 
 def host_of(url: str) -> str:

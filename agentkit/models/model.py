@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from agentkit_prompts.context.messages import Message
@@ -11,7 +12,7 @@ from agentkit_prompts.context.messages import Message
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["FinishReason", "Model", "Reply", "Usage"]
+__all__ = ["FinishReason", "Model", "Reply", "Usage", "passed_on"]
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "error"]
 
@@ -26,12 +27,24 @@ class Usage:
     """Tokens of the reply."""
     cached_tokens: int = 0
     """Tokens of the prompt that came from the endpoint's prompt cache."""
+    money: float | None = None
+    """US dollars; None where a price is not known."""
 
     def __add__(self, other: Usage) -> Usage:
+        money, more = self.money, other.money
+        if money is None is more:
+            total = None
+        elif money is None:  # what used nothing cost nothing, whatever its price
+            total = more if not (self.input_tokens or self.output_tokens) else None
+        elif more is None:
+            total = money if not (other.input_tokens or other.output_tokens) else None
+        else:
+            total = money + more
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cached_tokens + other.cached_tokens,
+            total,
         )
 
 
@@ -60,9 +73,17 @@ class Model(Protocol):
         """Send the composition and return the whole reply.
 
         With `on_text` the reply is streamed: each piece of text is passed to it as it arrives, and the pieces joined
-        are the text of the reply.
+        are the text of the reply. A model that awaits what it returns, as `passed_on` does, reads no faster than who
+        listens.
 
         Raises:
             ModelError: There is no reply; see its subclasses.
         """
         ...
+
+
+async def passed_on(text: str, on_text: Callable[[str], object]) -> None:
+    """Pass a piece of text on, and wait until whoever listens has taken it."""
+    taken = on_text(text)
+    if taken is not None and isawaitable(taken):
+        await taken

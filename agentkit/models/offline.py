@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentkit.models.model import Reply
 from agentkit.models.offline_tool_calls import requested_calls
+from agentkit.models.prices import Price
 from agentkit.models.scripted import speak
 from agentkit_prompts.context.items import labelled_apart
 from agentkit_prompts.context.messages import Message
@@ -57,6 +58,7 @@ class OfflineModel:
     """
 
     name = "offline"
+    price = Price(0, 0)
 
     async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
         """Return tool calls, tool results or quotes; never raises."""
@@ -70,7 +72,7 @@ class OfflineModel:
             text = missing or _quotes(composition)
         text = f"{text}\n\n{_WHO}"
         if on_text is not None:
-            speak(text, on_text)
+            await speak(text, on_text)
         return Reply(Message("assistant", text), model=self.name)
 
 

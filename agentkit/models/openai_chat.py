@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agentkit.models.endpoint import OFFICIAL, EndpointModel, host_of
+from agentkit.models.prices import Price
 from agentkit.models.reply_reader import ReplyReader
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ class OpenAIModel(EndpointModel):
     request body last. `timeout` is how many seconds may pass without anything arriving. `max_retries` counts the
     further attempts after a 408, 409, 429 or 5xx, or a connection that failed; a stream that has begun is never tried
     again.
+
+    `price` is what `Limits(money=)` and `result.cost` count with; without one it is that of `prices.json`, where the
+    provider itself is asked.
 
     What a reply holds that only its endpoint understands (what the model thought, signatures) goes back to the same
     host with the next request, and to no other.
@@ -54,9 +58,16 @@ class OpenAIModel(EndpointModel):
         extra: Mapping[str, JsonValue] | None = None,
         timeout: float = 600.0,
         max_retries: int = 2,
+        price: Price | None = None,
     ) -> None:
         super().__init__(
-            model, api_key=api_key, base_url=base_url, client=client, timeout=timeout, max_retries=max_retries
+            model,
+            api_key=api_key,
+            base_url=base_url,
+            client=client,
+            timeout=timeout,
+            max_retries=max_retries,
+            price=price,
         )
         self._max_tokens = max_tokens
         settings = {"temperature": temperature, "top_p": top_p, "seed": seed, "stop": stop}

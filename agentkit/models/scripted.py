@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from agentkit.models.model import Reply
-from agentkit.models.model_errors import ScriptExhausted
+from agentkit.models.model import Reply, passed_on
+from agentkit.models.model_errors import ModelInterrupted, ScriptExhausted
+from agentkit.models.prices import Price
 from agentkit_prompts.context.messages import Message
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["Scripted", "ScriptedModel", "speak"]
+__all__ = ["CutOff", "Delayed", "Scripted", "ScriptedModel", "speak"]
 
-Scripted: TypeAlias = str | Message | Reply | Exception
-"""One reply: its text, its message, the whole reply, or the error to raise."""
+
+@dataclass(frozen=True, slots=True)
+class CutOff:
+    """A reply that breaks off: its text is passed on, then `ModelInterrupted` is raised."""
+
+    text: str
+    reason: str = "connection closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Delayed:
+    """A reply that takes a while."""
+
+    seconds: float
+    """Until it begins, as the event loop counts them; see `agentkit.testing.controlled_time`."""
+    reply: str | Message | Reply | Exception | CutOff
+
+
+Scripted: TypeAlias = str | Message | Reply | Exception | CutOff | Delayed
+"""One reply: its text, its message, the whole reply, the error to raise, or one of these that is late or cut off."""
 
 _WORD = re.compile(r"\s*\S+|\s+")
 
@@ -27,7 +48,7 @@ class ScriptedModel:
     """Answers with `replies`, one per request, in order.
 
     A callable among them is given the composition and returns the reply. `requests` holds the compositions it was
-    sent, the last `keep` of them (all, when `keep` is None).
+    sent, the last `keep` of them (all, when `keep` is None). `price` is what it pretends to cost.
 
     Raises:
         ScriptExhausted: It is asked once more than it has replies.
@@ -42,22 +63,28 @@ class ScriptedModel:
         *,
         name: str = "scripted",
         keep: int | None = None,
+        price: Price | None = None,
     ) -> None:
         if isinstance(replies, str):
             raise TypeError("ScriptedModel: expected a list of replies, got one str; write ScriptedModel([...])")
         # What can be made once is made here: a request must cost next to nothing.
-        self._replies: Iterator[Reply | Exception | Callable[[Composition], Scripted]] = iter(
+        self._replies: Iterator[_Ready | Callable[[Composition], Scripted]] = iter(
             [reply if callable(reply) else _ready(reply, name) for reply in replies]
         )
         self.name = name
+        self.price = price
         self.requests = deque(maxlen=keep)
 
     @classmethod
     def repeat(
-        cls, *replies: Scripted | Callable[[Composition], Scripted], name: str = "scripted", keep: int | None = None
+        cls,
+        *replies: Scripted | Callable[[Composition], Scripted],
+        name: str = "scripted",
+        keep: int | None = None,
+        price: Price | None = None,
     ) -> ScriptedModel:
         """Return a model that goes through `replies` again and again."""
-        model = cls(replies, name=name, keep=keep)
+        model = cls(replies, name=name, keep=keep, price=price)
         model._replies = itertools.cycle(model._replies)
         return model
 
@@ -71,24 +98,50 @@ class ScriptedModel:
             raise ScriptExhausted(
                 "there are no replies left; give it one per request, or use ScriptedModel.repeat(...)", model=self.name
             )
+        if type(reply) is not Reply:
+            reply = await self._on_cue(reply, on_text)
+        if on_text is not None:
+            await speak(reply.message.text, on_text)
+        return reply
+
+    async def _on_cue(self, reply: _Ready, on_text: Callable[[str], None] | None) -> Reply:
+        """Return a reply that is late, or fail as the script says."""
+        if isinstance(reply, Delayed):
+            await asyncio.sleep(reply.seconds)
+            reply = _ready(reply.reply, self.name)
+        if isinstance(reply, CutOff):
+            if on_text is not None:
+                await speak(reply.text, on_text)
+            raise ModelInterrupted.after(reply.text, reply.reason, model=self.name)
         if isinstance(reply, Exception):
             raise reply
-        if on_text is not None:
-            speak(reply.message.text, on_text)
+        assert isinstance(reply, Reply)  # a delay holds no other delay
         return reply
 
 
-def speak(text: str, on_text: Callable[[str], None]) -> None:
+async def speak(text: str, on_text: Callable[[str], None]) -> None:
     """Pass `text` on word by word."""
     for word in _WORD.findall(text):
-        on_text(word)
+        await passed_on(word, on_text)
 
 
-def _ready(reply: Scripted, name: str) -> Reply | Exception:
-    if isinstance(reply, Reply | Exception):
+_Ready: TypeAlias = Reply | Exception | CutOff | Delayed
+
+
+def _ready(reply: Scripted, name: str) -> _Ready:
+    if isinstance(reply, Delayed):
+        inner = _ready(reply.reply, name)
+        if isinstance(inner, Delayed):
+            raise TypeError("ScriptedModel: a Delayed holds another one; add their seconds")
+        if not reply.seconds >= 0:
+            raise TypeError(f"ScriptedModel: Delayed({reply.seconds!r}, ...): seconds must be 0 or more")
+        return Delayed(reply.seconds, inner)
+    if isinstance(reply, Reply | Exception | CutOff):
         return reply
     message = Message("assistant", reply) if isinstance(reply, str) else reply
     if not isinstance(message, Message) or message.role != "assistant":
         what = f"a {message.role} message" if isinstance(message, Message) else type(message).__name__
-        raise TypeError(f"ScriptedModel: expected a str, an assistant Message, a Reply or an Exception, got {what}")
+        raise TypeError(
+            f"ScriptedModel: expected a str, an assistant Message, a Reply, an Exception, Delayed or CutOff, got {what}"
+        )
     return Reply(message, finish_reason="tool_calls" if message.tool_calls else "stop", model=name)

@@ -66,14 +66,19 @@ class TextToolCalls:
         self._held: list[str] = []
         self._has_opened = False
         self._has_text = False
+        self._is_blank = True
 
     def add(self, text: str) -> str:
         """Take a piece of the reply, and return what of it can be shown."""
+        if self._is_blank and not text.strip():
+            self._held.append(text)
+            return ""
+        self._is_blank = False
         if not self._has_opened:
             text = "".join([*self._held, text])
             keep, self._has_opened = _first_possible(text)
-            if not self._has_text and text.lstrip()[:1] in ("", "{", "["):
-                keep, self._has_opened = 0, bool(text.strip())
+            if not self._has_text and text.lstrip()[:1] in ("{", "["):
+                keep, self._has_opened = 0, True
             self._held.clear()
         else:
             keep = 0

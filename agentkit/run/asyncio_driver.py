@@ -8,11 +8,13 @@ import logging
 import traceback
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from agentkit.compaction import Compacted, Send
 from agentkit.errors import ApprovalError, Paused
 from agentkit.models.model import Model, Reply, Usage
+from agentkit.models.model_errors import ModelReplyError
 from agentkit.recaller import Found
 from agentkit.run import events
 from agentkit.run.begin import beginning
@@ -39,6 +41,7 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, Selection
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_tools.calling.tool_result import ToolResult
+from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.dispatch import call_tools
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
@@ -136,44 +139,50 @@ class AsyncDriver:
         assert self.compact is not None
         made = await self.compact(effect.ctx, self.session, self._send, self.run_id)
         if self.nesting.emit is not None and made.messages:
-            self.nesting.emit(events.ConversationCompacted(made.messages, made.summary))
+            await self._tell(events.ConversationCompacted(made.messages, made.summary))
         return made
 
     async def _send(self, model: Model, composition: Composition) -> Reply:
-        """Send a composition that is no step of the run, and count what it takes."""
-        reserved, usage = self.nesting.reserve(composition), _NO_USAGE
-        try:
-            reply = await model.request(composition)
-            usage = reply.usage
-        finally:
-            self.nesting.spend(usage, reserved)
-        return reply
+        """Send a composition that is no step of the run, such as what is to be summarised."""
+        return await self._request(model, composition, None)
 
     async def _call_model(self, effect: CallModel) -> Reply:
-        nesting, emit = self.nesting, self.nesting.emit
         self.sent = effect.composition
-        reserved, usage = nesting.reserve(effect.composition), _NO_USAGE
+        reply = await self._request(self.model, effect.composition, effect.step)
+        if self.nesting.emit is not None:
+            await self._tell(events.ModelReplied(effect.step, reply))
+        return reply
+
+    async def _request(self, model: Model, composition: Composition, step: int | None) -> Reply:
+        """Send a composition and count what that takes; listeners hear of it where it is a step."""
+        nesting, emit = self.nesting, self.nesting.emit
+        reserved, usage = nesting.reserve(composition), _NO_USAGE
         try:
-            if emit is None:
-                reply = await self.model.request(effect.composition)
+            if emit is None or step is None:
+                reply = await model.request(composition)
             else:
-                step = effect.step
-                emit(events.PromptComposed(step, effect.composition))
-                reply = await self.model.request(
-                    effect.composition, on_text=lambda text: emit(events.TextDelta(step, text))
-                )
+                await self._tell(events.PromptComposed(step, composition))
+                on_text: Any = lambda text: emit(events.TextDelta(step, text))  # noqa: E731
+                reply = await model.request(composition, on_text=on_text)
+            if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
+                raise ModelReplyError(_no_reply(reply), model=model.name)
+            if nesting.price is not None and model is self.model:
+                reply = nesting.priced(reply, composition)
             usage = reply.usage
         finally:
             nesting.spend(usage, reserved)
-        if emit is not None:
-            emit(events.ModelReplied(effect.step, reply))
         return reply
+
+    async def _tell(self, event: events.Event) -> None:
+        """Pass an event to who listens, and wait until it was taken."""
+        if self.nesting.emit is not None and (taken := self.nesting.emit(event)) is not None:
+            await taken
 
     async def _call_tools(self, effect: CallTools, loop: Generator[Effect, Any, Any]) -> Effect:
         """Run calls, tell the loop each result as it comes, and return what it asks for then."""
         round_ = _Round(self, effect, loop)
         try:
-            calls = round_.allowed()
+            calls = await round_.allowed()
             await call_tools(calls, self.tools, round_.context, on_start=round_.on_start, on_end=round_.on_end)
         except (Exception, asyncio.CancelledError) as error:  # cancelled, or a listener failed
             await self._keep(round_, error)
@@ -209,16 +218,18 @@ class AsyncDriver:
 
     async def _recall(self, effect: Recall) -> Found:
         assert self.recall is not None
-        found = await asyncio.to_thread(self.recall, effect.query, self.session, effect.visible)
+        found, error = await run_in_thread(partial(self.recall, effect.query, self.session, effect.visible))
+        if error is not None:
+            raise error
         if self.nesting.emit is not None:
-            self.nesting.emit(events.Recalled(effect.query, *found))
+            await self._tell(events.Recalled(effect.query, *found))
         return found
 
     async def _ask(self, effect: AskApproval) -> Mapping[str, Decision]:
         approve, emit = self.nesting.approve, self.nesting.emit
         asked = [call for call in effect.calls if await self._needs_approval(call)]
         if emit is not None and asked:
-            emit(events.ApprovalAsked(effect.step, tuple(asked)))
+            await self._tell(events.ApprovalAsked(effect.step, tuple(asked)))
         if approve is None or isinstance(approve, Mapping):
             given: Mapping[str, Any] = approve or {}
             if unknown := given.keys() - {call.id for call in asked} - self.decided:
@@ -234,7 +245,7 @@ class AsyncDriver:
         self.decided |= made.keys()
         if emit is not None:
             for call in asked:
-                emit(events.ApprovalGiven(effect.step, call, made[call.id]))
+                await self._tell(events.ApprovalGiven(effect.step, call, made[call.id]))
         return made
 
     async def _needs_approval(self, call: ToolCall) -> bool:
@@ -257,7 +268,7 @@ class _Round:
         self.effect = effect
         self.loop = loop
 
-    def allowed(self) -> tuple[ToolCall, ...]:
+    async def allowed(self) -> tuple[ToolCall, ...]:
         """Return the calls that may run, as they were approved; the others end here."""
         assert isinstance(self.effect, CallTools)
         calls, decisions = self.effect.calls, self.effect.decisions
@@ -268,7 +279,9 @@ class _Round:
             made = decisions.get(call.id)
             if isinstance(made, Denied):
                 reason = f"it was denied: {made.reason}" if made.reason else "it was denied."
-                self.on_end(ToolResult(call.id, call.name, f"{call.name} was not called: {reason}", "denied"))
+                denied = ToolResult(call.id, call.name, f"{call.name} was not called: {reason}", "denied")
+                if (taken := self.on_end(denied)) is not None:
+                    await taken
             elif made is not None and made.arguments is not None:
                 found.append(replace(call, arguments=json.dumps(dict(made.arguments))))
             else:
@@ -281,15 +294,16 @@ class _Round:
         approved = isinstance(self.effect.decisions.get(call.id), Approved)
         return ToolContext(driver.deps, driver.run_id, call.id, approved=approved, calls=driver.calls)
 
-    def on_start(self, call: ToolCall) -> None:
+    def on_start(self, call: ToolCall) -> Awaitable[None] | None:
         self._started.add(call.id)
-        if (emit := self._nesting.emit) is not None:
-            assert isinstance(self.effect, CallTools)
-            emit(events.ToolStarted(self.effect.step, call))
+        if (emit := self._nesting.emit) is None:
+            return None
+        assert isinstance(self.effect, CallTools)
+        return emit(events.ToolStarted(self.effect.step, call))
 
-    def on_end(self, result: ToolResult) -> None:
+    def on_end(self, result: ToolResult) -> Awaitable[None] | None:
         if not self._is_heard:  # the loop has ended: what was answered could not be written down
-            return
+            return None
         step = self.effect.step if isinstance(self.effect, CallTools) else 0
         if result.error is not None and _log.isEnabledFor(logging.WARNING):
             trace = clean("".join(traceback.format_exception(result.error)))  # a handler has to encode it
@@ -299,8 +313,7 @@ class _Round:
         self._is_heard = True
         if self._driver.keeper is not None:
             self._driver.keeper.begin()  # other calls may take hours
-        if (emit := self._nesting.emit) is not None:
-            emit(events.ToolFinished(step, result))
+        return None if (emit := self._nesting.emit) is None else emit(events.ToolFinished(step, result))
 
     def cut_short(self) -> Effect:
         """Tell the loop how the calls that did not end were cut short, and return what it asks for then."""
@@ -315,6 +328,14 @@ class _Round:
 
 def _named(call: ToolCall) -> str:
     return f"{call.name} ({call.id})"
+
+
+def _no_reply(answer: object) -> str:
+    got = type(answer).__name__
+    if isinstance(answer, Reply):
+        message: object = answer.message
+        got = f"one of the role {message.role}" if isinstance(message, Message) else type(message).__name__
+    return f"expected a Reply with an assistant Message, got {got}"
 
 
 def _appended(session: Session, effect: Append) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from agentkit.errors import JournalError, NothingToContinue
+from collections.abc import Mapping
+
+from agentkit.errors import ApprovalError, JournalError, NothingToContinue
+from agentkit.run.decisions import decision
 from agentkit.run.effects import Begin, Beginning
 from agentkit.run.journal import Journal
 from agentkit.run.loop import REPAIR
 from agentkit.session import Session
 from agentkit_prompts.context.conversation import Conversation
 
-__all__ = ["beginning", "check_kept"]
+__all__ = ["beginning", "check_journal"]
 
 
 def beginning(effect: Begin, session: Session | None, conversation: Conversation, *, is_new: bool) -> Beginning:
@@ -42,12 +45,27 @@ def beginning(effect: Begin, session: Session | None, conversation: Conversation
     return _cut(conversation, first, _end(effect.run_id, session, first))
 
 
-def check_kept(journal: Journal, session: Session | None) -> None:
-    """Refuse to go on with a run whose messages are no longer in the conversation: it was rewound since.
+def check_journal(journal: Journal, agent: str, session: Session | None, approve: object) -> None:
+    """Refuse to go on with a run of another agent or conversation, or to decide again what was decided.
 
     Raises:
-        JournalError: They are not there.
+        JournalError: It is another one, or the conversation was rewound since.
+        ApprovalError: `approve` has another decision about a call than the run had.
     """
+    if journal.agent != agent:
+        raise JournalError(f"journal of run {journal.run_id!r}: its agent is {journal.agent!r}, not {agent!r}")
+    if journal.session != (None if session is None else session.id):
+        wanted = "without a session" if journal.session is None else f"on session {journal.session!r}"
+        raise JournalError(f"journal of run {journal.run_id!r}: it ran {wanted}: resume it with session= as it was")
+    if isinstance(approve, Mapping):
+        for call, made in journal.decisions.items():
+            if call in approve and decision(approve[call], call) != made:
+                raise ApprovalError(f"approve: about {call!r} it was decided already: {made!r:.80}")
+    _check_kept(journal, session)
+
+
+def _check_kept(journal: Journal, session: Session | None) -> None:
+    """Refuse to go on with a run whose messages are no longer in the conversation: it was rewound since."""
     entries = journal.entries
     if session is None or not entries or journal.goes_on or entries[0].answer[1]:
         return

@@ -30,8 +30,12 @@ class Limits:
     """Input tokens, as the model reports them. Checked between steps."""
     output_tokens: int | None = None
     """Output tokens, as the model reports them. Checked between steps."""
+    money: float | None = None
+    """US dollars, for all models that have a price: checked between steps. A run whose model has none is refused before
+    anything is sent. Runs inside of this one draw on what is left, as they do on tokens."""
     seconds: float | None = None
-    """Wall time; the run is cancelled then."""
+    """Wall time; the run is cancelled then. What does not end when it is cancelled is left behind a few seconds later;
+    only code that blocks the event loop itself holds it up."""
     nested_runs: int = 8
     """How deep runs may be inside of each other, where tools call agents. Tokens of the inner ones count here too."""
     repairs: int = 2
@@ -50,8 +54,11 @@ class Limits:
             for name, low in lowest.items()
             if (value := getattr(self, name)) is not None and not value >= low
         ]
-        if self.seconds is not None and not self.seconds > 0:
-            wrong.append(f"seconds={self.seconds!r} must be above 0, or None")
+        wrong += [
+            f"{name}={value!r} must be above 0, or None"
+            for name in ("seconds", "money")
+            if (value := getattr(self, name)) is not None and not value > 0
+        ]
         if self.on_limit not in ("raise", "return"):
             wrong.append(f"on_limit={self.on_limit!r} must be 'raise' or 'return'")
         if wrong:
@@ -61,12 +68,13 @@ class Limits:
         """Check what was used so far.
 
         Raises:
-            LimitExceeded: It is more than one of the limits on tokens.
+            LimitExceeded: It is more than one of the limits on tokens or money.
         """
         used = (
             ("tokens", usage.input_tokens + usage.output_tokens),
             ("input_tokens", usage.input_tokens),
             ("output_tokens", usage.output_tokens),
+            ("money", usage.money or 0.0),
         )
         for name, spent in used:
             allowed = getattr(self, name)

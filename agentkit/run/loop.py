@@ -5,7 +5,7 @@ It yields effects and receives their results; drivers perform them. Everything a
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
 from types import MappingProxyType
@@ -70,6 +70,13 @@ class RunResult(Generic[Output]):
     """What the run asked for and was answered: `Agent.resume` takes it."""
     limit: LimitExceeded | None = None
     """The limit that ended the run, where `Limits.on_limit` is `return`."""
+    listener_errors: Sequence[Exception] = ()
+    """What `on_event` raised, where `on_event_error` is `report`; the first of them if there were many."""
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars of all model calls; None where a price is not known."""
+        return self.usage.money
 
     @property
     def citations(self) -> tuple[Citation, ...]:

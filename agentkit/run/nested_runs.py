@@ -1,24 +1,29 @@
 """Runs inside of runs: what an agent that a tool calls owes the run it was called from.
 
-Whoever calls it and however (as a tool, or with `run` and `run_sync` in the code of a tool), its tokens count in the
-outer run, and it may use no more than what is left there.
+Whoever calls it and however (as a tool, or with `run` and `run_sync` in the code of a tool), its tokens and its money
+count in the outer run, and it may use no more than what is left there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextvars import ContextVar, Token
+from dataclasses import replace
 
-from agentkit.errors import LimitExceeded
-from agentkit.models.model import Usage
+from agentkit.errors import AgentDefinitionError, LimitExceeded
+from agentkit.models.model import Model, Reply, Usage
+from agentkit.models.prices import price_of
 from agentkit.run.decisions import Approver, Decisions
-from agentkit.run.events import Event
 from agentkit.run.limits import Limits
+from agentkit.run.listening import Emit
 from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.tokens.counter import message_tokens
 
 __all__ = ["Nesting", "current_run"]
 
 _ADVICE = "agents call each other deeper than that; allow more, or give the inner ones fewer tools"
+
+
+_NOTHING = (0, 0.0)
 
 
 class Nesting:
@@ -26,31 +31,35 @@ class Nesting:
 
     Raises:
         LimitExceeded: It would be inside of too many runs.
+        AgentDefinitionError: It, or a run around it, has a limit of money, and nobody knows what its model costs.
     """
 
     __slots__ = (
         "_around",
+        "_cost",
         "_counted",
         "_deepest",
         "_inner",
         "_is_limited",
         "_reserved",
+        "_reserved_cost",
         "_token",
         "_used",
         "approve",
         "emit",
         "limits",
+        "price",
     )
 
     _is_limited: bool
-    """Whether this run or one around it has a limit of tokens."""
+    """Whether this run or one around it has a limit of tokens or money."""
 
-    def __init__(
-        self, limits: Limits, emit: Callable[[Event], None] | None, approve: Approver | Decisions | None
-    ) -> None:
+    def __init__(self, limits: Limits, emit: Emit | None, approve: Approver | Decisions | None, model: Model) -> None:
         self.emit = emit
         self.approve = approve
+        self.price = price_of(model)
         self._used = self._reserved = 0
+        self._cost = self._reserved_cost = 0.0
         self._inner: list[Usage] = []  # appending is atomic: a tool may run an agent in another thread
         self._counted = 0
         self._token: Token[Nesting | None] | None = None
@@ -63,7 +72,13 @@ class Nesting:
             if depth > outer._deepest:
                 raise LimitExceeded("nested_runs", outer._deepest, _ADVICE)
         self.limits = limits
-        self._is_limited = limits.tokens is not None or (outer is not None and outer._is_limited)
+        self._is_limited = (
+            limits.tokens is not None or limits.money is not None or (outer is not None and outer._is_limited)
+        )
+        if self._is_limited and self.price is None:
+            for run in (self, *self._around):
+                if run.limits.money is not None:
+                    raise AgentDefinitionError(_no_price(model, run.limits.money))
 
     def __enter__(self) -> Nesting:
         self._token = _current.set(self)
@@ -73,36 +88,60 @@ class Nesting:
         assert self._token is not None
         _current.reset(self._token)
 
-    def reserve(self, composition: Composition) -> int:
-        """Set aside what sending a composition takes, here and in all runs around this one; return the tokens.
+    def reserve(self, composition: Composition) -> tuple[int, float]:
+        """Set aside what sending a composition takes, here and in all runs around this one; return tokens and money.
 
-        A single prompt may take more than is left, which its reply then says; not while others are on their way.
+        A single prompt may take more than is left, which its reply then says; not while others are on their way. What
+        a reply will cost nobody knows: it is taken to be as long as its prompt.
 
         Raises:
-            LimitExceeded: One of these runs has not so many left.
+            LimitExceeded: One of these runs has not so much left.
         """
         if not self._is_limited:
-            return 0
-        needed = composition.tokens
+            return _NOTHING
+        tokens = composition.tokens
+        money = 0.0 if self.price is None else self.price.of(Usage(tokens, tokens))
         runs = (self, *self._around)
         for run in runs:
-            allowed = run.limits.tokens
-            if allowed is not None and run._used + (run._reserved and run._reserved + needed) > allowed:
-                advice = f"other runs use what is left, and the next prompt takes about {needed}; allow more"
+            allowed, most = run.limits.tokens, run.limits.money
+            if allowed is not None and run._used + (run._reserved and run._reserved + tokens) > allowed:
+                advice = f"other runs use what is left, and the next prompt takes about {tokens}; allow more"
                 raise LimitExceeded("tokens", allowed, advice)
+            if most is not None and run._cost + (run._reserved_cost and run._reserved_cost + money) > most:
+                advice = f"other runs use what is left, and the next prompt takes about {money:.2g} of them; allow more"
+                raise LimitExceeded("money", most, advice)
         for run in runs:
-            run._reserved += needed
-        return needed
+            run._reserved += tokens
+            run._reserved_cost += money
+        return tokens, money
 
-    def spend(self, usage: Usage, reserved: int) -> None:
+    def priced(self, reply: Reply, composition: Composition) -> Reply:
+        """Return a reply with what it cost, where that can be known.
+
+        Where money is limited and the endpoint counted no tokens, they are estimated.
+        """
+        usage = reply.usage
+        if self.price is None or usage.money is not None:
+            return reply
+        counted = usage
+        if self._is_limited and not (usage.input_tokens or usage.output_tokens):
+            counted = Usage(composition.tokens, message_tokens(composition.counter)(reply.message))
+        return replace(reply, usage=replace(usage, money=self.price.of(counted)))
+
+    def spend(self, usage: Usage, reserved: tuple[int, float]) -> None:
         """Count a reply of this run's model, here and in all runs around this one, in place of what was set aside."""
-        used = usage.input_tokens + usage.output_tokens
-        self._reserved -= reserved
-        self._used += used
+        used, cost = usage.input_tokens + usage.output_tokens, usage.money or 0.0
+        self._count(used, cost, reserved)
         for run in self._around:
-            run._reserved -= reserved
-            run._used += used
+            run._count(used, cost, reserved)
             run._inner.append(usage)
+
+    def _count(self, used: int, cost: float, reserved: tuple[int, float]) -> None:
+        self._used += used
+        self._cost += cost
+        self._reserved -= reserved[0]
+        # Sums of floats do not come out even, and a rest would stand for a prompt that is on its way.
+        self._reserved_cost = self._reserved_cost - reserved[1] if self._reserved else 0.0
 
     def inner_usage(self) -> Usage | None:
         """Return what the runs inside have spent since this was asked last, or None when there were none."""
@@ -111,6 +150,15 @@ class Nesting:
         fresh = self._inner[self._counted :]
         self._counted += len(fresh)
         return sum(fresh, Usage())
+
+
+def _no_price(model: Model, allowed: float) -> str:
+    kind = type(model).__name__
+    return (
+        f"limits: money={allowed:g}, and what the model {model.name!r} costs is not known: give it, in US dollars for "
+        f"a million tokens, such as {kind}(..., price=Price(input=0.25, output=2.0, cached=0.025)); a class of your "
+        "own has an attribute `price`"
+    )
 
 
 _current: ContextVar[Nesting | None] = ContextVar("agentkit_run", default=None)

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Callable, Generator
+from asyncio import get_running_loop
+from collections.abc import Coroutine, Generator
 from contextlib import suppress
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar, cast
 
 from agentkit.chain import Output
 from agentkit.errors import LimitExceeded, SessionBusy
 from agentkit.run.asyncio_driver import AsyncDriver
 from agentkit.run.effects import Effect
-from agentkit.run.events import Event, RunFinished
+from agentkit.run.events import RunFinished
 from agentkit.run.journal import Journal
 from agentkit.run.journal_file import Keep, keeping
+from agentkit.run.listening import Listening
 from agentkit.run.loop import RunResult
 from agentkit.run.recording import recording
 from agentkit.run.replaying import replaying
 from agentkit.session import Session
 from agentkit_prompts.composition.composition import Composition
+from agentkit_tools.calling.deadline import DeadlineError, as_coroutine, outcome
 
 __all__ = ["Run"]
+
+T = TypeVar("T")
+_GRACE = 6.0
+"""Seconds a run has to end after its time: more than tools have after they are cancelled."""
+_MIN_SECONDS = 0.1
+"""Seconds to hear the end of a run, which may be that its time was over."""
 
 
 class Run(Generic[Output]):
@@ -32,10 +40,10 @@ class Run(Generic[Output]):
         journal: What it is recorded in.
         known: The journal it goes on from.
         keep: Where the journal is kept while the run goes on: a file, or a function that is given each line.
-        on_event: Called with every event.
+        listening: Who listens.
     """
 
-    __slots__ = ("_driver", "_keep", "_known", "_on_event", "journal")
+    __slots__ = ("_driver", "_keep", "_known", "_listening", "journal")
 
     def __init__(
         self,
@@ -44,13 +52,13 @@ class Run(Generic[Output]):
         *,
         known: Journal | None = None,
         keep: Keep | None = None,
-        on_event: Callable[[Event[Output]], None] | None = None,
+        listening: Listening | None = None,
     ) -> None:
         self.journal = journal
         self._driver = driver
         self._known = known
         self._keep = keep
-        self._on_event = on_event
+        self._listening = listening
 
     async def result(self, loop: Generator[Effect, Any, RunResult[Output]]) -> RunResult[Output]:
         """Perform the effects of the loop and return what it returns.
@@ -60,27 +68,40 @@ class Run(Generic[Output]):
             LimitExceeded: It took longer than it may.
             BaseException: Whatever ended it; it has the attributes `messages`, `usage` and `journal`.
         """
-        driver, journal = self._driver, self.journal
+        driver, journal, seconds = self._driver, self.journal, self._driver.nesting.limits.seconds
+        began = 0.0 if seconds is None else get_running_loop().time()
         loop = recording(loop, journal)
         if self._known is not None:
             loop = replaying(loop, self._known)
         try:
             with _Alone(driver.session):
                 if self._keep is None:
-                    result = await self._within(driver.nesting.limits.seconds, loop)
+                    result = await self._within(seconds, self._driven(loop))
                 else:
                     with keeping(journal, self._keep, goes_on=self._known is not None) as driver.keeper:
-                        result = await self._within(driver.nesting.limits.seconds, loop)
+                        result = await self._within(seconds, self._driven(loop))
         except BaseException as error:
-            with suppress(Exception):  # an exception without attributes
-                error.messages = (*journal.messages, *driver.unkept)  # type: ignore[attr-defined]
-                error.usage, error.journal = journal.usage, journal  # type: ignore[attr-defined]
+            self._complete(error)
             if not isinstance(error, LimitExceeded) or driver.nesting.limits.on_limit == "raise" or driver.sent is None:
                 raise
             result = self._cut(error, driver.sent)
-        if self._on_event is not None:
-            self._on_event(RunFinished(result))
+        if self._listening is not None:
+            result.listener_errors = self._listening.errors
+            left = None if seconds is None else max(began + seconds - get_running_loop().time(), _MIN_SECONDS)
+            try:
+                if (taken := self._listening.emit(RunFinished(result))) is not None:
+                    await self._within(left, as_coroutine(taken))
+            except BaseException as error:
+                self._complete(error)
+                raise
         return result
+
+    def _complete(self, error: BaseException) -> None:
+        """Give an error what there is of the run."""
+        journal = self.journal
+        with suppress(Exception):  # an exception without attributes
+            error.messages = (*journal.messages, *self._driver.unkept)  # type: ignore[attr-defined]
+            error.usage, error.journal = journal.usage, journal  # type: ignore[attr-defined]
 
     def _cut(self, error: LimitExceeded, sent: Composition) -> RunResult[Output]:
         """Return what there is of a run that reached a limit: where the answer is text, the last that there was."""
@@ -90,22 +111,21 @@ class Run(Generic[Output]):
         steps = sum([entry.effect == "CallModel" for entry in journal.entries])
         return RunResult(output, journal.messages, sent, journal.usage, steps, "limit", journal.run_id, journal, error)
 
-    async def _within(
-        self, seconds: float | None, loop: Generator[Effect, Any, RunResult[Output]]
-    ) -> RunResult[Output]:
-        nesting = self._driver.nesting
+    async def _within(self, seconds: float | None, work: Coroutine[Any, Any, T]) -> T:
         if seconds is None:
-            with nesting:
-                return await self._driver.drive(loop)
-        timer = asyncio.timeout(seconds)
-        try:
-            async with timer:
-                with nesting:
-                    return await self._driver.drive(loop)
-        except TimeoutError as error:
-            if not timer.expired():
-                raise
-            raise LimitExceeded("seconds", seconds, "allow more time, or use faster tools") from error
+            return await work
+        # What the driver awaits is cancelled first and closed soon; then it can still keep what was done.
+        result, error = await outcome(work, seconds, grace=_GRACE)
+        if isinstance(error, DeadlineError):
+            allowed = self._driver.nesting.limits.seconds or seconds
+            raise LimitExceeded("seconds", allowed, "allow more time, or use faster tools and listeners") from None
+        if error is not None:
+            raise error
+        return cast(T, result)
+
+    async def _driven(self, loop: Generator[Effect, Any, RunResult[Output]]) -> RunResult[Output]:
+        with self._driver.nesting:
+            return await self._driver.drive(loop)
 
 
 class _Alone:

@@ -2,42 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypedDict
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict
 
 from typing_extensions import TypeVar
 
 from agentkit.run.decisions import Approver, Decisions
 from agentkit.run.events import Event
+from agentkit.run.listening import ListenerErrors
 from agentkit.session import Session
 from agentkit_prompts.errors import nearest
 
 if TYPE_CHECKING:
+    from agentkit.models.model import Model
+    from agentkit.run.limits import Limits
     from agentkit_memory import Scope
+    from agentkit_prompts.tree.layers import Layers
+    from agentkit_prompts.tree.leaves import TextPrompt
+    from agentkit_tools import Tool, TurnTools
 
-__all__ = ["ResumeOptions", "RunOptions", "check_options"]
+__all__ = ["CHANGES", "Changes", "ResumeOptions", "RunOptions", "Tools", "check_options"]
 
+Tools: TypeAlias = "Iterable[Tool | Callable[..., Any]] | TurnTools"
 Deps = TypeVar("Deps", default=Any)
 Output = TypeVar("Output", default=Any)
 
 
-class ResumeOptions(TypedDict, Generic[Deps, Output], total=False):
-    """What a run that goes on may be given; all of it may be left out."""
+class Changes(TypedDict, total=False):
+    """What an agent may have in place of what it was made with: see `Agent.but`."""
+
+    model: Model | str
+    layers: Layers | TextPrompt | str
+    tools: Tools
+    output: Any
+    limits: Limits
+
+
+class ResumeOptions(Changes, Generic[Deps, Output], total=False):
+    """What a run that goes on may be given; all of it may be left out. What is of `Changes` holds for this run."""
 
     deps: Deps
     """Handed to tools in their `ToolContext`."""
     session: Session | None
     """Conversation to go on with; it receives the messages of the run. None starts from nothing."""
-    on_event: Callable[[Event[Output]], None] | None
-    """Called with every event, in order."""
+    on_event: Callable[[Event[Output]], Awaitable[object] | None] | None
+    """Called with every event, in order; an async function is awaited, and the run waits for it."""
+    on_event_error: ListenerErrors
+    """Whether an exception of `on_event` ends the run (`raise`, also when this is not given), or is logged and listed
+    in `RunResult.listener_errors` (`report`)."""
     approve: Approver | Decisions | None
     """Decides about tool calls that need approval: a function, or decisions by the ids of the calls. Without it the run
     pauses at the first call that needs one."""
 
 
 class RunOptions(ResumeOptions[Deps, Output], Generic[Deps, Output], total=False):
-    """What a run may be given beside its input; all of it may be left out."""
+    """What a run may be given beside its input; all of it may be left out. What is of `Changes` holds for this run."""
 
     run_id: str | None
     """Id of the run; a new one when not given. Idempotency keys derive from it. With the id of an earlier run on the
@@ -46,6 +66,9 @@ class RunOptions(ResumeOptions[Deps, Output], Generic[Deps, Output], total=False
     """Where the journal is kept while the run goes on: a file, or a function that is given each line."""
     scope: Scope | str | None
     """Whose memory is read where there is no session. With a session it is that of the session."""
+
+
+CHANGES = frozenset(Changes.__annotations__)
 
 
 def check_options(options: Mapping[str, Any], known: Any) -> None:

@@ -1,11 +1,34 @@
-"""A kit for testing prompts and agents: golden compositions, an attack on roles, a bar to real models, and strategies
-for random contexts and trees.
+"""A kit for testing prompts and agents.
+
+Golden compositions, an attack on roles, models that fail on cue, recorded exchanges with real ones and a bar to these,
+controlled time, the effects of a run, and strategies for random contexts and trees.
 
 `from agentkit.testing import strategies` needs hypothesis; the rest needs nothing.
 """
 
 from agentkit.models.endpoint import no_real_models
+from agentkit.models.scripted import CutOff, Delayed
+from agentkit.testing.controlled_time import Clock, controlled_time
 from agentkit.testing.forgery import ATTACKS, CANARY, assert_no_forged_roles
 from agentkit.testing.golden import UPDATE, assert_golden, golden_text
+from agentkit.testing.recorded_model import RecordedModel, ReplayError, ReplayModel
+from agentkit.testing.run_effects import assert_effects, effects
 
-__all__ = ["ATTACKS", "CANARY", "UPDATE", "assert_golden", "assert_no_forged_roles", "golden_text", "no_real_models"]
+__all__ = [
+    "ATTACKS",
+    "CANARY",
+    "UPDATE",
+    "Clock",
+    "CutOff",
+    "Delayed",
+    "RecordedModel",
+    "ReplayError",
+    "ReplayModel",
+    "assert_effects",
+    "assert_golden",
+    "assert_no_forged_roles",
+    "controlled_time",
+    "effects",
+    "golden_text",
+    "no_real_models",
+]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from time import process_time
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentkit.models.text_tool_calls import TextToolCalls
 from tests.effort import tries
@@ -41,3 +46,50 @@ def test_a_call_of_any_length_is_read(length: int) -> None:
     text, reader = read("Look: " + CALL % ("\\u00e9" * (length // 6) + "x" * (length % 6)))
     assert text == "Look: "
     assert len(reader.calls) == 1
+
+
+def in_pieces(pieces: Iterable[str]) -> tuple[str, list[tuple[str, str]]]:
+    reader = TextToolCalls({"add"})
+    shown = "".join([reader.add(piece) for piece in pieces]) + reader.end()
+    return shown, [(call.name, call.arguments) for call in reader.calls]
+
+
+@pytest.mark.parametrize(
+    ("opening", "piece"),
+    [
+        ("", " "),
+        ("", "\n"),
+        ("", ""),
+        ("{", " "),
+        ("[", "["),
+        ("<tool_call>", " "),
+        ("x", "<"),
+        ("", "<tool_call"),
+        ("", " <"),
+    ],
+)
+def test_pieces_take_time_in_proportion_to_their_number(opening: str, piece: str) -> None:
+    def seconds(count: int) -> float:
+        pieces = [opening, *[piece] * count]
+        start = process_time()
+        assert in_pieces(pieces)[0] == "".join(pieces)
+        return process_time() - start
+
+    seconds(1_000)
+    small, large = (min(seconds(count) for _ in range(3)) for count in (10_000, 160_000))
+    assert large / small < 80  # 16 times as many; where each piece looks at all before it, 256 times as long
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [" ", "\n", "", "{", "}", "hi", "<", "<tool", "_call>", "</tool_call>", "[TOOL_CALLS]", ",", CALL % "x",
+             '{"name": "add", "arguments": {}}', "[", "]", "<function=add>", "</function>"]
+        ),
+        max_size=12,
+    )
+)  # fmt: skip
+def test_a_reply_is_read_the_same_however_it_is_cut(pieces: list[str]) -> None:
+    whole = in_pieces(["".join(pieces)])
+    assert in_pieces(pieces) == whole
+    assert in_pieces("".join(pieces)) == whole

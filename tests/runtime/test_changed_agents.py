@@ -82,3 +82,20 @@ def test_an_override_holds_for_what_is_composed_and_resumed() -> None:
 
 def test_a_chain_runs_from_code_that_is_not_async() -> None:
     assert Chain(ScriptedModel(["yes"]), "Say yes.").run_sync(PromptContext(user_input="?")) == "yes"
+
+
+def test_one_run_has_another_model_layers_tools_output_and_limits() -> None:
+    agent = Agent(ScriptedModel(["first", "last"]), "One.")
+    changed = agent.run_sync(
+        "x",
+        model=ScriptedModel([calling("look"), "3"]),
+        layers="Two.",
+        tools=[look],
+        output=int,
+        limits=Limits(steps=2),
+    )
+    assert (changed.output, changed.composition.system.text, changed.steps) == (3, "Two.", 2)
+    assert [*agent.stream_sync("x", layers="Three.")][-1].result.composition.system.text == "Three."  # type: ignore[union-attr]
+    assert agent.compose("x").system.text == "One."
+    with pytest.raises(TypeError, match="there is no option 'limit'; did you mean 'limits'"):
+        agent.run_sync("x", limit=3)  # type: ignore[call-arg]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from agentkit_prompts.context.messages import ToolCall
@@ -20,14 +20,14 @@ async def call_tools(
     tools: Mapping[str, Tool],
     context: Callable[[ToolCall], ToolContext[Any]],
     *,
-    on_start: Callable[[ToolCall], None] | None = None,
-    on_end: Callable[[ToolResult], None] | None = None,
+    on_start: Callable[[ToolCall], Awaitable[None] | None] | None = None,
+    on_end: Callable[[ToolResult], Awaitable[None] | None] | None = None,
 ) -> list[ToolResult]:
     """Answer the calls of one assistant message, in call order.
 
     Calls run concurrently. A call of a sequential tool waits for all calls before it, and those after it wait for it. A
     call of an unknown tool is answered with the names there are. `on_start` receives every call when it begins,
-    `on_end` every result as soon as it is there.
+    `on_end` every result as soon as it is there; what they return is awaited.
 
     Raises:
         asyncio.CancelledError: The surrounding task was cancelled; the calls under way were cancelled too.
@@ -51,15 +51,15 @@ async def _answer(
     call: ToolCall,
     tools: Mapping[str, Tool],
     context: Callable[[ToolCall], ToolContext[Any]],
-    on_start: Callable[[ToolCall], None] | None,
-    on_end: Callable[[ToolResult], None] | None,
+    on_start: Callable[[ToolCall], Awaitable[None] | None] | None,
+    on_end: Callable[[ToolResult], Awaitable[None] | None] | None,
 ) -> ToolResult:
-    if on_start is not None:
-        on_start(call)
+    if on_start is not None and (taken := on_start(call)) is not None:
+        await taken
     tool = tools.get(call.name)
     result = unknown_tool(call, tools) if tool is None else await tool.call(call, context(call))
-    if on_end is not None:
-        on_end(result)
+    if on_end is not None and (taken := on_end(result)) is not None:
+        await taken
     return result
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -19,6 +19,7 @@ from agentkit_prompts.errors import nearest
 from agentkit_tools.calling.arguments import read_arguments, unreadable
 from agentkit_tools.calling.deadline import DeadlineError, outcome
 from agentkit_tools.calling.enforcement import Semaphores, enforced, needs_approval
+from agentkit_tools.calling.failures_in_a_row import after, unavailable
 from agentkit_tools.calling.function_runner import FunctionRunner
 from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, failed
@@ -297,8 +298,8 @@ class Tool(Generic[P, R]):
             raise error
         return cast(tuple[tuple[Arguments, str], None], found)[0]
 
-    async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
-        """Answer a model's call. Whatever happens, it ends in a result the model can read.
+    def call(self, call: ToolCall, context: ToolContext[Any]) -> Coroutine[Any, Any, ToolResult]:
+        """Answer a model's call; await it. Whatever happens, it ends in a result the model can read.
 
         Raises:
             asyncio.CancelledError: The task that awaits the call was cancelled.
@@ -306,17 +307,29 @@ class Tool(Generic[P, R]):
                 `SystemExit` or what an engine for durable execution controls its flow with.
         """
         text = call.arguments or "{}"
-        arguments = self._read_at_once(text)
-        if arguments is None or self._semaphores is not None:
-            return await self._call_under_policy(call, text, arguments, context)
+        at_once, max_chars, _ = self._reader
+        if self._semaphores is not None or len(text) > max_chars:
+            return self._call_under_policy(call, text, context)
+        try:  # like `_read_at_once`: most calls
+            arguments = at_once(text)
+        except BaseException as error:
+            if ends_run(error):
+                raise
+            return self._call_under_policy(call, text, context)
         policy = self.policy
-        return await self._runner.run(self.function, call, arguments, context, policy, policy.timeout)
+        return self._runner.run(self.function, call, arguments, context, policy, policy.timeout)
 
-    async def _call_under_policy(
-        self, call: ToolCall, text: str, arguments: Arguments | None, context: ToolContext[Any]
-    ) -> ToolResult:
-        """Answer a call that has to wait: for its arguments to be read, for approval, for its turn."""
+    async def _call_under_policy(self, call: ToolCall, text: str, context: ToolContext[Any]) -> ToolResult:
+        """Answer a call that has to wait, or is counted: one of a tool that is not available any more is refused."""
+        refused = unavailable(self.policy, call, context)
+        if refused is not None:
+            return refused
+        return after(await self._call_in_turn(call, text, context), self.policy, call, context)
+
+    async def _call_in_turn(self, call: ToolCall, text: str, context: ToolContext[Any]) -> ToolResult:
+        """Answer a call when its arguments are read, and when it was approved where it has to be."""
         start = perf_counter()
+        arguments = self._read_at_once(text)
         try:
             if arguments is None:
                 arguments, text = await self._read_in_time(text)

@@ -29,7 +29,8 @@ class ToolContext(Generic[Deps]):
     approved: bool = False
     """Whether a person agreed to this call."""
     calls: dict[str, int] | None = None
-    """How many calls of each tool with a `max_calls` the run has made so far: one dict for all contexts of a run."""
+    """What a run counts for `max_calls` and `tries` of its tools: one dict for all contexts of the run, which starts
+    empty. None: nothing is counted."""
 
     @property
     def idempotency_key(self) -> str:

@@ -18,8 +18,9 @@ from agentkit_prompts.errors import BudgetError, ChatTemplateError
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.guard.taint import Policy
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
-    from agentkit_prompts.composition.explain import Diff, LayerTable, Why
+    from agentkit_prompts.composition.explain import Diff, LayerTable
     from agentkit_prompts.composition.prefix import Breakpoint
+    from agentkit_prompts.composition.why import Why
 
 __all__ = ["Composition"]
 
@@ -44,8 +45,16 @@ class Composition(Contents):
         return layer_table(self)
 
     def why(self, pointer: str) -> Why:
-        """Say where a part of the context, such as `documents[3]`, shows up, or why it does not."""
-        from agentkit_prompts.composition.explain import why
+        """Return where something shows up and why, or why it does not.
+
+        Args:
+            pointer: A row of the layer table, the path, name or file of a prompt, or a path into the context, such as
+                `before_input[0]`, `overhead`, `documents[3].text` or `additional_kwargs.root`.
+
+        Raises:
+            PromptError: Neither the layers nor the context have it; names what is nearest.
+        """
+        from agentkit_prompts.composition.why import why
 
         return why(self, pointer)
 

@@ -172,18 +172,18 @@ class Contents:
         """Yield each message with the segments of its text."""
         if self.sends_system:
             yield _message("system", self.system), list(self.system.segments())
-        for message, index in self._placed("conversation"):
+        for message, index in self.placed("conversation"):
             yield message, _message_segments(message, f"conversation[{index}]")
         user = self.user
         if self.sends_user:
             yield _message("user", user), list(user.segments())
-        for message, index in self._placed("intermediate"):
+        for message, index in self.placed("intermediate"):
             yield message, _message_segments(message, f"intermediate[{index}]")
         closing = self.closing
         if closing.text:
             yield _message("user", closing), list(closing.segments())
 
-    def _placed(self, name: Literal["conversation", "intermediate"]) -> Iterator[tuple[Message, int]]:
+    def placed(self, name: Literal["conversation", "intermediate"]) -> Iterator[tuple[Message, int]]:
         """Yield the messages that are sent, each with its index in the context."""
         sent: Conversation = getattr(self, name)
         given: Conversation = getattr(self.context, name)

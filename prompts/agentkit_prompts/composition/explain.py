@@ -1,8 +1,8 @@
-"""Questions about a composition: what does each layer cost, why is this here, what changed, what stays cached."""
+"""Questions about a composition: what each layer costs, and what changed since another one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Media, Text, neutralise_markers
 from agentkit_prompts.context.prompt_context import ToolSpec
-from agentkit_prompts.templates.spans import Segment, Span
+from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.tokens.counter import (
     MESSAGE_OVERHEAD,
     TokenCounter,
@@ -29,12 +29,11 @@ __all__ = [
     "Diff",
     "LayerRow",
     "LayerTable",
-    "Why",
     "diff",
     "layer_table",
+    "names_read",
     "tokens_until",
     "tool_text",
-    "why",
 ]
 
 
@@ -66,16 +65,19 @@ class LayerTable(tuple[LayerRow, ...]):
         return [asdict(row) for row in self]
 
     def __str__(self) -> str:
-        cells = [("layer", "prompt", "tokens", "share", "status", "source")]
+        cells = [("layer", "prompt", "tokens", "share", "status", "source", "why")]
         cells += [
-            (row.layer, row.prompt, f"{row.tokens:,}", f"{row.share:6.1%}", row.status, row.why or row.source)
+            (row.layer, row.prompt, f"{row.tokens:,}", f"{row.share:6.1%}", row.status, row.source, row.why)
             for row in self
         ]
-        cells.append(("total", "", f"{sum(row.tokens for row in self):,}", "", "", ""))
-        widths = [max(len(cell[column]) for cell in cells) for column in range(5)]
+        cells.append(("total", "", f"{sum(row.tokens for row in self):,}", "", "", "", ""))
+        widths = [max(len(cell[column]) for cell in cells) for column in range(7)]
         lines = [
-            f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d:>{widths[3]}}  {e:<{widths[4]}}  {f}".rstrip()
-            for a, b, c, d, e, f in cells
+            "  ".join(
+                f"{text:{'>' if column in (2, 3) else '<'}{width}}"
+                for column, (text, width) in enumerate(zip(cell, widths, strict=True))
+            ).rstrip()
+            for cell in cells
         ]
         rule = "-" * max(len(line) for line in lines)
         return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1]])
@@ -89,7 +91,7 @@ def layer_table(composition: Contents) -> LayerTable:
 
     def fragments(section: Section) -> None:
         for path, prompt, rendered, _ in section.fragments:
-            source = prompt.template.file or ", ".join(dict.fromkeys(_names_read(prompt))) or "text"
+            source = prompt.template.file or ", ".join(dict.fromkeys(names_read(prompt))) or "text"
             if kept and (shown := [name for name in kept if _shows_kwarg(prompt, name)]):
                 source += f" ({', '.join(shown)}: kept by the session)"
             rows.append((path, prompt.label, source, rendered.tokens(counter)))
@@ -133,75 +135,11 @@ def _shows_kwarg(prompt: BasePrompt, name: str) -> bool:
     return False
 
 
-def _names_read(prompt: BasePrompt) -> Iterator[str]:
+def names_read(prompt: BasePrompt) -> Iterator[str]:
     """Yield the context names that the templates of a prompt and of those inside it read."""
     yield from (name for name in prompt.template.names if name not in prompt.supplies)
     for _, child in prompt.children:
-        yield from _names_read(child)
-
-
-@dataclass(frozen=True, slots=True)
-class Why:
-    """Where one part of the context ended up."""
-
-    pointer: str
-    spans: tuple[Span, ...]
-    """Every place in the messages that shows it; empty when none does."""
-    reason: str
-    """In words: which prompts show it, or why none does."""
-
-    def __str__(self) -> str:
-        return f"{self.pointer}: {self.reason}"
-
-
-def why(composition: Contents, pointer: str) -> Why:
-    """Say where `pointer`, such as `documents[3]` or `user_input`, shows up and why, or why it does not."""
-    pointer = _short(pointer)
-    every = composition.spans
-    spans = _spans_of(every, lambda one: _covers(pointer, one))
-    if spans:
-        return Why(pointer, spans, f"shown by {_places(spans)}; {spans[0].trust}")
-    root = pointer.split(".")[0].split("[")[0]
-    if root == "tools" and composition.tools:
-        return Why(pointer, (), "sent as a tool spec, not in the text of a message")
-    readers = [
-        (path, composition.trims.get(path))
-        for path, prompt in composition.layers.prompts()
-        if root in set(_names_read(prompt))
-    ]
-    if root == "intermediate" or (root == "conversation" and composition.layers.conversation):
-        readers.append((root, composition.trims.get(root)))
-    cut = [f"{path}: {trim.why}" for path, trim in readers if trim is not None]
-    if cut:
-        return Why(pointer, (), f"not sent; {'; '.join(cut)}")
-    around = _spans_of(every, lambda one: _covers(one, pointer))
-    if around:
-        return Why(pointer, (), f"no span of its own: {_places(around)} shows {root} as a whole")
-    if readers:
-        return Why(pointer, (), f"not in the text, though {', '.join(path for path, _ in readers)} reads {root}")
-    return Why(pointer, (), f"not sent: no prompt reads {root}")
-
-
-def _spans_of(spans: Iterable[Span], wanted: Callable[[str], bool]) -> tuple[Span, ...]:
-    """Return the spans that show a part of the context that is wanted."""
-    return tuple(span for span in spans if any(wanted(_short(one)) for one in span.pointer.split(", ") if span.pointer))
-
-
-def _short(pointer: str) -> str:
-    """Templates reach the additional kwargs in two ways."""
-    return pointer.removeprefix("user_input.") if pointer.startswith("user_input.additional_kwargs") else pointer
-
-
-def _places(spans: Iterable[Span]) -> str:
-    places: dict[str, int] = {}
-    for span in spans:
-        places[span.prompt] = places.get(span.prompt, 0) + span.end - span.start
-    return ", ".join(f"{prompt} ({size} characters)" for prompt, size in places.items())
-
-
-def _covers(asked: str, pointer: str) -> bool:
-    """Whether a span's pointer lies at or below what was asked for."""
-    return pointer == asked or (pointer.startswith(asked) and pointer[len(asked)] in ".[")
+        yield from names_read(child)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
 from operator import is_
-from typing import TypeAlias
+from threading import Thread
+from typing import Any, TypeAlias, TypeVar
 
 from agentkit_prompts.context.items import Selection
 from agentkit_prompts.context.prompt_context import PromptContext
@@ -15,6 +19,9 @@ from agentkit_prompts.tree.layers import Layers
 
 __all__ = ["prepare", "select"]
 
+T = TypeVar("T")
+_GRACE = 2.0
+"""Seconds that selectors have to end after they are cancelled."""
 _Placed: TypeAlias = tuple[tuple[str, ExamplesPrompt], ...]
 
 
@@ -48,7 +55,7 @@ async def prepare(layers: Layers, ctx: PromptContext) -> PromptContext:
         if known is not None:
             return known
         if getattr(prompt.selector, "blocking", False):
-            found = await asyncio.to_thread(prompt.ask, ctx)
+            found = await _in_thread(partial(prompt.ask, ctx))
         else:
             found = prompt.ask(ctx)
         if isinstance(found, Awaitable):
@@ -56,11 +63,43 @@ async def prepare(layers: Layers, ctx: PromptContext) -> PromptContext:
                 found = await found
         return prompt.selection(ctx, path, found)
 
-    made = await asyncio.gather(*[selection(*placed) for placed in layers.plan.selecting], return_exceptions=True)
-    for item in made:
-        if isinstance(item, BaseException):
-            raise item
-    return _with(ctx, [item for item in made if isinstance(item, Selection)])
+    if not layers.plan.selecting:
+        return ctx
+    first, *others = [selection(*placed) for placed in layers.plan.selecting]
+    tasks = [asyncio.ensure_future(one) for one in others]
+    try:
+        made = [await first]  # needs no task: what cancels the caller reaches the selector
+        return _with(ctx, made + [await task for task in tasks])
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            for task in (await asyncio.wait(tasks, timeout=_GRACE))[0]:
+                _ = task.cancelled() or task.exception()  # asyncio complains about what nobody asked for
+        raise
+
+
+async def _in_thread(call: Callable[[], T]) -> T:
+    """Return what a call gives in a daemon thread: one that hangs keeps no process from ending."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def deliver(value: Any, error: BaseException | None) -> None:
+        if not future.done():
+            future.set_result(value) if error is None else future.set_exception(error)
+
+    def work() -> None:
+        value, error = None, None
+        try:
+            value = context.run(call)
+        except BaseException as raised:
+            error = raised
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(deliver, value, error)
+
+    context = copy_context()
+    Thread(target=work, name="agentkit-select", daemon=True).start()
+    return await future
 
 
 def _with(ctx: PromptContext, made: Iterable[Selection]) -> PromptContext:

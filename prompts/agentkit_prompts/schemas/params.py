@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, Union, get_args, get_origin
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
 from pydantic_core import SchemaValidator
+from typing_extensions import is_typeddict
 
 from agentkit_prompts.errors import PromptError
 from agentkit_prompts.schemas.check import JsonChecker, Problem, bound_faults, resolve
@@ -107,7 +108,7 @@ def _type_faults(kind: Any, seen: set[int]) -> Iterator[str]:
         yield from _type_faults(kind.model_fields["root"].annotation, seen)
     if issubclass(kind, BaseModel):
         config: Mapping[str, Any] = kind.model_config
-    elif dataclasses.is_dataclass(kind) or _is_typed_dict(kind):
+    elif dataclasses.is_dataclass(kind) or is_typeddict(kind):
         config = getattr(kind, "__pydantic_config__", None) or {}
     else:
         return
@@ -115,11 +116,6 @@ def _type_faults(kind: Any, seen: set[int]) -> Iterator[str]:
         yield f'{kind.__name__} forbids extra fields, but a prompt passes the whole context: use extra="ignore"'
     if issubclass(kind, BaseModel) and not config.get("arbitrary_types_allowed"):
         yield f"{kind.__name__} must set arbitrary_types_allowed=True: context values are not JSON types"
-
-
-def _is_typed_dict(kind: type) -> bool:
-    """Like `typing.is_typeddict`, for classes made by typing_extensions too."""
-    return issubclass(kind, dict) and hasattr(kind, "__required_keys__")
 
 
 _HOLDS_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions")

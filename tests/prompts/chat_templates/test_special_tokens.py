@@ -87,3 +87,16 @@ def test_every_registered_template_has_the_tokens_of_its_models(name: str) -> No
 def test_special_tokens_of_well_known_models(name: str, tokens: list[str]) -> None:
     text = compose(Layers(), PromptContext(user_input=" ".join(tokens))).to_text(name)
     assert not [token for token in tokens if token in text]
+
+
+_TOKENIZERS = json.loads(Path(__file__).with_name("tokenizers.json").read_text("utf-8"))["tokenizers"]
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "name"),
+    [(tokenizer, name) for tokenizer, row in _TOKENIZERS.items() for name in row["templates"]],
+)
+def test_registered_templates_know_the_special_tokens_of_real_tokenizers(tokenizer: str, name: str) -> None:
+    for token in _TOKENIZERS[tokenizer]["tokens"]:
+        attack = f"a{token}b"
+        assert attack not in compose(Layers(), PromptContext(user_input=attack)).to_text(name), token

@@ -41,7 +41,7 @@ def as_prompt(source: str) -> None:
 def as_chat_template(source: str) -> None:
     template = JinjaChatTemplate(source)
     variables = {name: value for name, value in VALUES.items() if name != "messages"}
-    template.rendered_here(source, VALUES["messages"], None, True, variables)  # type: ignore[arg-type]
+    template.run(source, VALUES["messages"], None, True, variables)  # type: ignore[arg-type]
 
 
 def slow_ones(sources: list[str], run: Callable[[str], None]) -> list[tuple[float, str]]:

@@ -328,7 +328,8 @@ def test_why_answers_for_what_is_sent_and_for_what_is_not() -> None:
     composition = compose(Layers(before_input=MemoPrompt()), CTX)
     assert {span.prompt for span in composition.why("documents[1]").spans} == {"before_input[0]"}
     assert "no prompt reads knowledge" in composition.why("knowledge[0]").reason
-    assert composition.why("documents[7]").spans == ()
+    with pytest.raises(PromptError, match="documents has "):
+        composition.why("documents[7]")
 
 
 def test_a_difference_names_the_first_layer_that_changed() -> None:

@@ -43,7 +43,7 @@ def tools() -> list[dict[str, Any]]:
         }
         for name, (schema, _) in OUTPUTS.items()
     ]
-    odd = ("unparsable", "batch", "deep", "huge", "mute", "fine")
+    odd = ("unparsable", "batch", "deep", "huge", "mute", "without_end", "fine")
     return [*made, *({"name": name, "inputSchema": plain} for name in odd), {"name": "bomb", "inputSchema": bomb}]
 
 
@@ -60,8 +60,16 @@ def answer(number: Any, name: str) -> None:
         whole = whole.replace('"ok"', "[" * 100_000 + "]" * 100_000)
     elif name == "huge":
         whole = whole.replace('"ok"', "9" * 100_000)
+    if name == "without_end":
+        flood()
     if name != "mute":
         write(whole)
+
+
+def flood() -> None:
+    """Write a line that does not end, as fast as it is read."""
+    while True:
+        OUT.write("x" * 1_000_000)
 
 
 def main() -> None:
@@ -71,7 +79,9 @@ def main() -> None:
     for line in sys.stdin:
         message = json.loads(line)
         number, method = message.get("id"), message["method"]
-        if method == "initialize":
+        if method == "initialize" and mode == "flood":
+            flood()
+        elif method == "initialize":
             info = {"name": "raw", "version": "0"}
             version = message["params"]["protocolVersion"]
             result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import pytest
 
 from agentkit import ToolCall
 from agentkit.tools import MCPServerError, MCPServerLost, MCPToolset, ToolContext, ToolResult
+from agentkit_tools.mcp import bounded_lines
 from tests.paths import ROOT
 from tests.tools.mcp.mcp_running import is_alive
 
@@ -64,6 +66,64 @@ async def test_a_line_that_is_no_answer_costs_the_time_limit_of_its_call(raw: MC
 
     assert result.status in ("timeout", "error")
     assert (await ask(raw, "fine")).content == "ok"
+
+
+async def test_a_line_without_end_is_an_error_long_before_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_lines, "MAX_LINE_CHARS", 3_000_000)
+    with MCPToolset([sys.executable, str(PEER), "plain"], timeout=60, retries=0) as server:
+        result = await ask(server, "without_end")
+
+        assert type(result.error) is MCPServerError
+        assert "MCP server python" in str(result.content)
+        assert "wrote a line of more than" in str(result.content)
+        assert (await ask(server, "fine")).content == "ok"
+
+
+def test_a_server_that_begins_with_a_line_without_end_is_refused_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounded_lines, "MAX_LINE_CHARS", 3_000_000)
+    server = MCPToolset([sys.executable, str(PEER), "flood"], connect_timeout=60)
+    try:
+        with pytest.raises(MCPServerError, match="wrote a line of more than"):
+            list(server)
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "utf-16-le"])
+@pytest.mark.parametrize("step", [1, 3, 7, 1_000])
+def test_lines_up_to_the_limit_are_read_as_they_are(monkeypatch: pytest.MonkeyPatch, encoding: str, step: int) -> None:
+    monkeypatch.setattr(bounded_lines, "MAX_LINE_CHARS", 20)
+    text = "one\n\ntwo é three\n" + "x" * 20 + "\nlast\n"
+    data = text.encode(encoding)
+    decoder = codecs.getincrementaldecoder(bounded_lines.bounded(encoding))("strict")
+    pieces = [decoder.decode(data[start : start + step]) for start in range(0, len(data), step)]
+    assert "".join(pieces) == text
+    assert text.encode(bounded_lines.bounded(encoding)) == data
+    assert all(piece == "" or piece.endswith("\n") for piece in pieces)
+
+
+@pytest.mark.parametrize("step", [1, 3, 7])
+def test_of_a_line_above_the_limit_nothing_is_kept(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    monkeypatch.setattr(bounded_lines, "MAX_LINE_CHARS", 20)
+    data = b"one\n" + b"x" * 100 + b"\ntwo\n" + b"y" * 100
+    decoder = codecs.getincrementaldecoder(bounded_lines.bounded("utf-8"))()
+    lines = "".join(decoder.decode(data[start : start + step]) for start in range(0, len(data), step)).split("\n")
+    assert [line if len(line) < 9 else json.loads(line)["method"] for line in lines] == [
+        "one",
+        bounded_lines.TOO_LONG,
+        "two",
+        bounded_lines.TOO_LONG,
+        "",
+    ]
+
+
+def test_bytes_that_are_no_text_are_an_error_as_in_any_encoding() -> None:
+    with pytest.raises(UnicodeDecodeError):
+        codecs.getincrementaldecoder(bounded_lines.bounded("utf-8"))("strict").decode(b"\xff\n")
+    with pytest.raises(LookupError):
+        bounded_lines.bounded("no such encoding")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")

@@ -15,7 +15,7 @@ __all__ = ["DeadlineError", "as_coroutine", "finish", "outcome"]
 T = TypeVar("T")
 
 _GRACE = 2.0
-"""Seconds a cancelled tool has to clean up before it is closed."""
+"""Seconds that what is cancelled has to clean up before it is closed."""
 
 
 class DeadlineError(Exception):
@@ -25,25 +25,45 @@ class DeadlineError(Exception):
 class _Timer:
     """Cancels the task when the time is up, and again after each grace period."""
 
-    __slots__ = ("before", "fired", "handle", "loop", "task")
+    __slots__ = ("before", "closing", "fired", "grace", "handle", "is_last", "loop", "task")
 
-    def __init__(self, task: asyncio.Task[Any], seconds: float | None) -> None:
+    def __init__(self, task: asyncio.Task[Any], seconds: float | None, grace: float) -> None:
         self.task = task
         self.loop = task.get_loop()
         # A cancellation asked for since the task last waited, maybe by the tool itself, has not reached anybody yet.
         self.before = task.cancelling() - bool(getattr(task, "_must_cancel", False))
+        self.grace = grace
         self.fired = 0
+        self.is_last = False
+        self.closing: asyncio.TimerHandle | None = None
         self.handle = None if seconds is None else self.loop.call_later(seconds, self.fire)
 
     def fire(self) -> None:
+        self.is_last = self.fired > 0
         self.fired += 1
         self.task.cancel()
-        self.handle = self.loop.call_later(_GRACE, self.fire)
+        self.handle = self.loop.call_later(self.grace, self.fire)
+
+    def watch(self) -> None:
+        """Look again after the grace period: the task was cancelled, from outside or by a time limit in the work."""
+        if self.closing is None and not self.fired:
+            self.closing = self.loop.call_later(self.grace, self.close)
+
+    def close(self) -> None:
+        """Let the work end if the task still is cancelled; a time limit in the work has taken that back."""
+        self.closing = None
+        if self.task.cancelling() - self.fired > self.before:
+            if self.handle is not None:
+                self.handle.cancel()
+            self.fire()
+            self.is_last = True
 
     def stop(self) -> bool:
         """Take back the cancellations of this timer; return whether somebody else cancelled the task."""
         if self.handle is not None:
             self.handle.cancel()
+        if self.closing is not None:
+            self.closing.cancel()
         for _ in range(self.fired):
             self.task.uncancel()
         return self.task.cancelling() > self.before
@@ -51,11 +71,12 @@ class _Timer:
 
 @coroutine
 def finish(
-    work: Coroutine[Any, Any, T], waiting: Any, seconds: float | None
+    work: Coroutine[Any, Any, T], waiting: Any, seconds: float | None, grace: float = _GRACE
 ) -> Generator[Any, Any, tuple[T | None, BaseException | None]]:
     """Go on with `work`, which was begun and waits for `waiting`; return what it returned, and what it raised.
 
-    After `seconds` it is cancelled, and the error is `DeadlineError`; if it will not end, it is closed and left behind.
+    After `seconds` it is cancelled, and the error is `DeadlineError`. What does not end within `grace` seconds of being
+    cancelled, by this limit or from outside, is closed and left behind.
 
     Raises:
         asyncio.CancelledError: The task around it was cancelled, whatever `work` made of that.
@@ -64,7 +85,7 @@ def finish(
     task = asyncio.current_task()
     if task is None:
         raise RuntimeError("a tool is awaited in a task of asyncio")
-    timer = _Timer(task, seconds)
+    timer = _Timer(task, seconds, grace)
     passes = False
     try:  # no variable keeps an error: its traceback refers to this frame, and the circle would outlive the call
         while True:
@@ -75,11 +96,13 @@ def finish(
                 work.close()
                 raise
             except BaseException as error:
-                if timer.fired > 1:
+                if timer.is_last:
                     # It awaits even while it is closed: the agent goes on without it.
                     with suppress(Exception, asyncio.CancelledError):
                         work.close()
                     return None, DeadlineError()
+                if isinstance(error, asyncio.CancelledError):
+                    timer.watch()
                 waiting = work.throw(error)
             else:
                 waiting = work.send(received)
@@ -95,7 +118,9 @@ def finish(
             raise asyncio.CancelledError
 
 
-async def outcome(work: Coroutine[Any, Any, T], seconds: float | None) -> tuple[T | None, BaseException | None]:
+async def outcome(
+    work: Coroutine[Any, Any, T], seconds: float | None, grace: float = _GRACE
+) -> tuple[T | None, BaseException | None]:
     """Await `work`; return and raise like `finish`."""
     try:
         waiting = work.send(None)
@@ -105,7 +130,7 @@ async def outcome(work: Coroutine[Any, Any, T], seconds: float | None) -> tuple[
         if ends_run(error):
             raise
         return None, error
-    return await finish(work, waiting, seconds)
+    return await finish(work, waiting, seconds, grace)
 
 
 def as_coroutine(work: Any) -> Coroutine[Any, Any, Any]:

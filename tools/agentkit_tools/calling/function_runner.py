@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from inspect import isawaitable
+from types import CoroutineType
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from agentkit_prompts.context.messages import ToolCall
@@ -45,18 +46,20 @@ class FunctionRunner(NamedTuple):
 
         A quick one never has to wait: only `finish` looks at tasks and timers.
         """
-        mode, bind = self.mode, self.bind
+        mode, bind, nothing = self
         try:
-            args, kwargs = bind(arguments, context) if bind is not None else ((), arguments)
-            if mode == "async":
-                work = as_coroutine(function(*args, **kwargs))
-            elif mode == "async_items":
-                work = collect(function(*args, **kwargs), policy.max_result_chars)
+            if bind is None and mode == "async":  # most tools
+                work = function(**arguments)
             else:
-                work = self._in_thread(call, partial(function, *args, **kwargs), policy)  # it gives a result
+                work = self._work(function, call, arguments, context, policy)
+            if type(work) is not CoroutineType:
+                work = as_coroutine(work)
             waiting = work.send(None)
         except StopIteration as end:
-            return finished(call, end.value, policy, self.nothing)
+            value, most = end.value, policy.max_result_chars
+            if type(value) is str and most is not None and len(value) <= most and value.isascii():  # most results
+                return ToolResult(call.id, call.name, value, "success", value)
+            return finished(call, value, policy, nothing)
         except BaseException as error:
             if ends_run(error):
                 raise
@@ -66,7 +69,18 @@ class FunctionRunner(NamedTuple):
             return failed(call, failure, policy)
         if mode.startswith("sync"):
             return cast(ToolResult, value)
-        return finished(call, value, policy, self.nothing)
+        return finished(call, value, policy, nothing)
+
+    def _work(
+        self, function: Any, call: ToolCall, arguments: Arguments, context: ToolContext[Any], policy: ToolPolicy
+    ) -> Any:
+        """Return what is to be awaited; in a thread, that gives a result."""
+        args, kwargs = self.bind(arguments, context) if self.bind is not None else ((), arguments)
+        if self.mode == "async":
+            return function(*args, **kwargs)
+        if self.mode == "async_items":
+            return collect(function(*args, **kwargs), policy.max_result_chars)
+        return self._in_thread(call, partial(function, *args, **kwargs), policy)
 
     async def _in_thread(self, call: ToolCall, run: Callable[[], Any], policy: ToolPolicy) -> ToolResult:
         """Run a sync function and make its result, which may take long too, in a thread."""

@@ -28,6 +28,7 @@ class PolicyOptions(TypedDict, total=False):
     sequential: bool
     concurrency: int | None
     max_calls: int | None
+    tries: int | None
     approval: Approval
     max_result_chars: int | None
     repair: bool
@@ -55,6 +56,8 @@ class ToolPolicy:
     """How many calls may run at once in one event loop; the others wait."""
     max_calls: int | None = None
     """How many calls one run may make; further ones are denied."""
+    tries: int | None = None
+    """How many calls in a row may fail in one run; then the tool is not available to it any more. None: any number."""
     approval: Approval = "never"
     """Whether a call waits for a person's approval: never, always, or when a predicate asks for it."""
     max_result_chars: int | None = 100_000
@@ -85,7 +88,8 @@ class ToolPolicy:
     @property
     def is_plain(self) -> bool:
         """Whether a call is only validated, run and shown: nothing to wait for, count, repeat or ask."""
-        return self.retries == 0 and self.concurrency is None and self.max_calls is None and self.approval == "never"
+        is_counted = self.concurrency is not None or self.max_calls is not None or self.tries is not None
+        return not is_counted and self.retries == 0 and self.approval == "never"
 
 
 def checked(what: str, name: str, value: object, least: int) -> None:
@@ -118,6 +122,7 @@ _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "sequential": ("True or False", lambda value: isinstance(value, bool)),
     "concurrency": ("1 or more, or None", lambda value: value is None or _is_count(value, 1)),
     "max_calls": ("0 or more, or None", lambda value: value is None or _is_count(value, 0)),
+    "tries": ("1 or more, or None", lambda value: value is None or _is_count(value, 1)),
     "approval": ("'never', 'always' or a predicate", lambda value: callable(value) or value in ("never", "always")),
     "max_result_chars": ("1 or more, or None", lambda value: value is None or _is_count(value, 1)),
     "repair": ("True or False", lambda value: isinstance(value, bool)),

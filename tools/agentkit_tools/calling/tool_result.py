@@ -16,7 +16,7 @@ from agentkit_tools.errors import ToolFailure, describe_error, ends_run
 
 __all__ = ["ToolResult", "ToolStatus", "failed", "finished"]
 
-ToolStatus = Literal["success", "error", "timeout", "denied", "cancelled", "too_large"]
+ToolStatus = Literal["success", "error", "timeout", "denied", "cancelled", "too_large", "unavailable"]
 
 
 @dataclass(slots=True)
@@ -67,8 +67,6 @@ class ToolResult:
 def finished(call: ToolCall, value: Any, policy: ToolPolicy, nothing: str) -> ToolResult:
     """Return the result of a call that returned `value`; `nothing` is what a model reads for None."""
     limit = policy.max_result_chars
-    if type(value) is str and value.isascii() and (limit is None or len(value) <= limit):  # most results
-        return ToolResult(call.id, call.name, value, "success", value)
     try:
         if isinstance(value, ToolResult):
             return _shortened(value.answering(call).checked(), limit)

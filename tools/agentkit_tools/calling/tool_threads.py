@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 from agentkit_tools.errors import ToolError
 
-__all__ = ["abandoned_threads", "run_in_thread"]
+__all__ = ["abandoned_threads", "busy_threads", "run_in_thread"]
 
 T = TypeVar("T")
 
@@ -189,6 +189,11 @@ def abandoned_threads() -> int:
     return _pool.abandoned
 
 
+def busy_threads() -> int:
+    """Return how many threads run a call that somebody waits for."""
+    return _pool.threads - len(_pool.idle)
+
+
 async def run_in_thread(call: Callable[[], T]) -> tuple[T, BaseException | None]:
     """Return what `call()` returned or raised in a daemon thread, in a copy of the current context.
 
@@ -197,8 +202,8 @@ async def run_in_thread(call: Callable[[], T]) -> tuple[T, BaseException | None]
     """
     if _pool.abandoned >= _MAX_ABANDONED:
         error = ToolError(
-            f"{_pool.abandoned} calls of sync tools ran out of time and hold their threads: no further sync tool is"
-            " called in this process until some of them end. Give these tools time limits inside, or make them async"
+            f"{_pool.abandoned} calls of sync tools and recalls ran out of time and hold their threads: no further one"
+            " is called in this process until some of them end. Give these time limits inside, or make the tools async"
         )
         return cast(T, None), error
     context = copy_context()

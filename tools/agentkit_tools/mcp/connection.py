@@ -149,6 +149,8 @@ class _Sessions:
             await session.close()
             text = f"MCP server {self._target.name} did not answer within {self._connect_timeout:g} seconds"
             raise self._lost(text) from error
+        if session.fault is not None:
+            raise session.fault
         if session.error is not None:
             cause = session.error
             if ends_run(cause):
@@ -180,6 +182,8 @@ class _Sessions:
             if closed or error.message == "Session terminated":
                 await session.close()
                 self._changed()
+                if session.fault is not None:
+                    return session.fault
                 cause = "" if session.error is None else f" ({_innermost(session.error)})"
                 return self._lost(f"MCP server {name} ended before it answered{cause}")
             return MCPServerError(f"MCP server {name}: {error.message} (code {error.code})")
@@ -197,6 +201,8 @@ class _Session:
         self.opened = asyncio.Event()
         self.closing = asyncio.Event()
         self.error: BaseException | None = None
+        self.fault: MCPServerError | None = None
+        """What the server did that no server may, where that ended the session."""
         self._target = target
         self._stderr = stderr
         self._changed = changed
@@ -232,7 +238,7 @@ class _Session:
         for name in ("mcp", "client"):  # the SDK's loggers: silent unless the application configures logging
             logging.getLogger(name).addHandler(_SILENCE)
         info = Implementation(name="agentkit", version="0")
-        transport = self._target.transport(self._stderr, self.closing.set)
+        transport = self._target.transport(self._stderr, self._ended)
         try:
             async with Client(transport, cache=None, client_info=info, message_handler=self._receive) as client:
                 client.session.validate_tool_result = _unchecked  # type: ignore[method-assign]
@@ -249,6 +255,10 @@ class _Session:
         finally:
             self.closing.set()
             self.opened.set()
+
+    def _ended(self, fault: MCPServerError | None) -> None:
+        self.fault = fault
+        self.closing.set()
 
     async def _receive(self, message: object) -> None:
         """Hear of changes the way older servers announce them."""

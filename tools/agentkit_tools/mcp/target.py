@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 from urllib.parse import urlsplit
 
-from agentkit_tools.errors import ToolDefinitionError
+from agentkit_tools.errors import MCPServerError, ToolDefinitionError
+from agentkit_tools.mcp.bounded_lines import MAX_LINE_CHARS, TOO_LONG, bounded
 
 if TYPE_CHECKING:
     from httpx2 import Response
@@ -107,9 +108,14 @@ class Target:
         self._server: Any = server
         self._headers = dict(headers or {})
 
-    def transport(self, stderr: StderrTail, ended: Callable[[], None]) -> AbstractAsyncContextManager[Any]:
-        """Return a fresh transport of the SDK that calls `ended` as soon as the server's side of it closes."""
-        return _watched(self._open(stderr), ended)
+    def transport(
+        self, stderr: StderrTail, ended: Callable[[MCPServerError | None], None]
+    ) -> AbstractAsyncContextManager[Any]:
+        """Return a fresh transport of the SDK that calls `ended` as soon as the server's side of it closes.
+
+        It is given what the server did that no server may, where that is why.
+        """
+        return _watched(self._open(stderr), self.name, ended)
 
     @asynccontextmanager
     async def _open(self, stderr: StderrTail) -> AsyncIterator[Any]:
@@ -135,6 +141,7 @@ class Target:
         else:
             from mcp.client.stdio import stdio_client
 
+            server = server.model_copy(update={"encoding": bounded(server.encoding)})
             async with _errlog(stderr) as errlog, stdio_client(_watched_command(server), errlog) as streams:
                 errlog.close()  # the server has its own copy: when it closes that one, this is the end of the file
                 yield streams
@@ -199,7 +206,9 @@ async def _errlog(stderr: StderrTail) -> AsyncIterator[TextIO]:
 
 
 @asynccontextmanager
-async def _watched(inner: AbstractAsyncContextManager[Any], ended: Callable[[], None]) -> AsyncIterator[Any]:
+async def _watched(
+    inner: AbstractAsyncContextManager[Any], name: str, ended: Callable[[MCPServerError | None], None]
+) -> AsyncIterator[Any]:
     """Pass messages on, and call `ended` when there will be no more."""
     import anyio
 
@@ -207,13 +216,18 @@ async def _watched(inner: AbstractAsyncContextManager[Any], ended: Callable[[], 
         sender, receiver = anyio.create_memory_object_stream[Any](0)
 
         async def forward() -> None:
+            fault = None
             try:
                 async for message in read:
+                    if getattr(getattr(message, "message", None), "method", None) == TOO_LONG:
+                        text = f"MCP server {name} wrote a line of more than {MAX_LINE_CHARS:,} characters"
+                        fault = MCPServerError(text)
+                        break
                     await sender.send(message)
             except (anyio.ClosedResourceError, anyio.BrokenResourceError):
                 pass  # our own side closed first
             finally:
-                ended()  # before those who wait for an answer learn that there will be none
+                ended(fault)  # before those who wait for an answer learn that there will be none
                 sender.close()
 
         async with anyio.create_task_group() as tasks:

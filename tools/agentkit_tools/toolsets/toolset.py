@@ -28,8 +28,10 @@ def by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
     """Return tools by the name a model calls them by; plain functions become tools.
 
     Raises:
-        ToolDefinitionError: Two tools have the same name; all such names are listed.
+        ToolDefinitionError: Two tools have the same name; all such names are listed. Or these are no tools.
     """
+    if isinstance(tools, str) or not isinstance(tools, Iterable):
+        raise ToolDefinitionError(f"expected tools or functions, in a list, got {type(tools).__name__}")
     found: dict[str, Tool] = {}
     clashes: dict[str, None] = {}
     for item in tools:

@@ -14,7 +14,7 @@ from jinja2.utils import Namespace
 
 from agentkit_prompts.templates.engine import Limits
 from agentkit_prompts.templates.engine.meter import Meter
-from agentkit_prompts.templates.engine.operators import PERCENT, refuse_large, room_of
+from agentkit_prompts.templates.engine.operators import PERCENT, refuse_large, refuse_large_numbers, room_of
 from agentkit_prompts.templates.engine.values import Fault
 
 __all__ = ["CHAT_LIMITS", "OPERATORS", "Bounds"]
@@ -110,25 +110,18 @@ class Bounds(Meter):
         if isinstance(left, str):
             self.percent(left, right)
             return self.grown(left % right)
-        self.small(left, right)
+        refuse_large_numbers(left, right)
         return left % right
 
     def divided(self, left: Any, right: Any) -> Any:
         """Return `left // right`."""
-        self.small(left, right)
+        refuse_large_numbers(left, right)
         return left // right
 
     def less(self, left: Any, right: Any) -> Any:
         """Return `left - right`."""
-        self.small(left, right)
+        refuse_large_numbers(left, right)
         return left - right
-
-    @staticmethod
-    def small(*numbers: Any) -> None:
-        """Refuse whole numbers that are too large to work with, from wherever they come."""
-        for number in numbers:
-            if isinstance(number, int):
-                refuse_large(number.bit_length())
 
     def percent(self, template: str, values: Any) -> None:
         """Charge the filling of `%` fields, before it is done."""

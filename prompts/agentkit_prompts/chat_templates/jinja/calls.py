@@ -14,6 +14,7 @@ from jinja2.utils import Cycler, Joiner
 
 from agentkit_prompts.chat_templates.jinja.bounds import Bounds
 from agentkit_prompts.templates.engine.costs import BYTES, CODEC_ERRORS, CODECS, COSTS, WIDTH
+from agentkit_prompts.templates.engine.operators import refuse_large_numbers
 from agentkit_prompts.templates.engine.values import Fault
 
 __all__ = ["MARK", "TESTS", "Dict", "bounded_filters", "guard", "nests"]
@@ -356,8 +357,7 @@ def _bounded_test(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
         if name == "in" and len(values) == 2:
             return run(values[0], bounds.searched(values[1], bounds.weighed(values[0])))
         for value in values:
-            if isinstance(value, int):
-                bounds.small(value)
+            refuse_large_numbers(value)
             bounds.weighed(value)
             if name in ("lower", "upper"):
                 bounds.pay("str.lower", str(value) if bounds.weigh(value) else "")

@@ -142,8 +142,8 @@ class JinjaChatTemplate:
         variables = self._given(documents, kwargs)
         if continue_final_message:
             name = continue_final_message if isinstance(continue_final_message, str) else "content"
-            return render_open(data, name, lambda opened: self._run(source, opened, given, False, variables))
-        text = self._run(source, data, given, bool(add_generation_prompt), variables)
+            return render_open(data, name, lambda opened: self.run(source, opened, given, False, variables))
+        text = self.run(source, data, given, bool(add_generation_prompt), variables)
         if self.lossy or not self.normalise:
             return text
         if is_plain and not given:
@@ -151,7 +151,7 @@ class JinjaChatTemplate:
             if is_sure or holds_all(text, data):
                 return text
         lost = losses(
-            data, given, text, lambda changed: self._run(source, changed, given, bool(add_generation_prompt), variables)
+            data, given, text, lambda changed: self.run(source, changed, given, bool(add_generation_prompt), variables)
         )
         if lost:
             raise ChatTemplateError(
@@ -180,7 +180,7 @@ class JinjaChatTemplate:
             text = self.render(messages, tools, False, **kwargs)
             data, _ = self._messages(messages, source)
             variables = self._given(None, kwargs)
-            return text, marked_spans(text, lambda marks: self._run(source, data, given, False, variables, marks))
+            return text, marked_spans(text, lambda marks: self.run(source, data, given, False, variables, marks))
         return reply_spans(
             self._messages(messages, source)[0],
             lambda part, prompt: self.render(part, tools, prompt, **kwargs),
@@ -245,7 +245,7 @@ class JinjaChatTemplate:
     def _probe(self, source: str) -> Probe:
         if source not in self._probes:
             self._probes[source] = Probe(
-                lambda messages, tools, prompt: self._run(source, messages, tools, prompt, self._variables), source
+                lambda messages, tools, prompt: self.run(source, messages, tools, prompt, self._variables), source
             )
         return self._probes[source]
 
@@ -293,7 +293,7 @@ class JinjaChatTemplate:
         except (RecursionError, MemoryError, SyntaxError, ValueError, OverflowError) as error:
             raise ChatTemplateError(f"{where}: the template cannot be compiled: {type(error).__name__}") from error
 
-    def _run(
+    def run(
         self,
         source: str,
         messages: Sequence[dict[str, Any]],
@@ -302,24 +302,14 @@ class JinjaChatTemplate:
         variables: Mapping[str, Any],
         marks: tuple[str, str] | None = None,
     ) -> str:
+        """Run a template over plain data, as it is; one that is isolated in the process that it has."""
         if self.isolated:
             data = {name: value for name, value in variables.items() if name != _CLOCK}
             now = self.now.isoformat() if self.now is not None else None
-            given = (messages, tools, prompt)
-            text: str = self._ask("render", source, given=given, variables=data, marks=marks, now=now)
+            text: str = self._ask(
+                "render", source, given=(messages, tools, prompt), variables=data, marks=marks, now=now
+            )
             return text
-        return self.rendered_here(source, messages, tools, prompt, variables, marks)
-
-    def rendered_here(
-        self,
-        source: str,
-        messages: Sequence[dict[str, Any]],
-        tools: Sequence[dict[str, Any]] | None,
-        prompt: bool,
-        variables: Mapping[str, Any],
-        marks: tuple[str, str] | None = None,
-    ) -> str:
-        """Run a template in this process, over plain data, as it is."""
         template = self._compiled(source)
         given = {"messages": messages, "tools": tools, "add_generation_prompt": prompt, **variables}
         context = RunContext.of(template, given)

@@ -24,6 +24,7 @@ from agentkit_prompts.chat_templates.jinja.bounds import OPERATORS, Bounds
 from agentkit_prompts.chat_templates.jinja.calls import MARK, TESTS, Dict, bounded_filters, guard, nests
 from agentkit_prompts.chat_templates.jinja.compiler import DICT_NAMES, BoundedCodeGenerator, QuickCodeGenerator
 from agentkit_prompts.chat_templates.jinja.dropped_content import covers
+from agentkit_prompts.templates.engine.operators import refuse_large_numbers
 from agentkit_prompts.templates.engine.parse import count_tokens, levels
 
 __all__ = ["Refusal", "RunContext", "compiled", "covered"]
@@ -200,7 +201,7 @@ class _Bounded(_Trusted):
         return OPERATORS[operator](context.bounds, left, right)  # type: ignore[attr-defined]
 
     def call_unop(self, context: Context, operator: str, arg: Any) -> Any:
-        context.bounds.small(arg)  # type: ignore[attr-defined]
+        refuse_large_numbers(arg)
         return super().call_unop(context, operator, arg)
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> jinja2.Undefined:

@@ -45,7 +45,7 @@ def _made(kind: Any, request: dict[str, Any]) -> Any:
     template = kind(source, limits=limits, file=request["file"], now=now)
     if what == "render":
         variables = {**template.clock, **request["variables"]}
-        return template.rendered_here(source, *request["given"], variables, request["marks"])
+        return template.run(source, *request["given"], variables, request["marks"])
     if what == "literals":
         return list(literals(source))
     return sorted(read_names(source)) if what == "names" else None

@@ -1,0 +1,92 @@
+"""What models cost, in US dollars. The rows are in `prices.json`; nothing is asked for over a network."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from agentkit.errors import AgentDefinitionError
+from agentkit.models.model import Model, Usage
+
+__all__ = ["Price", "known_price", "price_of"]
+
+_MILLION = 1_000_000
+_SNAPSHOT = re.compile(r"-(\d{4}-\d\d-\d\d|\d{8}|latest)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars for a million tokens.
+
+    Raises:
+        AgentDefinitionError: One of them is negative, or no number.
+    """
+
+    input: float
+    """Of the prompt."""
+    output: float
+    """Of the reply."""
+    cached: float | None = None
+    """Of the prompt, where it came from the endpoint's prompt cache; None where that is no cheaper."""
+    long: tuple[int, Price] | None = None
+    """From how many tokens of the prompt on the whole request has another price, and which."""
+
+    def __post_init__(self) -> None:
+        for name in ("input", "output", "cached"):
+            value = getattr(self, name)
+            if value is None and name == "cached":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+                raise AgentDefinitionError(
+                    f"Price: {name}={value!r:.80} must be US dollars for a million tokens, 0 or more"
+                )
+
+    def of(self, usage: Usage) -> float:
+        """Return what a request cost, in US dollars."""
+        if self.long is not None and usage.input_tokens > self.long[0]:
+            return self.long[1].of(usage)
+        cached = min(usage.cached_tokens, usage.input_tokens) if self.cached is not None else 0
+        fresh = usage.input_tokens - cached
+        return (fresh * self.input + cached * (self.cached or 0) + usage.output_tokens * self.output) / _MILLION
+
+
+def price_of(model: Model) -> Price | None:
+    """Return the price of a model: what it has as `price`; None where it is not known.
+
+    Raises:
+        AgentDefinitionError: Its price is something else.
+    """
+    price = getattr(model, "price", None)
+    if price is not None and not isinstance(price, Price):
+        raise AgentDefinitionError(
+            f"model {model.name!r}: its price must be a Price, such as Price(input=0.25, output=2.0), got "
+            f"{type(price).__name__}"
+        )
+    return price
+
+
+@lru_cache(maxsize=256)
+def known_price(host: str, model: str) -> Price | None:
+    """Return the price of a model, or of a dated version of it, at the endpoint of a provider; None if it is unknown.
+
+    Elsewhere a model of the same name may cost something else.
+    """
+    rows = _rows()
+    return rows.get((host, model)) or rows.get((host, _SNAPSHOT.sub("", model)))
+
+
+@lru_cache(maxsize=1)
+def _rows() -> Mapping[tuple[str, str], Price]:
+    rows = json.loads(Path(__file__).with_name("prices.json").read_text("utf-8"))
+    return {(row["host"], row["model"]): _price(row) for row in rows}
+
+
+def _price(row: Mapping[str, object]) -> Price:
+    numbers = {name: row.get(name) for name in ("input", "output", "cached")}
+    long = row.get("long")
+    higher = (int(long["tokens"]), _price(long)) if isinstance(long, dict) else None
+    return Price(**numbers, long=higher)  # type: ignore[arg-type]

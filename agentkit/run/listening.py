@@ -1,0 +1,177 @@
+"""Passes the events of a run to who listens: one at a time, in order, and no faster than they are taken."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator
+from inspect import isawaitable, iscoroutinefunction
+from typing import Any, Literal, TypeAlias
+
+from agentkit.run.events import Event, TextDelta
+
+__all__ = ["Channel", "Emit", "Listener", "ListenerErrors", "Listening", "both"]
+
+Listener: TypeAlias = Callable[[Event[Any]], "Awaitable[object] | None"]
+"""Is called with every event; what it returns is awaited."""
+ListenerErrors: TypeAlias = Literal["raise", "report"]
+Emit: TypeAlias = Callable[[Event[Any]], "Awaitable[None] | None"]
+"""Passes an event on; what it returns has to be awaited before there is another one."""
+
+_MAX_ERRORS = 16
+"""How many errors of a listener are reported."""
+_MAX_WAITING = 64
+"""Events that wait for who iterates."""
+_log = logging.getLogger("agentkit")
+
+
+class _Text:
+    """Deltas of one step that nobody waited to be taken: together they take no more room than the text."""
+
+    __slots__ = ("pieces", "step")
+
+    def __init__(self, first: TextDelta) -> None:
+        self.step = first.step
+        self.pieces = [first.text]
+
+    @property
+    def event(self) -> TextDelta:
+        return TextDelta(self.step, "".join(self.pieces))
+
+
+class Listening:
+    """Who listens to one run.
+
+    Args:
+        listener: What is called.
+        errors: Whether an exception it raises ends the run, or is reported.
+
+    Raises:
+        TypeError: The listener cannot be called, or `errors` is neither.
+    """
+
+    __slots__ = ("_failure", "_is_async", "_listener", "_lock", "_raises", "_waiting", "errors")
+
+    def __init__(self, listener: Listener, errors: ListenerErrors) -> None:
+        if not callable(listener):
+            raise TypeError(f"on_event: expected a function that takes an event, got {type(listener).__name__}")
+        if errors not in ("raise", "report"):
+            raise TypeError(f"on_event_error: expected 'raise' or 'report', got {errors!r:.80}")
+        self.errors: list[Exception] = []
+        """What it raised, where that is reported."""
+        self._listener = listener
+        self._raises = errors == "raise"
+        self._is_async = iscoroutinefunction(listener)
+        self._waiting: deque[Event[Any] | _Text | Awaitable[object]] = deque()
+        self._lock = asyncio.Lock()
+        self._failure: Exception | None = None
+
+    def emit(self, event: Event[Any]) -> Awaitable[None] | None:
+        """Pass an event on. What is returned has to be awaited before there is another one."""
+        if self._failure is not None:  # it was raised where it did not end the run, as in a tool
+            raise self._failure
+        waiting = self._waiting
+        if not self._is_async:
+            try:
+                answer = self._listener(event)
+            except Exception as error:
+                self._failed(error)
+                return None
+            if not isawaitable(answer):
+                return None
+            self._is_async = True
+            waiting.append(answer)
+        elif not (type(event) is TextDelta and waiting and self._joins(event)):
+            waiting.append(event)
+        return _Taken(self)
+
+    def _joins(self, event: TextDelta) -> bool:
+        """Add a delta to the one before it, where nobody waited for that one to be taken."""
+        last = self._waiting[-1]
+        if isinstance(last, TextDelta) and last.step == event.step:
+            last = self._waiting[-1] = _Text(last)
+        if isinstance(last, _Text) and last.step == event.step:
+            last.pieces.append(event.text)
+            return True
+        return False
+
+    async def taken(self) -> None:
+        """Wait until every event so far was taken."""
+        async with self._lock:
+            while self._waiting:
+                first: Any = self._waiting.popleft()
+                try:
+                    if isinstance(first, _Text):
+                        first = first.event
+                    await (first if isawaitable(first) else self._listener(first))  # type: ignore[misc]
+                except Exception as error:
+                    self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        if self._raises:
+            self._failure = error
+            raise error
+        if len(self.errors) < _MAX_ERRORS:
+            self.errors.append(error)
+            _log.warning("a listener failed", exc_info=error)
+
+
+class _Taken:
+    """Awaits that events were taken; may be left alone."""
+
+    __slots__ = ("_listening",)
+
+    def __init__(self, listening: Listening) -> None:
+        self._listening = listening
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._listening.taken().__await__()
+
+
+def both(listener: Listener | None, pass_on: Callable[[Event[Any]], Awaitable[None]]) -> Listener:
+    """Return a listener that calls `listener` and passes each event on, also where `listener` fails."""
+
+    async def listen(event: Event[Any]) -> None:
+        try:
+            if listener is not None and isawaitable(taken := listener(event)):
+                await taken
+        finally:
+            await pass_on(event)
+
+    return listen
+
+
+class Channel:
+    """Events that are passed on to who iterates; who passes them on waits once a few are waiting."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event[Any]] = deque()
+        self._more, self._room = asyncio.Event(), asyncio.Event()
+        self._has_ended = False
+
+    async def pass_on(self, event: Event[Any]) -> None:
+        """Add an event, and wait until there is room for another one."""
+        self._events.append(event)
+        self._more.set()
+        while len(self._events) >= _MAX_WAITING:
+            self._room.clear()
+            await self._room.wait()
+
+    def end(self, _: object = None) -> None:
+        """End the iteration behind the last event."""
+        self._has_ended = True
+        self._more.set()
+
+    def __aiter__(self) -> Channel:
+        return self
+
+    async def __anext__(self) -> Event[Any]:
+        while not self._events:
+            if self._has_ended:
+                raise StopAsyncIteration
+            self._more.clear()
+            await self._more.wait()
+        event = self._events.popleft()
+        self._room.set()
+        return event

@@ -1,0 +1,214 @@
+"""Exchanges with a model, kept in a file and answered from it: tests of an agent against what a real model answered."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
+
+from agentkit.models import model_errors
+from agentkit.models.endpoint import secret_of
+from agentkit.models.model import Model, Reply, passed_on
+from agentkit.models.model_errors import ModelError, ScriptExhausted, spellings
+from agentkit.models.prices import Price, price_of
+from agentkit.models.scripted import speak
+
+if TYPE_CHECKING:
+    from agentkit_prompts.composition.composition import Composition
+
+__all__ = ["RecordedModel", "ReplayError", "ReplayModel"]
+
+_FORMAT = 1
+_MASK = "[secret]"
+_SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE)
+_MIN_SECRET = 8
+_REPLY = TypeAdapter(Reply)
+_DETAILS = ("model", "host", "status", "retry_after", "text")
+
+
+class ReplayError(ModelError):
+    """A recording that cannot be read, or that has no answer to what was sent.
+
+    Attributes:
+        difference: What was recorded and what was sent now, line by line; empty where that is not the reason.
+    """
+
+    def __init__(self, message: str, *, difference: str = "", **where: Any) -> None:
+        super().__init__(message, **where)
+        self.difference = difference
+
+
+class RecordedModel:
+    """Asks a model and keeps each exchange in a file: what was sent, and the reply or the `ModelError`.
+
+    The file holds no headers. Keys of the model, and values of environment variables named like a secret (`..._KEY`,
+    `..._TOKEN`), are masked wherever they stand. What was asked and answered is in the file as it is.
+
+    Args:
+        model: The model that is asked.
+        path: A file that does not exist yet; written for its owner only.
+
+    Raises:
+        FileExistsError: There is a recording already.
+    """
+
+    def __init__(self, model: Model, path: str | Path) -> None:
+        self._model = model
+        self._path = Path(path)
+        self.name = model.name
+        self.price = price_of(model)
+        try:
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError as error:
+            message = "there is a recording already: replay it with ReplayModel, or delete it to record anew"
+            raise FileExistsError(f"{self._path}: {message}") from error
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(_line({"recording": _FORMAT, "model": model.name}, ()))
+
+    async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
+        """Ask the model. Raises what it raises."""
+        pieces: list[str] = []
+
+        def heard(text: str) -> Any:
+            pieces.append(text)
+            return None if on_text is None else on_text(text)
+
+        try:
+            reply = await self._model.request(composition, on_text=None if on_text is None else heard)
+        except ModelError as error:
+            self._keep(composition, pieces, {"error": _written(error)})
+            raise
+        self._keep(composition, pieces, {"reply": _REPLY.dump_python(reply, mode="json")})
+        return reply
+
+    def _keep(self, composition: Composition, pieces: list[str], answer: dict[str, Any]) -> None:
+        secrets = _secrets(secret_of(self._model))
+        text = "".join(pieces)
+        if any(secret in text for secret in secrets):  # perhaps in two pieces
+            pieces = [text]
+        line = _line({"request": composition.to_openai(), "pieces": pieces, **answer}, secrets)
+        with self._path.open("a", encoding="ascii") as file:
+            file.write(line)
+
+
+class ReplayModel:
+    """Answers from a file of `RecordedModel`, without a network: each exchange once, the first that fits what is sent.
+
+    Args:
+        path: The file.
+        price: What it pretends to cost.
+
+    Raises:
+        ReplayError: The file is not a recording, is one of a newer version, or a line of it cannot be read.
+        OSError: There is no such file.
+    """
+
+    def __init__(self, path: str | Path, *, price: Price | None = None) -> None:
+        self._path = Path(path)
+        self.price = price
+        head, *lines = self._read()
+        self.name: str = head["model"]
+        self._left = lines
+
+    async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
+        """Return the recorded reply, or raise the recorded error.
+
+        Raises:
+            ReplayError: Nothing recorded was answered to this; shows the difference to the next exchange.
+            ScriptExhausted: Every recorded exchange was used.
+        """
+        if not self._left:
+            raise ScriptExhausted(f"{self._path}: there are no exchanges left; record it anew", model=self.name)
+        sent = json.loads(_line(composition.to_openai(), _secrets()))
+        exchange = next((one for one in self._left if one["request"] == sent), None)
+        if exchange is None:
+            recorded = self._left[0]["request"]
+            lines = difflib.unified_diff(_shown(recorded), _shown(sent), "recorded", "sent now", lineterm="", n=1)
+            difference = "\n".join(lines)
+            text = f"{self._path}: another prompt than the one recorded; if it should be, record it anew\n{difference}"
+            raise ReplayError(text, difference=difference, model=self.name)
+        self._left.remove(exchange)
+        if on_text is not None:
+            for piece in exchange["pieces"]:
+                await passed_on(piece, on_text)
+        if "error" in exchange:
+            raise _read_error(exchange["error"])
+        reply = _REPLY.validate_python(exchange["reply"])
+        if on_text is not None and not exchange["pieces"]:  # recorded without a listener
+            await speak(reply.message.text, on_text)
+        return reply
+
+    def _read(self) -> list[Any]:
+        found: list[Any] = []
+        for number, line in enumerate(self._path.read_bytes().splitlines(), 1):
+            try:
+                one = json.loads(line)
+                if number == 1:
+                    if one["recording"] > _FORMAT:
+                        raise ReplayError(
+                            f"{self._path}: format {one['recording']} was written by a newer agentkit; this one reads "
+                            f"up to {_FORMAT}: upgrade it"
+                        )
+                    one["model"] = str(one["model"])
+                else:
+                    _ = one["request"], "".join(one["pieces"])
+                    _ = _read_error(one["error"]) if "error" in one else _REPLY.validate_python(one["reply"])
+            except ReplayError:
+                raise
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                what = f"{type(error).__name__}: {error}"
+                raise ReplayError(f"{self._path}, line {number}: not an exchange of a recording ({what})") from error
+            found.append(one)
+        if not found:
+            raise ReplayError(f"{self._path}: the file is empty: record it with RecordedModel")
+        return found
+
+
+def _line(data: Mapping[str, Any], secrets: Sequence[str]) -> str:
+    return json.dumps(_masked(data, secrets), separators=(",", ":")) + "\n"
+
+
+def _masked(value: Any, secrets: Sequence[str]) -> Any:
+    """Return JSON data as plain dicts and lists, every secret in its texts masked."""
+    if isinstance(value, str):
+        for secret in secrets:
+            value = value.replace(secret, _MASK)
+        return value
+    if isinstance(value, Mapping):
+        return {key: _masked(item, secrets) for key, item in value.items()}
+    return [_masked(item, secrets) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _secrets(*keys: str) -> list[str]:
+    """Return how secrets are written, longest first: one may hold another."""
+    named = [value.strip() for name, value in os.environ.items() if _SECRET_NAME.search(name)]
+    # A word of the language is no secret, and masking it would hurt what has nothing to do with it.
+    values = [*keys, *[one for one in named if len(one) >= _MIN_SECRET and any(map(str.isdigit, one))]]
+    return sorted({form for value in values for form in spellings(value)}, key=len, reverse=True)
+
+
+def _shown(request: object) -> list[str]:
+    """Return a request as lines, the lines of its texts apart."""
+    return json.dumps(request, indent=1, ensure_ascii=False).replace("\\n", "\n").splitlines()
+
+
+def _written(error: ModelError) -> dict[str, Any]:
+    details = {name: value for name in _DETAILS if (value := getattr(error, name, None)) is not None}
+    return {"type": type(error).__name__, "message": str(error), **details}
+
+
+def _read_error(data: Mapping[str, Any]) -> ModelError:
+    kind = getattr(model_errors, str(data["type"]), None)
+    if not (isinstance(kind, type) and issubclass(kind, ModelError)):
+        kind = ModelError  # of a class of the developer's own
+    error = kind.__new__(kind)
+    error.args = (str(data["message"]),)
+    details: dict[str, Any] = {"model": "", "host": "", "status": None}
+    error.__dict__.update(details | {name: data[name] for name in _DETAILS if name in data})
+    return error

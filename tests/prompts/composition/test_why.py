@@ -1,0 +1,215 @@
+"""`why` answers every name that a composition shows, truthfully, and refuses every other one."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkit.prompts import (
+    AdditionalInfoPrompt,
+    BasePrompt,
+    BudgetError,
+    Composition,
+    Document,
+    Example,
+    ExamplesPrompt,
+    Layers,
+    MemoPrompt,
+    Message,
+    PromptContext,
+    PromptError,
+    StaticSelector,
+    TextPrompt,
+    ToolCall,
+    ToolSpec,
+    UserInput,
+    WrapPrompt,
+    compose,
+)
+from agentkit.testing import strategies as some
+from agentkit_prompts.context.prompt_context import CONTEXT_NAMES
+from agentkit_prompts.tree.layers import PLACES
+from tests.prompts.laws import law
+
+pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
+
+TRAFFIC = [Message("assistant", (), (ToolCall("1", "look"),)), Message("tool", "r", tool_call_id="1")]
+
+
+def composed(layers: Layers | None = None, budget: int | None = None, **fields: Any) -> Composition:
+    return compose(layers or Layers("S"), PromptContext(**{"user_input": "x", **fields}), budget=budget)
+
+
+def shown_names(composition: Composition) -> set[str]:
+    """Every name that the table, the layers or the spans show."""
+    sources = {name for row in composition.explain() for name in row.source.split(", ")} - {"", "text", "output type"}
+    pointers = {span.pointer for span in composition.spans if ", " not in span.pointer} - {""}
+    paths = {path for path, _ in composition.layers.walk()}
+    return {row.layer for row in composition.explain()} | sources | pointers | paths | CONTEXT_NAMES | {*PLACES}
+
+
+@law
+@given(some.contexts(orphans=True), some.layers(sized=True), st.none() | st.integers(50, 400))
+def test_why_answers_every_name_that_a_composition_shows(
+    ctx: PromptContext, layers: Layers, budget: int | None
+) -> None:
+    try:
+        composition = compose(layers, ctx, budget=budget)
+    except BudgetError:
+        return
+    spans = composition.spans
+    for name in shown_names(composition):
+        answer = composition.why(name)
+        assert answer.reason, name
+        assert set(answer.spans) <= set(spans)
+        assert answer.spans or not answer.reason.startswith("shown"), str(answer)
+    for path in {span.prompt for span in spans}:
+        assert {span for span in spans if span.prompt == path} <= {*composition.why(path).spans}
+    for pointer in {span.pointer for span in spans if "examples" not in span.pointer} - {""}:
+        if ", " not in pointer:
+            assert {span for span in spans if span.pointer == pointer} <= {*composition.why(pointer).spans}
+
+
+@law
+@given(some.contexts(), some.layers(), st.text(max_size=12) | st.sampled_from(["system", "input", "documents"]))
+def test_why_refuses_every_name_that_a_composition_does_not_have(ctx: PromptContext, layers: Layers, word: str) -> None:
+    composition = compose(layers, ctx)
+    labels = {prompt.label for _, prompt in layers.walk()} | {"root", "mode", "photo"}
+    for name in (f"{word}[1234]", f"{word}.nothing", f"system[0].{word}", f"documents[{word}]", word):
+        if name in shown_names(composition) | labels or re.fullmatch(r"documents\[\s*[0-3]\s*\]", name):
+            continue
+        with pytest.raises(PromptError) as caught:
+            composition.why(name)
+        assert str(caught.value).startswith("why: there is no ")
+
+
+@law
+@given(
+    some.contexts(), some.layers(), st.sampled_from(["documents", "knowledge", "examples", "extra", "locale", "now"])
+)
+def test_what_no_prompt_reads_changes_nothing(ctx: PromptContext, layers: Layers, root: str) -> None:
+    composition = compose(layers, ctx)
+    if composition.why(root).reason != f"not sent: no prompt reads {root}":
+        return
+    value: Any = {"extra": {"note": "other"}, "locale": "de", "now": None, "examples": [Example("i", "o")]}.get(
+        root, ["o"]
+    )
+    assert compose(layers, ctx.evolve(**{root: value})).messages == composition.messages
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("documents[99]", "documents[11]"),
+        ("documents[-1]", "documents"),
+        ("documents[0].txt", "text"),
+        ("documents.text", "documents[11]"),
+        ("before_input[3]", "before_input[0]"),
+        ("before_input[0].wrapped_prompts[2]", "before_input[0].wrapped_prompts[0]"),
+        ("befor_input[0]", "before_input[0]"),
+        ("converstion", "conversation"),
+        ("conversation[7]", "conversation[1]"),
+        ("intermediate[0]", "intermediate is empty"),
+        ("additional_kwargs.rot", "root"),
+        ("user_input.additional_kwargs.rot", "root"),
+        ("user_input.txt", "text"),
+        ("after_input[0]", "after_input"),
+        ("output", "input"),
+        ("session_key", "conversation"),
+        ("", "conversation"),
+        ("..", "conversation"),
+    ],
+)
+def test_an_unknown_path_is_an_error_that_names_the_nearest(name: str, nearest: str) -> None:
+    composition = composed(
+        Layers("S", before_input=WrapPrompt(wrapped_prompts=MemoPrompt())),
+        user_input=UserInput("x", additional_kwargs={"root": "/srv"}),
+        documents=[f"<{number}>" for number in range(12)],
+        conversation=[Message("user", "hi"), Message("assistant", "ho")],
+    )
+    with pytest.raises(PromptError, match=re.escape(nearest)):
+        composition.why(name)
+
+
+@pytest.mark.parametrize("pointer", [None, 3, ("documents", 0)])
+def test_what_is_not_text_is_no_path(pointer: Any) -> None:
+    with pytest.raises(PromptError, match="expected a path such as"):
+        composed().why(pointer)
+
+
+def test_a_layer_tells_where_it_is_sent_and_what_the_budget_did_to_it() -> None:
+    layers = Layers("S", before_input=MemoPrompt(), after_input=TextPrompt("{{ extra.note }}", name="note"))
+    documents = [f"{number} " * 30 for number in range(9)]
+    composition = composed(layers, 120, documents=documents, extra={"note": ""})
+    (row,) = [row for row in composition.explain() if row.layer == "before_input[0]"]
+    assert composition.why("before_input[0]").reason.endswith(f"trusted and untrusted; {row.why}")
+    assert composition.why("system[0]").reason == "sent in message 0 (system), 1 characters; trusted"
+    assert composition.why("note").reason == "after_input[0]: not sent: its text is empty"
+    assert "tokens" in composition.why("overhead").reason
+    assert composition.why("documents[8]").reason == f"not sent; before_input[0]: {row.why}"
+    assert composition.why("documents[0].title").reason.startswith("not in the text: before_input[0]")
+    dropped = composed(Layers("S", before_input=MemoPrompt()), 12, documents=documents)
+    assert dropped.why("before_input[0]").reason == "not sent; 9 items dropped: the budget is 12 tokens"
+
+
+def test_the_reason_has_a_column_of_its_own() -> None:
+    documents = [f"{number} " * 30 for number in range(9)]
+    table = composed(Layers("S", before_input=MemoPrompt()), 120, documents=documents).explain()
+    head, _, *rows, _, _ = str(table).split("\n")
+    for row, line in zip(table, rows, strict=True):
+        assert line[head.index("source") : head.index("why")].strip() == row.source
+        assert line[head.index("why") :] == row.why
+    assert any(row.why for row in table)
+
+
+def test_messages_without_text_and_without_results_are_answered_truthfully() -> None:
+    history = [Message("user", "q"), *TRAFFIC, Message("assistant", (), (ToolCall("2", "look"),)), Message("user", "r")]
+    composition = composed(conversation=history, intermediate=TRAFFIC, tools=[ToolSpec("look")])
+    assert composition.why("conversation[1]").reason == "sent as message 2 (assistant); not in its text"
+    assert composition.why("conversation[1].tool_calls").reason == "a part of message 2 (assistant); not in its text"
+    assert composition.why("conversation[3]").reason.startswith("not sent: a tool call without its result")
+    assert composition.why("intermediate[0]").reason == "sent as message 6 (assistant); not in its text"
+    assert composition.messages[6].tool_calls == TRAFFIC[0].tool_calls
+    assert composition.why("tools").reason == "sent as a tool spec, not in the text of a message"
+    closing = composed(Layers("S", after_intermediate="Go on."))
+    assert "there is none in this turn" in closing.why("after_intermediate[0]").reason
+
+
+def test_examples_are_those_of_the_context_and_not_those_of_the_selection() -> None:
+    pool = [Example(f"in{number}", f"out{number}", id=str(number)) for number in range(4)]
+    composition = composed(Layers(ExamplesPrompt(selector=StaticSelector(ids=["2", "0"]))), examples=pool)
+    texts = [composition.marked_text(0)[span.start : span.end] for span in composition.why("examples[2]").spans]
+    assert texts == ["in2", "out2"]
+    assert composition.why("examples[1]").spans == ()
+
+
+def test_a_kwarg_is_known_by_every_way_a_template_reads_it() -> None:
+    layers = Layers(AdditionalInfoPrompt("{{ root }}"), before_input=TextPrompt("{{ additional_kwargs['a, b'] }}"))
+    sent = UserInput("x", additional_kwargs={"root": "/srv", "a, b": "odd", "unread": 1})
+    composition = composed(layers, user_input=sent)
+    for name in ("root", "additional_kwargs.root", "additional_kwargs['root']", "user_input.additional_kwargs.root"):
+        assert composition.why(name).reason == "shown by system[0] (4 characters); untrusted", name
+    assert composition.why("additional_kwargs['a, b']").reason.startswith("shown by before_input[0]")
+    assert composition.why("additional_kwargs.unread").spans == ()
+
+
+class Own(BasePrompt):
+    """A prompt whose text comes from code."""
+
+    def format_2_str(self, ctx: PromptContext) -> str:
+        return ctx.documents[0].text
+
+
+def test_what_code_of_the_developer_may_show_is_not_said_to_be_left_out() -> None:
+    composition = composed(Layers(Own()), documents=[Document("a fact")])
+    assert composition.why("documents[0]").reason.startswith("not known: system[0]")
+    assert composition.why("Own").reason == "system[0]: sent in message 0 (system), 6 characters; untrusted"
+
+
+def test_a_prompt_that_another_one_changes_is_not_said_to_be_empty() -> None:
+    loud = WrapPrompt("{{ wrapped_str | upper }}", wrapped_prompts=TextPrompt("quiet"))
+    assert "system[0] shows it changed" in composed(Layers(loud)).why("system[0].wrapped_prompts[0]").reason

@@ -1,0 +1,297 @@
+"""Cancellation anywhere, plug-ins that raise or return garbage, sessions others write or delete: each ends typed."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit import (
+    Agent,
+    AgentError,
+    ApprovalError,
+    Composition,
+    InMemorySession,
+    Journal,
+    Layers,
+    Message,
+    ModelError,
+    PromptContext,
+    Reply,
+    ScriptedModel,
+    tool,
+)
+from agentkit.memory import Memory, StoreError
+from agentkit.prompts import Example, ExamplesPrompt, PromptError
+from agentkit.tools import ToolError
+from tests.runtime.scripts import calling, roles, valid
+
+ROOT = Path(__file__).parents[2]
+"""Where another process finds the packages."""
+
+
+class Ticking:
+    """A model that suspends before it answers."""
+
+    name = "ticking"
+
+    def __init__(self, script: list[Any]) -> None:
+        self.model = ScriptedModel(script)
+
+    async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
+        await asyncio.sleep(0)
+        reply = await self.model.request(composition, on_text=on_text)
+        await asyncio.sleep(0)
+        return reply
+
+
+class Last:
+    """A selector that suspends."""
+
+    async def select(self, query: str, examples: Any) -> Any:
+        await asyncio.sleep(0)
+        return examples[-1:]
+
+
+class PerRun:
+    """A toolset that suspends."""
+
+    def __init__(self, paid: list[str]) -> None:
+        self.paid = paid
+
+    async def at(self, ctx: PromptContext) -> Any:
+        await asyncio.sleep(0)
+
+        @tool(approval="always")
+        async def pay(amount: int) -> str:
+            """Pays."""
+            await asyncio.sleep(0)
+            self.paid.append(str(amount))
+            await asyncio.sleep(0)
+            return f"paid {amount}"
+
+        @tool
+        async def look() -> str:
+            """Looks."""
+            await asyncio.sleep(0)
+            return "5"
+
+        return [pay, look]
+
+
+SCRIPT = [calling(("pay", {"amount": 3}), "look", "look", text="On it."), "Paid."]
+
+
+def cashier(paid: list[str], script: list[Any]) -> Agent[Any, str]:
+    pool = ExamplesPrompt(examples=[Example("a", "b"), Example("c", "d")], selector=Last())
+    return Agent(Ticking(script), Layers("Pay.", before_input=pool), tools=PerRun(paid), name="cashier")
+
+
+async def approve(call: Any) -> bool:
+    await asyncio.sleep(0)
+    return True
+
+
+async def listen(event: object) -> None:
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("heard", [False, True], ids=["silent", "heard"])
+async def test_a_run_cancelled_at_any_step_goes_on_with_the_same_messages(heard: bool) -> None:
+    options: Any = {"approve": approve, **({"on_event": listen} if heard else {})}
+    whole = await cashier([], SCRIPT).run("pay", run_id="r", **options)
+    steps = 0
+    while True:
+        session, paid = InMemorySession(), list[str]()
+        run = asyncio.create_task(cashier(paid, SCRIPT).run("pay", session=session, run_id="r", **options))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        run.cancel()
+        try:
+            await run
+            break
+        except asyncio.CancelledError as error:
+            assert valid(session.conversation)
+            journal: Any = getattr(error, "journal", None)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        if journal is not None:
+            done = sum(entry.effect == "CallModel" for entry in journal.entries)
+            known = Journal.loads(journal.dumps())
+            resumed = await cashier(paid, SCRIPT[done:]).resume(known, session=session, **options)
+            assert roles(resumed.messages) == roles(whole.messages), steps
+            assert tuple(session.conversation) == resumed.messages
+            assert resumed.output == whole.output
+            assert len(paid) <= 2  # a call that was under way may run again, with the same idempotency key
+        steps += 1
+    assert steps > 10
+    assert tuple(session.conversation) == whole.messages
+
+
+class Garbage:
+    """A model that answers with anything."""
+
+    name = "garbage"
+
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    async def request(self, composition: Composition, *, on_text: Any = None) -> Any:
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, "text", {"role": "assistant"}, Message("assistant", "hi"), Reply("text"), Reply(Message("user", "hi"))],  # type: ignore[arg-type]
+    ids=["None", "str", "dict", "message", "reply of text", "reply of a user"],
+)
+def test_a_model_that_answers_with_garbage_is_a_model_error(answer: object) -> None:
+    session = InMemorySession()
+    with pytest.raises(ModelError, match=r"^garbage: expected a Reply with an assistant Message") as caught:
+        Agent(Garbage(answer)).run_sync("x", session=session)
+    assert roles(session.conversation) == "user"
+    assert roles(caught.value.messages) == "user"  # type: ignore[attr-defined]
+    assert pickle.loads(pickle.dumps(caught.value)).args == caught.value.args
+
+
+@pytest.mark.parametrize("found", [None, 3, "look", ["look"], [None], [tool(print), tool(print)]])
+def test_a_toolset_that_returns_garbage_ends_the_run_before_anything_is_sent(found: Any) -> None:
+    class Tools:
+        async def at(self, ctx: PromptContext) -> Any:
+            return found
+
+    model, session = ScriptedModel(["never"]), InMemorySession()
+    with pytest.raises((ToolError, AgentError, TypeError)) as caught:
+        Agent(model, tools=Tools()).run_sync("x", session=session)
+    assert not model.requests and not len(session.conversation)
+    assert "tool" in str(caught.value).lower()
+
+
+@pytest.mark.parametrize("kind", ["async", "sync", "blocking"])
+@pytest.mark.parametrize("found", [None, 3, "text", ["text"], [None], ValueError("no")], ids=repr)
+def test_a_selector_that_returns_garbage_or_raises_is_a_prompt_error(found: Any, kind: str) -> None:
+    class Selector:
+        blocking = kind == "blocking"
+
+        def select(self, query: str, examples: Any) -> Any:
+            if isinstance(found, Exception):
+                raise found
+            if kind != "async":
+                return found
+
+            async def later() -> Any:
+                return found
+
+            return later()
+
+    layers = Layers(before_input=ExamplesPrompt(examples=[Example("a", "b")], selector=Selector()))
+    model, session = ScriptedModel(["never"]), InMemorySession()
+    with pytest.raises(PromptError, match="Selector") as caught:
+        Agent(model, layers).run_sync("x", session=session)
+    assert not model.requests and not len(session.conversation)
+    assert caught.value.journal is not None  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("answer", [None, False, "yes", 1, object(), ValueError("no"), KeyError("k")], ids=repr)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_decider_that_raises_or_answers_with_garbage_runs_no_call_and_loses_nothing(
+    answer: Any, is_async: bool
+) -> None:
+    paid: list[int] = []
+
+    @tool(approval="always")
+    def pay(amount: int) -> str:
+        """Pays."""
+        paid.append(amount)
+        return "paid"
+
+    def decide(call: Any) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def adecide(call: Any) -> Any:
+        return decide(call)
+
+    session = InMemorySession()
+    agent = Agent(ScriptedModel([calling(("pay", {"amount": 3}))]), tools=[pay])
+    with pytest.raises((ApprovalError, ValueError, KeyError)) as caught:
+        agent.run_sync("x", session=session, approve=adecide if is_async else decide)
+    assert type(caught.value) in (ApprovalError, type(answer))
+    assert not paid and valid(session.conversation)
+    known: Any = caught.value.journal  # type: ignore[union-attr]
+    resumed = agent.but(model=ScriptedModel(["ok"])).resume_sync(known, session=session, approve=lambda call: True)
+    assert (resumed.output, paid) == ("ok", [3])
+    assert roles(session.conversation) == "user assistant tool assistant"
+
+
+WRITER = """
+import sys
+from agentkit import Agent, ScriptedModel
+from agentkit.memory import Memory
+with Memory.open(sys.argv[1]) as memory:
+    Agent(ScriptedModel(["theirs"])).run_sync("from another process", session=memory.session("s"))
+"""
+
+
+def test_a_run_of_another_process_on_the_same_session_loses_nothing_of_either(tmp_path: Path) -> None:
+    with Memory.open(tmp_path) as memory:
+        session = memory.session("s")
+
+        @tool
+        def other() -> str:
+            """Lets another process run on the conversation."""
+            subprocess.run([sys.executable, "-c", WRITER, str(tmp_path)], check=True, cwd=ROOT, timeout=60)
+            return "it ran"
+
+        agent = Agent(ScriptedModel([calling("other"), "mine"]), tools=[other])
+        result = agent.run_sync("go", session=session)
+        stored = memory.session("s").conversation
+        assert result.output == "mine"
+        assert valid(stored)
+        assert [message.text for message in stored] == ["go", "from another process", "theirs", "", "it ran", "mine"]
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_session_deleted_during_a_run_ends_it_typed_with_what_was_done(tmp_path: Path, step: int) -> None:
+    with Memory.open(tmp_path) as memory:
+        session = memory.session("s")
+        done = 0
+
+        @tool
+        def work() -> str:
+            """Works."""
+            nonlocal done
+            done += 1
+            if done == step:
+                memory.delete_session("s")
+            return "worked"
+
+        agent = Agent(ScriptedModel([calling("work"), calling("work"), "never"]), tools=[work])
+        with pytest.raises(StoreError) as caught:
+            agent.run_sync("go", session=session)
+        assert roles(caught.value.messages) == "user" + " assistant tool" * step  # type: ignore[attr-defined]
+        assert valid(caught.value.messages)  # type: ignore[attr-defined]
+        assert valid(memory.session("s").conversation)
+        assert "delete" in str(caught.value)
+
+
+@pytest.mark.parametrize("found", [None, 3, "text", ["text"], [None], {"a": 1}, ValueError("no")], ids=repr)
+def test_a_memory_that_raises_or_returns_garbage_sends_and_keeps_nothing(found: Any) -> None:
+    def recall(query: str) -> Any:
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    model, session = ScriptedModel(["never"]), InMemorySession()
+    with pytest.raises((AgentError, TypeError, ValueError)) as caught:
+        Agent(model, memory=recall).run_sync("x", session=session)
+    assert not model.requests and not len(session.conversation)
+    assert caught.value.journal is not None  # type: ignore[union-attr]
+    if not isinstance(found, Exception):
+        assert "recall: expected Document" in str(caught.value)

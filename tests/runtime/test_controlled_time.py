@@ -1,0 +1,140 @@
+"""Controlled time: limits, retries and delays take no real time, and real work still gets the time it needs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from itertools import pairwise
+
+import pytest
+
+from agentkit import Agent, LimitExceeded, Limits, ModelInterrupted, ScriptedModel, TextDelta, tool
+from agentkit.testing import CutOff, Delayed, controlled_time
+from tests.runtime.scripts import calling
+
+DAY = 86_400.0
+
+
+def test_a_model_that_takes_a_day_is_cut_at_the_limit_of_the_run() -> None:
+    agent = Agent(ScriptedModel([Delayed(DAY, "late")]), limits=Limits(seconds=60))
+    with controlled_time() as clock, pytest.raises(LimitExceeded) as caught:
+        agent.run_sync("x")
+    assert caught.value.limit == "seconds"
+    assert 60 <= clock.seconds < 120
+
+
+def test_a_delay_within_the_limit_is_waited_for() -> None:
+    agent = Agent(ScriptedModel([Delayed(DAY, "late")]), limits=Limits(seconds=2 * DAY))
+    with controlled_time() as clock:
+        assert agent.run_sync("x").output == "late"
+    assert clock.seconds == pytest.approx(DAY)
+
+
+def test_the_pauses_between_the_tries_of_a_tool_pass_at_once() -> None:
+    tries: list[float] = []
+
+    @tool(retries=3, backoff=10.0)
+    async def flaky() -> str:
+        """Works at the fourth try."""
+        tries.append(asyncio.get_running_loop().time())
+        if len(tries) < 4:
+            raise ConnectionError("not yet")
+        return "done"
+
+    with controlled_time() as clock:
+        result = Agent(ScriptedModel([calling("flaky"), "ok"]), tools=[flaky]).run_sync("x")
+    assert result.messages[2].text == "done"
+    assert [round(later - earlier) for earlier, later in pairwise(tries)] == [10, 20, 30]
+    assert clock.seconds == pytest.approx(60)
+
+
+def test_a_tool_that_hangs_ends_at_its_time_limit() -> None:
+    @tool(timeout=600)
+    async def hang() -> str:
+        """Never answers."""
+        await asyncio.Event().wait()
+        return ""
+
+    with controlled_time() as clock:
+        result = Agent(ScriptedModel([calling("hang"), "ok"]), tools=[hang]).run_sync("x")
+    assert "600" in result.messages[2].text
+    assert clock.seconds == pytest.approx(600)
+
+
+def test_a_thread_gets_real_time_to_answer_and_one_that_hangs_is_cut() -> None:
+    released = threading.Event()
+
+    @tool(timeout=600)
+    def work() -> str:
+        """Takes real time."""
+        time.sleep(0.05)
+        return "worked"
+
+    @tool(timeout=600)
+    def hang() -> str:
+        """Never answers."""
+        released.wait(60)
+        return ""
+
+    try:
+        with controlled_time():
+            result = Agent(ScriptedModel([calling("work", "hang"), "ok"]), tools=[work, hang]).run_sync("x")
+    finally:
+        released.set()
+    assert result.messages[2].text == "worked"
+    assert "600" in result.messages[3].text
+
+
+async def test_the_loop_that_is_running_is_controlled_and_has_its_own_time_again_behind_the_block() -> None:
+    loop = asyncio.get_running_loop()
+    with controlled_time() as clock:
+        began = loop.time()
+        await asyncio.sleep(DAY)
+        assert loop.time() - began == pytest.approx(DAY)
+        clock.advance(5)
+        assert loop.time() - began == pytest.approx(DAY + 5)
+        assert await asyncio.to_thread(lambda: "a thread") == "a thread"
+    assert loop.time() == pytest.approx(time.monotonic(), abs=5)
+    await asyncio.sleep(0)
+
+
+async def test_an_agent_that_is_run_in_a_controlled_loop_and_one_run_from_its_tool_share_the_clock() -> None:
+    inner = Agent(ScriptedModel([Delayed(DAY, "inner")]))
+
+    @tool(timeout=2 * DAY)
+    def ask() -> str:
+        """Asks another agent."""
+        return str(inner.run_sync("x").output)
+
+    with controlled_time() as clock:
+        result = await Agent(ScriptedModel([calling("ask"), "ok"]), tools=[ask]).run("x")
+    assert result.messages[2].text == "inner"
+    assert clock.seconds == pytest.approx(DAY)
+
+
+def test_time_is_controlled_by_one_block_at_a_time_and_moves_forward_only() -> None:
+    with controlled_time() as clock:
+        with pytest.raises(RuntimeError, match="already"), controlled_time():
+            pass
+        with pytest.raises(ValueError, match="forward only"):
+            clock.advance(-1)
+    with controlled_time():
+        assert Agent(ScriptedModel(["again"])).run_sync("x").output == "again"
+
+
+def test_a_reply_that_breaks_off_passes_its_text_on_first() -> None:
+    heard: list[str] = []
+    agent = Agent(ScriptedModel([Delayed(3, CutOff("Half an ans"))]))
+    with controlled_time(), pytest.raises(ModelInterrupted) as caught:
+        for event in agent.stream_sync("x"):
+            heard += [event.text] if isinstance(event, TextDelta) else []
+    assert "".join(heard) == caught.value.text == "Half an ans"
+    with pytest.raises(ModelInterrupted, match="connection closed"):
+        Agent(ScriptedModel([CutOff("Half")])).run_sync("x")
+
+
+def test_a_script_with_a_delay_that_makes_no_sense_is_refused() -> None:
+    for delayed in (Delayed(-1, "x"), Delayed(float("nan"), "x"), Delayed(1, Delayed(2, "x"))):  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="seconds"):
+            ScriptedModel([delayed])

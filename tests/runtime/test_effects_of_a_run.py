@@ -1,0 +1,86 @@
+"""Assertions on the effects of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkit import Agent, ModelUnavailable, RunResult, ScriptedModel, tool
+from agentkit.run.journal import Journal
+from agentkit.testing import assert_effects, effects
+from tests.runtime.scripts import calling
+
+EVERY = ["Begin", "Append", "CallModel", "CallTools(look)", "CallTools(send)", "Append", "CallModel", "Append"]
+
+
+@pytest.fixture(scope="module")
+def result() -> RunResult[str]:
+    tools = [tool(lambda: "", name=name, description="Does something.") for name in ("look", "send")]
+    return Agent(ScriptedModel([calling("look", "send"), "done"]), tools=tools).run_sync("x")
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        EVERY,
+        [...],
+        ["Begin", ..., "CallTools", "CallTools", ...],
+        [..., "CallTools(send)", ..., "Append"],
+        [..., "CallModel", ..., "CallModel", ...],
+        [*EVERY, ...],
+    ],
+)
+def test_what_a_run_did_is_accepted(result: RunResult[str], expected: list[Any]) -> None:
+    assert_effects(result, expected)
+    assert_effects(result.journal, expected)
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        [],
+        ["Begin"],
+        EVERY[:-1],
+        EVERY[1:],
+        [..., "CallTools(pay)", ...],
+        [..., "CallTools", "CallTools", "CallTools", ...],
+        [..., "CallModel", ..., "CallModel", ..., "CallModel", ...],
+        [..., "calltools", ...],
+    ],
+)
+def test_what_a_run_did_not_do_is_refused_with_the_difference(result: RunResult[str], expected: list[Any]) -> None:
+    with pytest.raises(AssertionError, match="the run had other effects") as caught:
+        assert_effects(result, expected)
+    assert "CallTools(send)" in str(caught.value)
+
+
+@given(st.data())
+def test_a_list_with_gaps_is_accepted_just_when_it_can_be_filled(result: RunResult[str], data: Any) -> None:
+    chosen = sorted(data.draw(st.sets(st.integers(0, len(EVERY) - 1))))
+    expected: list[Any] = [...]
+    for at in chosen:
+        expected += [EVERY[at], ...]
+    assert_effects(result, expected)
+    with pytest.raises(AssertionError):
+        assert_effects(result, [*expected, "Recall"])
+
+
+def test_an_error_of_a_run_has_effects_too() -> None:
+    with pytest.raises(ModelUnavailable) as caught:
+        Agent(ScriptedModel([ModelUnavailable("down")])).run_sync("x")
+    assert effects(caught.value) == ["Begin", "Append"]
+
+
+@pytest.mark.parametrize("nothing", [None, "Begin", ValueError("no run")])
+def test_what_has_no_journal_is_refused(nothing: Any) -> None:
+    with pytest.raises(TypeError, match="expected a journal"):
+        effects(nothing)
+
+
+def test_a_str_is_no_list_of_effects(result: RunResult[str]) -> None:
+    assert isinstance(result.journal, Journal)
+    with pytest.raises(TypeError, match="expected a list"):
+        assert_effects(result, "Begin")

@@ -1,0 +1,148 @@
+"""A tool that fails `tries` times in a row is not available any more to the run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from agentkit import Agent, Message, Reply, ScriptedModel
+from agentkit.prompts import Text, ToolCall
+from agentkit.tools import Tool, ToolContext, ToolDefinitionError, ToolResult, Toolset, tool
+
+
+def scripted(endings: Iterable[object], **policy: Any) -> Tool:
+    """Return a tool that ends as it is told: an exception is raised, anything else is returned."""
+    left = iter(endings)
+
+    async def work(n: int = 0) -> Any:
+        ending = next(left)
+        if isinstance(ending, BaseException):
+            raise ending
+        if ending == "hang":
+            await asyncio.sleep(30)
+        return ending
+
+    return Tool.from_function(work, **policy)
+
+
+async def ask(made: Tool, counts: dict[str, int] | None, arguments: str = "") -> ToolResult:
+    return await made.call(ToolCall("c", made.name, arguments), ToolContext(None, "r", "c", calls=counts))
+
+
+async def statuses(made: Tool, times: int) -> list[str]:
+    counts: dict[str, int] = {}
+    return [(await ask(made, counts)).status for _ in range(times)]
+
+
+async def test_the_last_failure_says_so_and_the_tool_is_not_called_again() -> None:
+    made = scripted([ValueError("one"), ValueError("two"), "never"], tries=2)
+    counts: dict[str, int] = {}
+    first, second, third = [await ask(made, counts) for _ in range(3)]
+
+    assert (first.status, first.content) == ("error", "work failed: ValueError: one")
+    assert second.status == "unavailable" and not second.ok
+    assert isinstance(second.error, ValueError)
+    assert second.content == (
+        "work failed: ValueError: two\n"
+        "work is not available any more: it failed 2 times in a row in this run. Go on without it."
+    )
+    assert (third.status, third.error) == ("unavailable", None)
+    assert third.content == "work was not called: it failed 2 times in a row in this run. Go on without it."
+
+
+async def test_a_success_between_failures_begins_the_count_anew() -> None:
+    endings = [ValueError(), "fine", ValueError(), "x" * 200_000, ValueError(), ValueError(), "never"]
+    assert await statuses(scripted(endings, tries=2), 7) == [
+        "error", "success", "error", "too_large", "error", "unavailable", "unavailable",
+    ]  # fmt: skip
+
+
+async def test_wrong_arguments_and_time_limits_are_failures() -> None:
+    made = scripted(["hang", "never"], tries=2, timeout=0.02)
+    counts: dict[str, int] = {}
+    assert (await ask(made, counts, '{"n": "many"}')).status == "error"
+    second = await ask(made, counts)
+    assert (second.status, type(second.error)) == ("unavailable", TimeoutError)
+
+
+async def test_what_is_denied_or_cancelled_is_neither_failure_nor_success() -> None:
+    endings = [ValueError(), asyncio.CancelledError(), ToolResult("", "", "no", "denied"), ValueError(), "never"]
+    assert await statuses(scripted(endings, tries=2), 5) == [
+        "error", "cancelled", "denied", "unavailable", "unavailable",
+    ]  # fmt: skip
+
+
+async def test_the_attempts_of_one_call_are_one_failure() -> None:
+    endings = [ValueError(), ValueError(), ValueError(), "fine", "fine"]
+    assert await statuses(scripted(endings, tries=2, retries=1, backoff=0), 3) == ["error", "success", "success"]
+
+
+async def test_results_with_media_say_it_too() -> None:
+    parts = (Text("broken"),)
+    result = await ask(scripted([ToolResult("", "", parts, "error")], tries=1), {})
+    assert isinstance(result.content, tuple)
+    assert "it failed once in this run" in "".join(part.text for part in result.content if isinstance(part, Text))
+
+
+async def test_every_run_and_every_tool_counts_for_itself() -> None:
+    made = scripted([ValueError()] * 4, tries=2)
+    other = made.but(name="other")
+    first, second = dict[str, int](), dict[str, int]()
+    assert [(await ask(one, counts)).status for one, counts in ((made, first), (made, second), (other, first))] == [
+        "error"
+    ] * 3
+    assert (await ask(made, first)).status == "unavailable"
+
+
+async def test_where_nothing_is_counted_a_tool_stays() -> None:
+    made = scripted([ValueError()] * 5, tries=1)
+    assert [(await ask(made, None)).status for _ in range(5)] == ["error"] * 5
+
+
+async def test_a_success_that_ends_after_the_last_failure_does_not_bring_it_back() -> None:
+    release = asyncio.Event()
+
+    @tool(tries=1)
+    async def work(waits: bool) -> str:
+        if not waits:
+            raise ValueError
+        await release.wait()
+        return "late"
+
+    counts: dict[str, int] = {}
+    late = asyncio.create_task(ask(work, counts, '{"waits": true}'))
+    await asyncio.sleep(0)
+    assert (await ask(work, counts, '{"waits": false}')).status == "unavailable"
+    release.set()
+    assert (await late).status == "success"
+    assert (await ask(work, counts, '{"waits": true}')).status == "unavailable"
+
+
+async def test_it_holds_through_wrappers() -> None:
+    made = Toolset([scripted([ValueError()] * 5, tries=1)]).prefixed("x_").cached().keeping()[0]
+    assert await statuses(made, 2) == ["unavailable", "unavailable"]
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "2"])
+def test_tries_are_a_whole_number_of_1_or_more(wrong: Any) -> None:
+    with pytest.raises(ToolDefinitionError, match=r"tries=.* must be 1 or more, or None"):
+        tool(tries=wrong)(scripted)
+
+
+async def test_a_run_goes_on_and_the_model_reads_it() -> None:
+    calls = [
+        Reply(Message("assistant", "", tool_calls=[ToolCall(f"c{number}", "work", json.dumps({"n": number}))]))
+        for number in range(3)
+    ]
+    agent: Agent[Any, Any] = Agent(
+        ScriptedModel([*calls, "done"]), tools=[scripted([ValueError("a"), ValueError("b")], tries=2)]
+    )
+    result = await agent.run("go")
+    texts = [message.text for message in result.messages if message.role == "tool"]
+    assert "not available" not in texts[0]
+    assert all("it failed 2 times in a row in this run" in text for text in texts[1:])
+    assert result.output == "done"

@@ -1,0 +1,53 @@
+"""A tool that fails several times in a row is not available any more to the run it fails in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.context.parts import Text
+from agentkit_tools.calling.tool_policy import ToolPolicy
+from agentkit_tools.calling.tool_result import ToolResult
+from agentkit_tools.tool_context import ToolContext
+
+__all__ = ["after", "unavailable"]
+
+_FAILURES = ("error", "timeout")
+
+
+def unavailable(policy: ToolPolicy, call: ToolCall, context: ToolContext[Any]) -> ToolResult | None:
+    """Return the answer to a call of a tool that has failed as often as it may; None where it has not."""
+    if policy.tries is None or context.calls is None or context.calls.get(_key(call), 0) < policy.tries:
+        return None
+    return ToolResult(call.id, call.name, f"{call.name} was not called: {_reason(policy)}", "unavailable")
+
+
+def after(result: ToolResult, policy: ToolPolicy, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
+    """Count how a call ended and return its result, which is "unavailable" where it was one failure too many.
+
+    What was denied or cancelled is neither a failure nor a success.
+    """
+    counts, key = context.calls, _key(call)
+    if policy.tries is None or counts is None:
+        return result
+    failures = counts.get(key, 0)
+    if result.ok and failures < policy.tries:
+        counts.pop(key, None)
+    if result.status not in _FAILURES:
+        return result
+    counts[key] = failures + 1
+    if failures + 1 < policy.tries:
+        return result
+    note = f"\n{call.name} is not available any more: {_reason(policy)}"
+    content = result.content + note if isinstance(result.content, str) else (*result.content, Text(note))
+    return replace(result, content=content, status="unavailable")
+
+
+def _key(call: ToolCall) -> str:
+    return f"{call.name} (failures in a row)"
+
+
+def _reason(policy: ToolPolicy) -> str:
+    times = "once" if policy.tries == 1 else f"{policy.tries} times in a row"
+    return f"it failed {times} in this run. Go on without it."
