@@ -139,41 +139,39 @@ class AsyncDriver:
         assert self.compact is not None
         made = await self.compact(effect.ctx, self.session, self._send, self.run_id)
         if self.nesting.emit is not None and made.messages:
-            self.nesting.emit(events.ConversationCompacted(made.messages, made.summary))
+            await self._tell(events.ConversationCompacted(made.messages, made.summary))
         return made
 
     async def _send(self, model: Model, composition: Composition) -> Reply:
-        """Send a composition that is no step of the run, and count what it takes."""
-        reserved, usage = self.nesting.reserve(composition), _NO_USAGE
-        try:
-            reply = await model.request(composition)
-            usage = reply.usage
-        finally:
-            self.nesting.spend(usage, reserved)
-        return reply
+        """Send a composition that is no step of the run, such as what is to be summarised."""
+        return await self._request(model, composition, None)
 
     async def _call_model(self, effect: CallModel) -> Reply:
-        nesting, emit = self.nesting, self.nesting.emit
         self.sent = effect.composition
-        reserved, usage = nesting.reserve(effect.composition), _NO_USAGE
+        reply = await self._request(self.model, effect.composition, effect.step)
+        if self.nesting.emit is not None:
+            await self._tell(events.ModelReplied(effect.step, reply))
+        return reply
+
+    async def _request(self, model: Model, composition: Composition, step: int | None) -> Reply:
+        """Send a composition and count what that takes; listeners hear of it where it is a step."""
+        nesting, emit = self.nesting, self.nesting.emit
+        reserved, usage = nesting.reserve(composition), _NO_USAGE
         try:
-            if emit is None:
-                reply = await self.model.request(effect.composition)
+            if emit is None or step is None:
+                reply = await model.request(composition)
             else:
-                step = effect.step
-                if (taken := emit(events.PromptComposed(step, effect.composition))) is not None:
+                if (taken := emit(events.PromptComposed(step, composition))) is not None:
                     await taken
                 on_text: Any = lambda text: emit(events.TextDelta(step, text))  # noqa: E731
-                reply = await self.model.request(effect.composition, on_text=on_text)
+                reply = await model.request(composition, on_text=on_text)
             if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
-                raise ModelReplyError(_no_reply(reply), model=self.model.name)
-            if nesting.price is not None:
-                reply = nesting.priced(reply, effect.composition)
+                raise ModelReplyError(_no_reply(reply), model=model.name)
+            if nesting.price is not None and model is self.model:
+                reply = nesting.priced(reply, composition)
             usage = reply.usage
         finally:
             nesting.spend(usage, reserved)
-        if emit is not None and (taken := emit(events.ModelReplied(effect.step, reply))) is not None:
-            await taken
         return reply
 
     async def _tell(self, event: events.Event) -> None:
