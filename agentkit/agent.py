@@ -198,7 +198,7 @@ class Agent(Generic[Deps, Output]):
         chain = self.chain
         if not changes.keys().isdisjoint(("model", "layers", "output")):
             chain = Chain(
-                model_named(model) if isinstance(model := changes.get("model", chain.model), str) else model,
+                model_named(to) if isinstance(to := cast(Any, changes).get("model", chain.model), str) else to,
                 self._placed(changes["layers"]) if "layers" in changes else chain.prompter or chain.layers,
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,
