@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
 from types import CoroutineType, coroutine
@@ -25,7 +26,7 @@ class DeadlineError(Exception):
 class _Timer:
     """Cancels the task when the time is up, and again after each grace period."""
 
-    __slots__ = ("before", "fired", "handle", "loop", "task")
+    __slots__ = ("before", "fired", "groups", "handle", "loop", "task")
 
     def __init__(self, task: asyncio.Task[Any], seconds: float | None) -> None:
         self.task = task
@@ -33,12 +34,26 @@ class _Timer:
         # A cancellation asked for since the task last waited, maybe by the tool itself, has not reached anybody yet.
         self.before = task.cancelling() - bool(getattr(task, "_must_cancel", False))
         self.fired = 0
+        self.groups: list[object] | None = []
         self.handle = None if seconds is None else self.loop.call_later(seconds, self.fire)
 
     def fire(self) -> None:
         self.fired += 1
         self.task.cancel()
         self.handle = self.loop.call_later(_GRACE, self.fire)
+
+    def take_back(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Take back a cancellation of this task by a task group in `work`, one of whose tasks failed.
+
+        Before Python 3.13 a group that waits for its tasks does not do so itself: it would look as if somebody else had
+        cancelled this task. One that is not waiting yet does, and then nothing tells its cancellation from others.
+        """
+        group = _waiting_group(work)
+        if group is None:
+            self.groups = None
+        elif self.groups is not None and group not in self.groups and getattr(group, "_parent_cancel_requested", False):
+            self.groups.append(group)
+            self.task.uncancel()
 
     def stop(self) -> bool:
         """Take back the cancellations of this timer; return whether somebody else cancelled the task."""
@@ -47,6 +62,16 @@ class _Timer:
         for _ in range(self.fired):
             self.task.uncancel()
         return self.task.cancelling() > self.before
+
+
+def _waiting_group(work: Any) -> object | None:
+    """Return the task group that a coroutine waits for at its end, if it does."""
+    while isinstance(work, CoroutineType):
+        if work.cr_code is asyncio.TaskGroup.__aexit__.__code__ and work.cr_frame is not None:
+            group: object = work.cr_frame.f_locals.get("self")
+            return group
+        work = work.cr_await
+    return None
 
 
 @coroutine
@@ -80,6 +105,8 @@ def finish(
                     with suppress(Exception, asyncio.CancelledError):
                         work.close()
                     return None, DeadlineError()
+                if not timer.fired and sys.version_info < (3, 13) and isinstance(error, asyncio.CancelledError):
+                    timer.take_back(work)
                 waiting = work.throw(error)
             else:
                 waiting = work.send(received)
