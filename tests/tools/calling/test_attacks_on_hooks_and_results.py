@@ -68,7 +68,7 @@ async def test_a_predicate_that_never_decides_takes_as_long_as_a_call_may(predic
     made = plain.but(approval=predicate, timeout=0.05)
     result = await ask(made)
     assert (result.status, type(result.error)) == ("denied", TimeoutError)
-    assert "whether it needs approval was not decided within 0.05 seconds" in str(result.content)
+    assert "whether it needs approval could not be decided within 0.05 seconds" in str(result.content)
     assert await made.needs_approval(ToolCall("c", "plain", ""), ToolContext(None))
 
 

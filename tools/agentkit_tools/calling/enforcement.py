@@ -69,7 +69,7 @@ async def enforced(
             try:
                 ask = await needs_approval(policy, arguments, context)
             except DeadlineError:
-                late = f"whether it needs approval was not decided within {policy.timeout:g} seconds"
+                late = f"whether it needs approval could not be decided within {policy.timeout:g} seconds"
                 return denied(late, TimeoutError(late))
             except Exception as error:
                 return denied(f"whether it needs approval could not be decided: {describe_error(error)}", error)
