@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
 from types import CoroutineType, coroutine
@@ -25,7 +26,7 @@ class DeadlineError(Exception):
 class _Timer:
     """Cancels the task when the time is up, and again after each grace period."""
 
-    __slots__ = ("before", "closing", "fired", "grace", "handle", "is_last", "loop", "task")
+    __slots__ = ("before", "closing", "fired", "grace", "groups", "handle", "is_last", "loop", "task")
 
     def __init__(self, task: asyncio.Task[Any], seconds: float | None, grace: float) -> None:
         self.task = task
@@ -36,6 +37,7 @@ class _Timer:
         self.fired = 0
         self.is_last = False
         self.closing: asyncio.TimerHandle | None = None
+        self.groups: list[object] | None = []
         self.handle = None if seconds is None else self.loop.call_later(seconds, self.fire)
 
     def fire(self) -> None:
@@ -58,6 +60,19 @@ class _Timer:
             self.fire()
             self.is_last = True
 
+    def take_back(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Take back a cancellation of this task by a task group in `work`, one of whose tasks failed.
+
+        Before Python 3.13 a group that waits for its tasks does not do so itself: it would look as if somebody else had
+        cancelled this task. One that is not waiting yet does, and then nothing tells its cancellation from others.
+        """
+        group = _waiting_group(work)
+        if group is None:
+            self.groups = None
+        elif self.groups is not None and group not in self.groups and getattr(group, "_parent_cancel_requested", False):
+            self.groups.append(group)
+            self.task.uncancel()
+
     def stop(self) -> bool:
         """Take back the cancellations of this timer; return whether somebody else cancelled the task."""
         if self.handle is not None:
@@ -67,6 +82,16 @@ class _Timer:
         for _ in range(self.fired):
             self.task.uncancel()
         return self.task.cancelling() > self.before
+
+
+def _waiting_group(work: Any) -> object | None:
+    """Return the task group that a coroutine waits for at its end, if it does."""
+    while isinstance(work, CoroutineType):
+        if work.cr_code is asyncio.TaskGroup.__aexit__.__code__ and work.cr_frame is not None:
+            group: object = work.cr_frame.f_locals.get("self")
+            return group
+        work = work.cr_await
+    return None
 
 
 @coroutine
@@ -102,6 +127,8 @@ def finish(
                         work.close()
                     return None, DeadlineError()
                 if isinstance(error, asyncio.CancelledError):
+                    if not timer.fired and sys.version_info < (3, 13):
+                        timer.take_back(work)
                     timer.watch()
                 waiting = work.throw(error)
             else:

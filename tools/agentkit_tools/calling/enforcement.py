@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
-from inspect import isawaitable, iscoroutine
+from inspect import isawaitable
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_tools.calling.deadline import DeadlineError, outcome
+from agentkit_tools.calling.deadline import DeadlineError, as_coroutine, outcome
 from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, failed
 from agentkit_tools.errors import ToolArgumentError, describe_error
@@ -36,13 +36,14 @@ async def needs_approval(policy: ToolPolicy, arguments: Arguments, context: Tool
     approval = policy.approval
     if not callable(approval):
         return approval == "always"
-    verdict = approval(arguments, context)
-    if iscoroutine(verdict):
-        decided, error = await outcome(verdict, policy.timeout)
+    verdict: Any = approval(arguments, context)
+    if isawaitable(verdict):
+        verdict, error = await outcome(as_coroutine(verdict), policy.timeout)
+        if isinstance(error, asyncio.CancelledError):  # not the call: something inside of the predicate
+            raise RuntimeError("the predicate was cancelled from inside") from error
         if error is not None:
             raise error
-        return bool(decided)
-    return bool(await verdict if isawaitable(verdict) else verdict)
+    return bool(verdict)
 
 
 async def enforced(
@@ -67,6 +68,9 @@ async def enforced(
             arguments = await read()
             try:
                 ask = await needs_approval(policy, arguments, context)
+            except DeadlineError:
+                late = f"whether it needs approval could not be decided within {policy.timeout:g} seconds"
+                return denied(late, TimeoutError(late))
             except Exception as error:
                 return denied(f"whether it needs approval could not be decided: {describe_error(error)}", error)
             if ask:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from asyncio import sleep
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing
@@ -25,6 +26,9 @@ _MAX_ITEMS = 100_000
 """Of an iterator inside of a result."""
 _MAX_READ = 1_000_000
 """Characters that are read of what yields item by item, where a policy limits the size of results to less."""
+_MAX_UNLIMITED = 10_000_000
+"""The same where no policy does."""
+_ITEMS_AT_ONCE = 100
 
 
 def to_content(value: Any, *, nothing: str = "null") -> Content:
@@ -169,21 +173,26 @@ class Collected(NamedTuple):
 class _Items:
     """Keeps items up to a size, of which an empty item takes something too: they may come without end."""
 
-    __slots__ = ("items", "left")
+    __slots__ = ("_is_limited", "items", "left")
 
     def __init__(self, limit: int | None) -> None:
         self.items: list[Any] = []
-        self.left = None if limit is None else max(limit, _MAX_READ)
+        self.left = _MAX_UNLIMITED if limit is None else max(limit, _MAX_READ)
+        self._is_limited = limit is not None
 
     def add(self, item: Any) -> bool:
-        """Keep an item; return whether there is room for more."""
+        """Keep an item; return whether there is room for more.
+
+        Raises:
+            ValueError: There is none, and nobody wants a part of it.
+        """
         self.items.append(item)
-        if self.left is None:
-            return True
         try:
             self.left -= 1 + _size(item)
         except (TypeError, ValueError, RecursionError):
-            return False  # it cannot be shown, whatever follows
+            return not self._is_limited  # it cannot be shown, whatever follows
+        if self.left < 0 and not self._is_limited:
+            raise ValueError(f"what it yields has more than {_MAX_UNLIMITED:,} characters and items: does it end?")
         return self.left >= 0
 
     def collected(self, *, ended: bool, join: bool = True) -> Collected:
@@ -217,4 +226,6 @@ async def collect(source: Any, limit: int | None) -> Collected:
         async for item in source:
             if not found.add(item):
                 return found.collected(ended=False)
+            if len(found.items) % _ITEMS_AT_ONCE == 0:  # it may never wait by itself, and others want their turn
+                await sleep(0)
     return found.collected(ended=True)

@@ -39,7 +39,10 @@ class WrappedTool(Tool):
             proceed = partial(around, proceed)
 
         async def whole() -> ToolResult:
-            return await proceed(call, context)
+            result: object = await proceed(call, context)
+            if not isinstance(result, ToolResult):
+                raise TypeError(f"a wrapper returns the ToolResult of the call, not {type(result).__name__}")
+            return result if type(result.content) is str else result.checked()
 
         result, error = await outcome(whole(), None)
         return failed(call, error, self.policy) if error is not None else cast(ToolResult, result)
