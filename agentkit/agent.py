@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, NoneType
@@ -20,12 +19,14 @@ from agentkit.compaction import Compaction, Summarise, as_compacted, check_compa
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model
 from agentkit.models.model_names import model_named
+from agentkit.overrides import overridden, overriding
 from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, shown_options
 from agentkit.recaller import recall as ask
 from agentkit.run.asyncio_driver import AsyncDriver
 from agentkit.run.begin import check_journal
 from agentkit.run.events import Event
 from agentkit.run.journal import Journal
+from agentkit.run.journal_file import Keep
 from agentkit.run.limits import Limits
 from agentkit.run.listening import Channel, Listening, both
 from agentkit.run.loop import RunResult, remembering, run_loop, visible
@@ -57,8 +58,6 @@ __all__ = ["Agent"]
 Deps = TypeVar("Deps", default=None)
 _DEFAULT_LIMITS = Limits()
 _NO_OPTIONS = RecallOptions()
-_INNER_SECONDS = 600.0
-"""Time limit of an agent that is a tool, if the policy has none."""
 
 
 class Agent(Generic[Deps, Output]):
@@ -220,17 +219,12 @@ class Agent(Generic[Deps, Output]):
     def _placed(self, layers: Layers | TextPrompt | str) -> Any:
         return placed(layers, recalls=self.memory is not None, compacts=isinstance(self.compaction, Summarise))
 
-    @contextmanager
-    def override(self, **changes: Unpack[Changes]) -> Iterator[None]:
+    def override(self, **changes: Unpack[Changes]) -> AbstractContextManager[None]:
         """Compose, run and resume with changes until the end of the block, wherever that is called: for tests.
 
         It holds for what is called in the block, not for other threads and tasks that were running before.
         """
-        token = _OVERRIDES.set({**_OVERRIDES.get(), id(self): self.but(**changes)})
-        try:
-            yield
-        finally:
-            _OVERRIDES.reset(token)
+        return overriding(self, self.but(**changes))
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
@@ -288,11 +282,8 @@ class Agent(Generic[Deps, Output]):
 
     def _now(self, options: Mapping[str, Any] = MappingProxyType({})) -> Agent[Deps, Output]:
         """Return this agent as it is in the block of an `override`, and with the changes that one run is given."""
-        agent = _OVERRIDES.get().get(id(self), self)
-        if CHANGES.isdisjoint(options):
-            return agent
-        changes: Any = {name: value for name, value in options.items() if name in CHANGES}
-        return agent.but(**changes)
+        changes: Any = {name: options[name] for name in CHANGES.intersection(options)}
+        return overridden(self).but(**changes) if changes else overridden(self)
 
     async def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> RunResult[Output]:
         session, given = checked_session(options.get("session")), options.get("run_id")
@@ -307,8 +298,7 @@ class Agent(Generic[Deps, Output]):
             scope=getattr(getattr(memory, "scope", None), "names", None),
         )
         keep = options.get("journal")
-        kept = Path(keep) if isinstance(keep, str) else keep
-        return await self._run(journal, journal.context, memory, options, is_new=given is None, keep=kept)
+        return await self._run(journal, journal.context, memory, options, is_new=given is None, keep=keep)
 
     async def resume(
         self, journal: Journal | Path, **options: Unpack[ResumeOptions[Deps, Output]]
@@ -334,10 +324,9 @@ class Agent(Generic[Deps, Output]):
         await asyncio.to_thread(check_journal, known, self.name, session, options.get("approve"))
         scope = None if known.scope is None or session is not None else known.scope
         memory = in_scope(self.memory, session, scope)
-        fresh = known.anew()
         ctx = with_key(known.context, self.chain, session, known.run_id)
         keep = None if isinstance(journal, Journal) else journal
-        return await self._run(fresh, ctx, memory, options, known=known, keep=keep)
+        return await self._run(known.anew(), ctx, memory, options, known=known, keep=keep)
 
     async def _run(
         self,
@@ -348,7 +337,7 @@ class Agent(Generic[Deps, Output]):
         *,
         known: Journal | None = None,
         is_new: bool = False,
-        keep: Path | Callable[[str], object] | None = None,
+        keep: Keep | None = None,
     ) -> RunResult[Output]:
         chain, session, listener = self.chain, options.get("session"), options.get("on_event")
         check_deps(self.tools.values(), options.get("deps"))
@@ -380,8 +369,7 @@ class Agent(Generic[Deps, Output]):
             compacts=self.compaction is not None,
             memo=session.memo if session is not None else Memo(self._declared()),
         )
-        run: Run[Output] = Run(driver, journal, known=known, keep=keep, listening=listening)
-        return await run.result(loop)
+        return await Run[Output](driver, journal, known=known, keep=keep, listening=listening).result(loop)
 
     def _declared(self) -> Declarations:
         """Return what every run declares to the model, unless it has tools of its own."""
@@ -391,8 +379,7 @@ class Agent(Generic[Deps, Output]):
 
     async def _equip(self, ctx: PromptContext, **given: object) -> Mapping[str, Tool]:
         """Return the tools that a run has, checked where its `deps` are given."""
-        assert self._at is not None
-        tools = by_name(await self._at(ctx))
+        tools = by_name(await cast(Any, self._at)(ctx))
         for deps in given.values():
             check_deps(tools.values(), deps)
         return tools
@@ -424,7 +411,7 @@ class Agent(Generic[Deps, Output]):
         Raises:
             ToolDefinitionError: An additional kwarg is called like `argument`, or the policy makes no sense.
         """
-        return agent_tool(self, name, description, argument, {"timeout": _INNER_SECONDS, **policy})
+        return agent_tool(self, name, description, argument, policy)
 
     async def stream(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
@@ -461,6 +448,3 @@ class Agent(Generic[Deps, Output]):
             return self.run(user_input, **options)
 
         yield from streamed(run)
-
-
-_OVERRIDES: ContextVar[Mapping[int, Agent[Any, Any]]] = ContextVar("agentkit_overrides", default=MappingProxyType({}))

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["agent_tool"]
 
+_SECONDS = 600.0
+"""Time limit, if the policy has none."""
+
 
 class _Agent(Protocol):
     """What is needed of an agent."""
@@ -69,7 +72,7 @@ def agent_tool(agent: _Agent, name: str, description: str, argument: str, policy
         )
         return result.output
 
-    return Tool.from_json_schema(name, description, parameters, answer, **policy)
+    return Tool.from_json_schema(name, description, parameters, answer, **{"timeout": _SECONDS, **policy})  # type: ignore[arg-type]
 
 
 def _outer_approver(outer: Nesting | None) -> Approver:

@@ -148,10 +148,7 @@ class AsyncDriver:
 
     async def _call_model(self, effect: CallModel) -> Reply:
         self.sent = effect.composition
-        reply = await self._request(self.model, effect.composition, effect.step)
-        if self.nesting.emit is not None:
-            await self._tell(events.ModelReplied(effect.step, reply))
-        return reply
+        return await self._request(self.model, effect.composition, effect.step)
 
     async def _request(self, model: Model, composition: Composition, step: int | None) -> Reply:
         """Send a composition and count what that takes; listeners hear of it where it is a step."""
@@ -161,7 +158,8 @@ class AsyncDriver:
             if emit is None or step is None:
                 reply = await model.request(composition)
             else:
-                await self._tell(events.PromptComposed(step, composition))
+                if (taken := emit(events.PromptComposed(step, composition))) is not None:
+                    await taken
                 on_text: Any = lambda text: emit(events.TextDelta(step, text))  # noqa: E731
                 reply = await model.request(composition, on_text=on_text)
             if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
@@ -171,6 +169,8 @@ class AsyncDriver:
             usage = reply.usage
         finally:
             nesting.spend(usage, reserved)
+        if emit is not None and step is not None and (taken := emit(events.ModelReplied(step, reply))) is not None:
+            await taken
         return reply
 
     async def _tell(self, event: events.Event) -> None:

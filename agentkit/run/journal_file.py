@@ -16,7 +16,7 @@ from agentkit.run.journal import Journal
 
 __all__ = ["Keep", "Keeper", "keeping"]
 
-Keep: TypeAlias = Path | Callable[[str], object]
+Keep: TypeAlias = Path | str | Callable[[str], object]
 """A file, or a function that is given each line of a journal, in a thread, before the run does anything else."""
 
 
@@ -69,7 +69,7 @@ def keeping(journal: Journal, keep: Keep, *, goes_on: bool) -> Iterator[Keeper]:
         JournalError: The file is not empty, and the run is a new one.
         OSError: The file cannot be written.
     """
-    if not isinstance(keep, Path):
+    if not isinstance(keep, Path | str):
         keeper = Keeper(keep)
         journal.kept_by(keeper.add)
         with _to_the_end(keeper):

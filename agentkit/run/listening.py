@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
-from inspect import isawaitable, iscoroutinefunction
+from inspect import isawaitable
 from typing import Any, Literal, TypeAlias
 
 from agentkit.run.events import Event, TextDelta
@@ -62,7 +62,7 @@ class Listening:
         """What it raised, where that is reported."""
         self._listener = listener
         self._raises = errors == "raise"
-        self._is_async = iscoroutinefunction(listener)
+        self._is_async = False
         self._waiting: deque[Event[Any] | _Text | Awaitable[object]] = deque()
         self._lock = asyncio.Lock()
         self._failure: Exception | None = None
@@ -78,7 +78,7 @@ class Listening:
             except Exception as error:
                 self._failed(error)
                 return None
-            if not isawaitable(answer):
+            if answer is None or not isawaitable(answer):
                 return None
             self._is_async = True
             waiting.append(answer)
@@ -104,7 +104,9 @@ class Listening:
                 try:
                     if isinstance(first, _Text):
                         first = first.event
-                    await (first if isawaitable(first) else self._listener(first))  # type: ignore[misc]
+                    answer = first if isawaitable(first) else self._listener(first)
+                    if answer is not None and isawaitable(answer):
+                        await answer
                 except Exception as error:
                     self._failed(error)
 

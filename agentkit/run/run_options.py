@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict
 
 from typing_extensions import TypeVar
 
 from agentkit.run.decisions import Approver, Decisions
 from agentkit.run.events import Event
+from agentkit.run.journal_file import Keep
 from agentkit.run.listening import ListenerErrors
 from agentkit.session import Session
 from agentkit_prompts.errors import nearest
@@ -62,7 +62,7 @@ class RunOptions(ResumeOptions[Deps, Output], Generic[Deps, Output], total=False
     run_id: str | None
     """Id of the run; a new one when not given. Idempotency keys derive from it. With the id of an earlier run on the
     same session it goes on where that one was cut short."""
-    journal: Path | str | Callable[[str], object] | None
+    journal: Keep | None
     """Where the journal is kept while the run goes on: a file, or a function that is given each line."""
     scope: Scope | str | None
     """Whose memory is read where there is no session. With a session it is that of the session."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
 
-from agentkit import Agent, LimitExceeded, Limits, ModelInterrupted, ScriptedModel, TextDelta, tool
+from agentkit import Agent, InMemorySession, LimitExceeded, Limits, ModelInterrupted, ScriptedModel, TextDelta, tool
 from agentkit.testing import CutOff, Delayed, controlled_time
-from tests.runtime.scripts import calling
+from tests.runtime.scripts import calling, valid
 
 DAY = 86_400.0
 
@@ -138,3 +139,69 @@ def test_a_script_with_a_delay_that_makes_no_sense_is_refused() -> None:
     for delayed in (Delayed(-1, "x"), Delayed(float("nan"), "x"), Delayed(1, Delayed(2, "x"))):  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="seconds"):
             ScriptedModel([delayed])
+
+
+def test_a_tool_that_cancels_itself_inside_is_not_cut_short_for_that() -> None:
+    @tool(timeout=600)
+    async def work() -> str:
+        """Gives up on one thing, and goes on with another one."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                await asyncio.sleep(DAY)
+        await asyncio.sleep(300)
+        return "worked"
+
+    agent = Agent(ScriptedModel([calling("work"), "ok"]), tools=[work], limits=Limits(seconds=1_000))
+    with controlled_time() as clock:
+        assert agent.run_sync("x").messages[2].text == "worked"
+    assert clock.seconds == pytest.approx(301)
+
+
+def test_a_tool_has_time_to_clean_up_when_it_is_cancelled() -> None:
+    cleaned: list[str] = []
+
+    @tool
+    async def work() -> str:
+        """Cleans up, for longer and longer."""
+        try:
+            await asyncio.sleep(DAY)
+        finally:
+            await asyncio.sleep(1)
+            cleaned.append("a second")
+            await asyncio.sleep(10)
+            cleaned.append("too long")
+        return ""
+
+    session = InMemorySession()
+    agent = Agent(ScriptedModel([calling("work")]), tools=[work], limits=Limits(seconds=10))
+    with controlled_time() as clock, pytest.raises(LimitExceeded):
+        agent.run_sync("x", session=session)
+    assert cleaned == ["a second"]
+    assert clock.seconds == pytest.approx(12)
+    assert valid(session.conversation)
+    assert "cancelled with the run" in session.conversation[2].text
+
+
+def test_a_tool_that_hangs_beside_one_that_is_done_loses_nothing_of_it() -> None:
+    @tool
+    async def stubborn() -> str:
+        """Swallows cancellation."""
+        while True:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(DAY)
+
+    @tool(sequential=True)
+    async def done() -> str:
+        """Answers."""
+        return "done"
+
+    session = InMemorySession()
+    script = [calling("done", "stubborn", "stubborn", "done")]
+    agent = Agent(ScriptedModel(script), tools=[stubborn, done], limits=Limits(seconds=10, on_limit="return"))
+    with controlled_time() as clock:
+        result = agent.run_sync("x", session=session)
+    assert result.limit is not None and result.limit.limit == "seconds"
+    assert [message.text[:4] for message in session.conversation[2:]] == ["done", "stub", "stub", "done"]
+    assert "was not called" in session.conversation[5].text
+    assert tuple(session.conversation) == result.messages and valid(session.conversation)
+    assert clock.seconds < 20

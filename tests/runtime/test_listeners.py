@@ -99,7 +99,7 @@ def test_an_async_listener_is_called_one_event_at_a_time_while_tools_run_togethe
         await asyncio.sleep(0.001)
         at_once -= 1
 
-    scripted(5).run_sync("x", on_event=listen)
+    scripted().run_sync("x", on_event=listen)
     assert most == 1
 
 
@@ -210,12 +210,12 @@ def test_a_listener_that_hangs_counts_in_the_seconds_of_the_run() -> None:
         if isinstance(event, ToolFinished):
             await asyncio.Event().wait()
 
-    agent, session = scripted(2).but(limits=Limits(seconds=60)), InMemorySession()
+    agent, session = scripted().but(limits=Limits(seconds=60)), InMemorySession()
     with controlled_time() as clock, pytest.raises(LimitExceeded) as caught:
         agent.run_sync("x", on_event=hang, session=session)
     assert caught.value.limit == "seconds"
     assert clock.seconds == pytest.approx(60)
-    assert valid(session.conversation) and roles(session.conversation) == "user assistant tool"
+    assert valid(session.conversation) and roles(session.conversation) == "user assistant tool tool"
 
 
 @pytest.mark.parametrize(
@@ -243,3 +243,18 @@ def test_leaving_a_sync_stream_cancels_a_run_that_shows_nothing() -> None:
         pass
     events.close()
     assert ended == [True]
+
+
+def test_a_listener_may_return_something_to_await_for_some_events_only() -> None:
+    plain: list[Event] = []
+    mixed: list[Event] = []
+    scripted().run_sync("x", on_event=plain.append)
+
+    async def later(event: Event) -> None:
+        mixed.append(event)
+
+    def listen(event: Event) -> Any:
+        return later(event) if isinstance(event, ToolStarted) else mixed.append(event)  # type: ignore[func-returns-value]
+
+    scripted().run_sync("x", on_event=listen)
+    assert kinds(mixed) == kinds(plain)

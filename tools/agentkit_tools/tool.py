@@ -31,7 +31,7 @@ from agentkit_tools.errors import (
     describe_error,
     ends_run,
 )
-from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, metered_reader
+from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, late_reader
 from agentkit_tools.schemas.callables import inner_function, is_unbound_method, mode_of, name_of, raw, wire_name
 from agentkit_tools.schemas.deps_type import fits, name_of_type
 from agentkit_tools.schemas.docstring import read_docstring
@@ -170,11 +170,13 @@ class Tool(Generic[P, R]):
             ToolDefinitionError: It is not a schema, describes something else than an object, or is nested too deeply.
         """
         # Half the cost of importing this package: only who needs it pays.
-        from agentkit_tools.schemas.argument_validator import late_validator
+        from agentkit_tools.schemas.argument_validator import validator_for
         from agentkit_tools.schemas.lenient_schema import SchemaError, normalise
 
         try:
             schema = normalise({"type": "object", "properties": {}} if parameters is None else parameters)
+            if isinstance(schema, bool):
+                raise SchemaError(f"the parameters of a tool are an object, not {schema}")
             if schema.get("type", "object") != "object":
                 raise SchemaError(f"the parameters of a tool are an object, not {schema['type']}")
             spec = ToolSpec(wire_name(name), description, {"type": "object", **schema}, trust=trust)
@@ -187,7 +189,7 @@ class Tool(Generic[P, R]):
         return cls(
             spec,
             function,
-            metered_reader(late_validator(spec.parameters)),
+            late_reader(partial(validator_for, spec.parameters)),
             FunctionRunner(mode_of(inner), takes.binding, "null"),
             _PLAIN.but(**policy),
             original_name=name,

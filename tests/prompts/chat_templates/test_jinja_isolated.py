@@ -79,14 +79,15 @@ def test_a_process_that_crashes_is_an_error_and_another_one_starts() -> None:
 
 
 def test_what_never_ends_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolated, "_MAX_SECONDS", 3.0)
     endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
     template = JinjaChatTemplate(
         "{% if messages|length > 1 %}" + endless + "{% endif %}ok", isolated=True, lossy=True, limits=None
     )
     start = time.monotonic()
-    with pytest.raises(ChatTemplateError, match="took more than 3 seconds"):
-        template.render(MESSAGES)
+    with monkeypatch.context() as hurried:
+        hurried.setattr(isolated, "_MAX_SECONDS", 3.0)
+        with pytest.raises(ChatTemplateError, match="took more than 3 seconds"):
+            template.render(MESSAGES)
     assert time.monotonic() - start < 30
     assert template.render(HI) == "ok"
 

@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -214,12 +215,16 @@ def test_a_method_takes_no_longer_than_its_row_says(name: str, text: str, one: s
         steps = cost(name, (text, *args))
         if steps > CHAT_LIMITS.steps:
             continue
-        start = time.thread_time()
-        try:
-            method(text, *args)
-        except (TypeError, ValueError, LookupError):
-            continue
-        assert time.thread_time() - start < 0.01 + steps * 1e-6  # twenty times what a step stands for
+        allowed = 0.01 + steps * 1e-6  # twenty times what a step stands for
+        with suppress(TypeError, ValueError, LookupError):
+            assert any(seconds_of(method, text, *args) < allowed for _ in range(3))  # garbage may be collected in one
+
+
+def seconds_of(method: Callable[..., object], *args: object) -> float:
+    """Return the CPU time of a call."""
+    start = time.thread_time()
+    method(*args)
+    return time.thread_time() - start
 
 
 @pytest.mark.parametrize("row", COSTS.values(), ids=COSTS.keys())

@@ -38,8 +38,8 @@ class _Decoder(codecs.IncrementalDecoder):
         self._size = 0
         self._skips = False
 
-    def decode(self, data: Any, final: bool = False) -> str:
-        head, newline, tail = self._inner.decode(data, final).rpartition("\n")
+    def decode(self, input: Any, final: bool = False) -> str:
+        head, newline, tail = self._inner.decode(input, final).rpartition("\n")
         lines = ""
         if newline:
             lines = self._ended(head)

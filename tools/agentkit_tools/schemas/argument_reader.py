@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 from pydantic_core import CoreSchema, SchemaValidator, from_json
 
 from agentkit_prompts.schemas.steps import StepsExceeded, bounded, within
-from agentkit_tools.schemas.validation_cost import ValidationCost, has_own_code, validation_cost
+from agentkit_tools.schemas.validation_cost import ValidationCost, has_own_code, hashes_numbers, validation_cost
 
-__all__ = ["ArgumentReader", "Arguments", "metered_reader", "reader_of"]
+__all__ = ["ArgumentReader", "Arguments", "late_reader", "reader_of"]
 
 Arguments: TypeAlias = dict[str, Any]
 """Validated arguments by parameter name; those the model left out are absent."""
@@ -21,6 +21,9 @@ _QUICK_CHARS = 100_000
 """Characters that are looked at where the call is made: some milliseconds, more where each of them is wrong."""
 _MAX_VALUES = 200_000
 """Values in the arguments of a call: while pydantic notes what is wrong with them, nothing else runs."""
+_MAX_HASHED = 4_000
+"""Values where numbers become members of a set or keys of a dict: whoever chooses them can make all their hashes equal.
+"""
 _MAX_LOOKS = 8
 """Looks at one value that need not be counted, because the length of the arguments is limited."""
 _QUICK_STEPS = 10_000
@@ -41,18 +44,43 @@ class ArgumentReader(NamedTuple):
 def reader_of(validate: Validate, schema: CoreSchema) -> ArgumentReader:
     """Return what reads with pydantic: `validate` is its validator of JSON text, `schema` what that was made from."""
     cost = validation_cost(schema)
-    max_chars = -1 if has_own_code(schema) else _QUICK_CHARS // cost.looks
+    max_chars, max_values = _QUICK_CHARS, _MAX_VALUES
+    if hashes_numbers(schema):
+        max_chars, max_values = _MAX_HASHED, _MAX_HASHED
+    max_chars = -1 if has_own_code(schema) else max_chars // cost.looks
     if cost.is_linear and cost.looks <= _MAX_LOOKS:
-        return ArgumentReader(validate, max_chars, partial(_where_few, _MAX_VALUES // cost.looks, validate))
+        return ArgumentReader(validate, max_chars, partial(_where_few, max_values // cost.looks, validate))
     at_once = validate if cost.is_linear else partial(_where_cheap, validate, cost)
     in_steps = SchemaValidator(bounded(schema), _use_prebuilt=False).validate_json
-    return ArgumentReader(at_once, max_chars, partial(_where_few, _MAX_VALUES, partial(within, _MAX_STEPS, in_steps)))
+    return ArgumentReader(at_once, max_chars, partial(_where_few, max_values, partial(within, _MAX_STEPS, in_steps)))
 
 
-def metered_reader(validate: Validate) -> ArgumentReader:
-    """Return what reads with a validator that takes steps by itself."""
-    thoroughly = partial(_where_few, _MAX_VALUES, partial(within, _MAX_STEPS, validate))
-    return ArgumentReader(partial(within, _QUICK_STEPS, validate), _QUICK_CHARS, thoroughly)
+def late_reader(make: Callable[[], Validate]) -> ArgumentReader:
+    """Return what reads with a validator that takes steps by itself, and is made when the tool is called first.
+
+    Of ten thousand tools a server offers, a run calls a few, and a validator takes more time and memory than all the
+    rest of a tool. Making it may take long too, so the first call is not for `at_once`.
+    """
+    late = _LateValidator(make)
+    return ArgumentReader(late.at_once, _QUICK_CHARS, late.thoroughly)
+
+
+class _LateValidator:
+    __slots__ = ("_make", "_validate")
+
+    def __init__(self, make: Callable[[], Validate]) -> None:
+        self._make = make
+        self._validate: Validate | None = None
+
+    def at_once(self, text: str) -> Arguments:
+        if self._validate is None:
+            raise StepsExceeded("not made yet")
+        return within(_QUICK_STEPS, self._validate, text)
+
+    def thoroughly(self, text: str) -> Arguments:
+        if self._validate is None:
+            self._validate = self._make()
+        return _where_few(_MAX_VALUES, partial(within, _MAX_STEPS, self._validate), text)
 
 
 def _where_cheap(validate: Validate, cost: ValidationCost, text: str) -> Arguments:

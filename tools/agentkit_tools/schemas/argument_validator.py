@@ -5,21 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
+from fractions import Fraction
+from functools import partial
+from math import isfinite
 from operator import ge, gt, le, lt
 from typing import Any
 
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaError, SchemaValidator, core_schema
 
 from agentkit_prompts.schemas.steps import StepsExceeded, counted, once
+from agentkit_tools.schemas.pattern_size import pattern_size
 
-__all__ = ["late_validator", "validator_for"]
+__all__ = ["validator_for"]
 
 _ANY = core_schema.any_schema()
 _READ = SchemaValidator(_ANY).validate_json
 _FLOAT = core_schema.float_schema(strict=True, allow_inf_nan=False)
 _ABSENT = object()
 _MAX_ALTERNATIVES = 1_000
+_MAX_PATTERNS = 50_000
+"""Characters of all patterns, see `pattern_size`: some of them take a second to compile."""
+_CHARS_PER_ALTERNATIVE = 100
+_MAX_COUNT = 1 << 60
 _COMBINING = ("anyOf", "oneOf", "allOf", "$ref")
 
 
@@ -31,8 +38,9 @@ def validator_for(schema: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
 
     Unknown arguments are refused when the schema lists properties and does not allow others. `oneOf` is read as
     `anyOf`; `not`, `if`, `contains`, `format`, `propertyNames`, `patternProperties`, what depends on other properties
-    (`dependentRequired`, `dependentSchemas`, `unevaluatedProperties`), references to other documents or to anchors, and
-    patterns that are not regular (look-around, back-references) are not checked.
+    (`dependentRequired`, `dependentSchemas`, `unevaluatedProperties`), references to other documents or to anchors,
+    patterns that are not regular (look-around, back-references), and those that come after very large ones are not
+    checked.
     """
     closed = "properties" in schema and not any(key in schema for key in _COMBINING)
     if closed and "additionalProperties" not in schema and "patternProperties" not in schema:
@@ -47,22 +55,13 @@ def validator_for(schema: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     return lambda text: validate(_READ(text))
 
 
-def late_validator(schema: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
-    """Return what reads the arguments of one tool; its validator is made when the tool is called first.
-
-    Of ten thousand tools a server offers, a run calls a few, and a validator takes more time and memory than all the
-    rest of a tool.
-    """
-    ready = lru_cache(maxsize=1)(lambda: validator_for(schema))
-    return lambda text: ready()(text)
-
-
 class _Builder:
     """Translates one document; references are followed once each, so recursion ends."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.document = document
         self.definitions: dict[str, CoreSchema | None] = {}
+        self.patterns_left = _MAX_PATTERNS
 
     def build(self, schema: Any) -> CoreSchema:
         if schema is False:
@@ -190,11 +189,13 @@ class _Builder:
     def _string(self, schema: Mapping[str, Any]) -> CoreSchema:
         least, most = _count(schema.get("minLength")), _count(schema.get("maxLength"))
         pattern = schema.get("pattern")
-        if isinstance(pattern, str):
+        size = pattern_size(pattern) if isinstance(pattern, str) else 0
+        if size and size <= self.patterns_left:
+            self.patterns_left -= size
             with suppress(SchemaError):  # not a regular expression in the sense of one that always ends
                 built = core_schema.str_schema(min_length=least, max_length=most, pattern=pattern, strict=True)
                 SchemaValidator(built)
-                return counted(built)
+                return counted(built, 1 + size // _CHARS_PER_ALTERNATIVE)
         return core_schema.str_schema(min_length=least, max_length=most, strict=True)
 
 
@@ -257,7 +258,7 @@ def _bounded(built: CoreSchema, schema: Mapping[str, Any]) -> CoreSchema:
             rules.append((f"{sign} {limit}", partial(lt if least else gt, limit)))
     step = _number_or_none(schema.get("multipleOf"))
     if step:
-        rules.append((f"a multiple of {step}", lambda value: abs(value / step - round(value / step)) < 1e-9))
+        rules.append((f"a multiple of {step}", lambda value: _is_multiple(value, step)))
     if not rules:
         return built
 
@@ -268,6 +269,16 @@ def _bounded(built: CoreSchema, schema: Mapping[str, Any]) -> CoreSchema:
         return value
 
     return core_schema.no_info_after_validator_function(check, built)
+
+
+def _is_multiple(value: float, step: float) -> bool:
+    try:
+        quotient = value / step
+    except OverflowError:
+        quotient = float("inf")
+    if isfinite(quotient):
+        return abs(quotient - round(quotient)) < 1e-9
+    return Fraction(value) % Fraction(step) == 0
 
 
 def _enum(values: Sequence[Any]) -> CoreSchema:
@@ -307,7 +318,7 @@ def _present(values: tuple[Any, ...]) -> list[Any]:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return min(value, _MAX_COUNT) if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _number_or_none(value: Any) -> float | None:

@@ -10,11 +10,12 @@ from pydantic_core import CoreSchema, from_json
 
 from agentkit_prompts.schemas.steps import nodes
 
-__all__ = ["ValidationCost", "has_own_code", "validation_cost"]
+__all__ = ["ValidationCost", "has_own_code", "hashes_numbers", "validation_cost"]
 
 _KNOWN_CODE = frozenset(
     {"agentkit_prompts", "agentkit_tools", "builtins", "datetime", "ipaddress", "pydantic", "pydantic_core"}
 )
+_TEXTS = frozenset({"bool", "date", "enum", "literal", "none", "str", "url"})
 _MAX_LOOKS = 1 << 40
 _CHARS_PER_VALUE = 16
 
@@ -86,6 +87,25 @@ def _of_schema(node: dict[str, Any], known: dict[int, tuple[int, int]]) -> tuple
 
 def _largest(found: list[tuple[int, int]]) -> tuple[int, int]:
     return max((one[0] for one in found), default=1), max((one[1] for one in found), default=0)
+
+
+def hashes_numbers(schema: CoreSchema) -> bool:
+    """Return whether members of a set or keys of a dict may be what is hashed like a number: not text, not a choice."""
+    return any(_hashes_numbers(node) for node in nodes(schema) if isinstance(node.get("type"), str))
+
+
+def _hashes_numbers(node: Mapping[str, Any]) -> bool:
+    if node["type"] == "dict":  # the keys of JSON are text before anything is made of them
+        return _kind(node.get("keys_schema")) not in (*_TEXTS, "any")
+    return node["type"] in ("set", "frozenset") and _kind(node.get("items_schema")) not in _TEXTS
+
+
+def _kind(node: Any) -> str:
+    while (
+        isinstance(node, Mapping) and str(node.get("type")).startswith(("function-", "nullable")) and "schema" in node
+    ):
+        node = node["schema"]
+    return "any" if node is None else str(node.get("type"))
 
 
 def has_own_code(schema: CoreSchema) -> bool:
