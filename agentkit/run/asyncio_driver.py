@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from agentkit.compaction import Compacted, Send
 from agentkit.errors import ApprovalError, Paused
-from agentkit.models.model import Model, Reply, Usage
+from agentkit.models.model import NO_USAGE, Model, Reply
 from agentkit.models.model_errors import ModelReplyError
 from agentkit.recaller import Found
 from agentkit.run import events
@@ -49,7 +49,6 @@ from agentkit_tools.tool_context import ToolContext
 __all__ = ["AsyncDriver"]
 
 R = TypeVar("R")
-_NO_USAGE = Usage()
 _log = logging.getLogger("agentkit")
 _log.addHandler(logging.NullHandler())  # whoever wants to read it says where
 
@@ -148,12 +147,15 @@ class AsyncDriver:
 
     async def _call_model(self, effect: CallModel) -> Reply:
         self.sent = effect.composition
-        return await self._request(self.model, effect.composition, effect.step)
+        reply = await self._request(self.model, effect.composition, effect.step)
+        if self.nesting.emit is not None:
+            await self._tell(events.ModelReplied(effect.step, reply))
+        return reply
 
     async def _request(self, model: Model, composition: Composition, step: int | None) -> Reply:
         """Send a composition and count what that takes; listeners hear of it where it is a step."""
         nesting, emit = self.nesting, self.nesting.emit
-        reserved, usage = nesting.reserve(composition), _NO_USAGE
+        reserved, usage = nesting.reserve(composition), NO_USAGE
         try:
             if emit is None or step is None:
                 reply = await model.request(composition)
@@ -169,8 +171,6 @@ class AsyncDriver:
             usage = reply.usage
         finally:
             nesting.spend(usage, reserved)
-        if emit is not None and step is not None and (taken := emit(events.ModelReplied(step, reply))) is not None:
-            await taken
         return reply
 
     async def _tell(self, event: events.Event) -> None:

@@ -397,10 +397,10 @@ class PromptContext(Derived):
         _put(self, "_derived", MappingProxyType(values))
 
     @property
-    def view(self) -> Mapping[str, Any]:
+    def view(self) -> MappingProxyType[str, Any]:
         """Read-only mapping of the names a template can use to their values, built once."""
         try:
-            view: Mapping[str, Any] = self._derived
+            view: MappingProxyType[str, Any] = self._derived
         except AttributeError:  # copied, or read from JSON
             values = {name: getattr(self, name) for name in CONTEXT_FIELDS if name in CONTEXT_NAMES}
             view = MappingProxyType(values | {"additional_kwargs": self.user_input.additional_kwargs})
@@ -415,7 +415,7 @@ class PromptContext(Derived):
             if "elements" in given:
                 kept.pop("documents", None)
             return type(self)(**kept, **given)
-        values = {**self.view, **{name: getattr(self, name) for name in _HIDDEN}}
+        values = self.view | {name: getattr(self, name) for name in _HIDDEN}
         copy = object.__new__(type(self))
         copy._fill(values, given, [])
         return copy
