@@ -94,6 +94,18 @@ def test_an_answer_that_stays_unreadable_is_reported(replies: list[str | Excepti
         fact_extractor(ScriptedModel(replies))(TURNS, [])
 
 
+def test_what_only_the_assistant_said_is_no_fact(memory: Memory) -> None:
+    found = [
+        {"text": "The warranty is 99 years.", "turns": [2]},
+        {"text": "Ada asks for the warranty.", "turns": [1, 2]},
+    ]
+    session = memory.session("talk")
+    session.append(Message("user", "How long is the warranty?", name="assistant"))
+    session.append(Message("assistant", "The warranty is 99 years.", name="Ada"))
+    memory.worker(fact_extractor(ScriptedModel([answer(*found)]))).drain()
+    assert [fact.text for fact in memory.recall("warranty").knowledge] == ["Ada asks for the warranty."]
+
+
 def test_a_model_that_is_away_is_no_useless_answer() -> None:
     with pytest.raises(ModelUnavailable):
         fact_extractor(ScriptedModel([ModelUnavailable("away")]))(TURNS, [])

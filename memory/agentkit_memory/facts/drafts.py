@@ -28,6 +28,8 @@ class Turn:
     """Seconds since 1970."""
     new: bool = True
     """False for a turn that was read before, and is given again as context."""
+    role: str = "user"
+    """`user` or `assistant`, whatever the speaker is called."""
 
 
 @dataclass(frozen=True, slots=True)

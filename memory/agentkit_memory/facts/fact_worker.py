@@ -72,7 +72,7 @@ _NEXT = (
     .limit(1)
 )
 _HELD_IN = _BUSY.where(items.c.scope_id == bindparam("scope"), _state.leased_by.is_not(None))
-_TURN = items.c["id", "speaker", "text", "said_at", "version", "position"]
+_TURN = items.c["id", "speaker", "text", "said_at", "version", "position", "role"]
 _WINDOW = (
     select(_state.want, _state.attempts, _waits.label("waits"), *_TURN)
     .select_from(_JOINED)
@@ -328,7 +328,7 @@ def _ask_for_facts(database: Database) -> None:
 
 
 def _task(row: Any, want: int = 0, attempts: int = 0, *, new: bool = True) -> _Task:
-    return _Task(Turn(row.id, row.speaker, row.text, row.said_at, new), want, row.version, attempts)
+    return _Task(Turn(row.id, row.speaker, row.text, row.said_at, new, row.role), want, row.version, attempts)
 
 
 def _is_last(window: _Window) -> bool:

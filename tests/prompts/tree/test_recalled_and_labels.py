@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +18,7 @@ from agentkit.prompts import (
     Layers,
     MemoPrompt,
     PromptContext,
+    PromptError,
     RecalledMessage,
     RecalledPrompt,
     Size,
@@ -36,7 +38,8 @@ def test_each_span_of_a_recalled_message_has_its_pointer_and_is_untrusted() -> N
     assert {span.prompt for span in found.spans} == {"before_input[1]"}
     assert {span.trust for span in found.spans} == {"untrusted"}
     assert "Message 1" in composition.user.text
-    assert composition.why("recalled[9]").spans == ()
+    with pytest.raises(PromptError, match="recalled has 4 items"):
+        composition.why("recalled[9]")
     assert composition.context.documents[0].text not in [message.text for message in composition.context.recalled]
 
 
@@ -81,10 +84,7 @@ def test_what_is_wrong_is_named_with_its_place() -> None:
 def test_no_two_documents_have_the_same_label_and_every_label_is_one_line(documents: list[Document]) -> None:
     ctx = PromptContext(user_input="x", documents=documents)
     text = MemoPrompt().format_2_str(ctx)
-    heads = [
-        line for line in text.split("\n") if line.startswith("[") and not line.startswith("[\u200b") and "#" in line
-    ]
-    labels = [head[1:].partition("]")[0] for head in heads]
+    labels = re.findall(r"^\[(?!\u200b)([^\[\]\n]*#[^\[\]\n]*)\]", text, re.MULTILINE)
     assert len(labels) == len(documents) == len(set(labels))
 
 
