@@ -15,6 +15,7 @@ from agentkit.compaction import Compacted, Send
 from agentkit.errors import ApprovalError, Paused
 from agentkit.models.model import Model, Reply, Usage
 from agentkit.models.model_errors import ModelReplyError
+from agentkit.models.prices import Price
 from agentkit.recaller import Found
 from agentkit.run import events
 from agentkit.run.begin import beginning
@@ -139,23 +140,34 @@ class AsyncDriver:
         assert self.compact is not None
         made = await self.compact(effect.ctx, self.session, self._send, self.run_id)
         if self.nesting.emit is not None and made.messages:
-            self.nesting.emit(events.ConversationCompacted(made.messages, made.summary))
+            await self._tell(events.ConversationCompacted(made.messages, made.summary))
         return made
 
     async def _send(self, model: Model, composition: Composition) -> Reply:
         """Send a composition that is no step of the run, and count what it takes."""
-        reserved, usage = self.nesting.reserve(composition), _NO_USAGE
+        price = self.nesting.checked_price(model)
+        reserved, usage = self.nesting.reserve(composition, price), _NO_USAGE
         try:
-            reply = await model.request(composition)
+            reply = self._checked(await model.request(composition), model, composition, price)
             usage = reply.usage
         finally:
             self.nesting.spend(usage, reserved)
         return reply
 
+    def _checked(self, reply: Reply, model: Model, composition: Composition, price: Price | None) -> Reply:
+        """Return what a model answered, with what it cost.
+
+        Raises:
+            ModelReplyError: It is no reply.
+        """
+        if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
+            raise ModelReplyError(_no_reply(reply), model=model.name)
+        return reply if price is None else self.nesting.priced(reply, composition, price)
+
     async def _call_model(self, effect: CallModel) -> Reply:
         nesting, emit = self.nesting, self.nesting.emit
         self.sent = effect.composition
-        reserved, usage = nesting.reserve(effect.composition), _NO_USAGE
+        reserved, usage = nesting.reserve(effect.composition, nesting.price), _NO_USAGE
         try:
             if emit is None:
                 reply = await self.model.request(effect.composition)
@@ -165,10 +177,7 @@ class AsyncDriver:
                     await taken
                 on_text: Any = lambda text: emit(events.TextDelta(step, text))  # noqa: E731
                 reply = await self.model.request(effect.composition, on_text=on_text)
-            if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
-                raise ModelReplyError(_no_reply(reply), model=self.model.name)
-            if nesting.price is not None:
-                reply = nesting.priced(reply, effect.composition)
+            reply = self._checked(reply, self.model, effect.composition, nesting.price)
             usage = reply.usage
         finally:
             nesting.spend(usage, reserved)
