@@ -52,7 +52,6 @@ from agentkit_tools.tool import Tool
 if TYPE_CHECKING:
     from agentkit_memory import Scope
 
-
 __all__ = ["Agent"]
 
 Deps = TypeVar("Deps", default=None)
@@ -199,7 +198,7 @@ class Agent(Generic[Deps, Output]):
         chain = self.chain
         if not changes.keys().isdisjoint(("model", "layers", "output")):
             chain = Chain(
-                model_named(model) if isinstance(model := changes.get("model", chain.model), str) else model,
+                model_named(to) if isinstance(to := cast(Any, changes).get("model", chain.model), str) else to,
                 self._placed(changes["layers"]) if "layers" in changes else chain.prompter or chain.layers,
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,
@@ -282,8 +281,9 @@ class Agent(Generic[Deps, Output]):
 
     def _now(self, options: Mapping[str, Any] = MappingProxyType({})) -> Agent[Deps, Output]:
         """Return this agent as it is in the block of an `override`, and with the changes that one run is given."""
-        changes: Any = {name: options[name] for name in CHANGES.intersection(options)}
-        return overridden(self).but(**changes) if changes else overridden(self)
+        if CHANGES.isdisjoint(options):
+            return overridden(self)
+        return overridden(self).but(**{name: options[name] for name in CHANGES.intersection(options)})
 
     async def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> RunResult[Output]:
         session, given = checked_session(options.get("session")), options.get("run_id")

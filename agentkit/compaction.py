@@ -152,7 +152,7 @@ async def compacted(
     if isinstance(compaction, Summarise):
         made = known
         while made.messages < first:  # a conversation that was long before is summarised in parts
-            last = _end_of_part(conversation, made.messages, first, limit, count)
+            last = _end_of_part(conversation, made.messages, first, 2 * limit, count)
             made = await _summarised(compaction, chain, conversation, made, last, send, run_id)
         if not (made.summary or "").strip():  # the model wrote none: the budget does what it can
             return Compacted(known.messages, known.summary, made.usage)

@@ -39,7 +39,17 @@ def run_context(
     else:
         conversation = _NO_CONVERSATION if session is None else session.conversation
         ctx = PromptContext(user_input=cast(UserInput, user_input), conversation=conversation, tools=tools)
+    if kept := getattr(session, "additional_kwargs", None):
+        ctx = _with_kept(ctx, kept)
     return with_key(ctx, chain, session, run_id)
+
+
+def _with_kept(ctx: PromptContext, kept: Mapping[str, Any]) -> PromptContext:
+    """Return the context with the additional kwargs of the session, where the input has none of that name."""
+    given = ctx.user_input.additional_kwargs
+    if not (names := [name for name in kept if name not in given]):
+        return ctx
+    return ctx.evolve(user_input=UserInput(ctx.user_input.input, {**kept, **given}), kept_kwargs=names)
 
 
 def with_key(ctx: PromptContext, chain: Chain[Any], session: Session | None, run_id: str) -> PromptContext:

@@ -11,9 +11,13 @@ from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
+from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.context.wire.read_messages import read_messages
 
 __all__ = ["InMemorySession", "Session", "checked_session"]
+
+_KWARGS = "additional_kwargs"
+"""Name of the note of a session that holds its additional kwargs."""
 
 
 class Session(Protocol):
@@ -90,6 +94,19 @@ class InMemorySession:
     def keep_note(self, name: str, value: Any, at: int | None = None) -> None:
         """Note something beside the messages. A rewind to before message `at`, or the last one, leaves it behind."""
         self._notes.setdefault(name, {})[len(self.conversation) if at is None else at] = value
+
+    @property
+    def additional_kwargs(self) -> Mapping[str, Any]:
+        """What stays in force for every input of this session that does not bring its own; see `keep_kwargs`."""
+        return self.note(_KWARGS) or {}
+
+    def keep_kwargs(self, kwargs: Mapping[str, Any]) -> None:
+        """Keep additional kwargs in force from now on, in place of those kept before.
+
+        Raises:
+            ContextError: It is no mapping of names to values.
+        """
+        self.keep_note(_KWARGS, dict(UserInput(additional_kwargs=kwargs).additional_kwargs))
 
     def fork(self, id: str, at: int | None = None) -> InMemorySession:
         """Return a session of its own that begins with the first `at` messages; with all when not given.

@@ -12,7 +12,7 @@ from agentkit_prompts.context.messages import Message
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["FinishReason", "Model", "Reply", "Usage", "passed_on"]
+__all__ = ["NO_USAGE", "FinishReason", "Model", "Reply", "Usage", "passed_on"]
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "error"]
 
@@ -31,6 +31,8 @@ class Usage:
     """US dollars; None where a price is not known."""
 
     def __add__(self, other: Usage) -> Usage:
+        if self is NO_USAGE:
+            return other
         money, more = self.money, other.money
         if money is None is more:
             total = None
@@ -46,6 +48,9 @@ class Usage:
             self.cached_tokens + other.cached_tokens,
             total,
         )
+
+
+NO_USAGE = Usage()
 
 
 @dataclass(frozen=True, slots=True)

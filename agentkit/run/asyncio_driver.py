@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 
 from agentkit.compaction import Compacted, Send
 from agentkit.errors import ApprovalError, Paused
-from agentkit.models.model import Model, Reply, Usage
+from agentkit.models.model import NO_USAGE, Model, Reply
 from agentkit.models.model_errors import ModelReplyError
-from agentkit.models.prices import Price
 from agentkit.recaller import Found
 from agentkit.run import events
 from agentkit.run.begin import beginning
@@ -50,7 +49,6 @@ from agentkit_tools.tool_context import ToolContext
 __all__ = ["AsyncDriver"]
 
 R = TypeVar("R")
-_NO_USAGE = Usage()
 _log = logging.getLogger("agentkit")
 _log.addHandler(logging.NullHandler())  # whoever wants to read it says where
 
@@ -144,45 +142,37 @@ class AsyncDriver:
         return made
 
     async def _send(self, model: Model, composition: Composition) -> Reply:
-        """Send a composition that is no step of the run, and count what it takes."""
-        price = self.nesting.checked_price(model)
-        reserved, usage = self.nesting.reserve(composition, price), _NO_USAGE
-        try:
-            reply = self._checked(await model.request(composition), model, composition, price)
-            usage = reply.usage
-        finally:
-            self.nesting.spend(usage, reserved)
-        return reply
-
-    def _checked(self, reply: Reply, model: Model, composition: Composition, price: Price | None) -> Reply:
-        """Return what a model answered, with what it cost.
-
-        Raises:
-            ModelReplyError: It is no reply.
-        """
-        if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
-            raise ModelReplyError(_no_reply(reply), model=model.name)
-        return reply if price is None else self.nesting.priced(reply, composition, price)
+        """Send a composition that is no step of the run, such as what is to be summarised."""
+        return await self._request(model, composition, None)
 
     async def _call_model(self, effect: CallModel) -> Reply:
-        nesting, emit = self.nesting, self.nesting.emit
         self.sent = effect.composition
-        reserved, usage = nesting.reserve(effect.composition, nesting.price), _NO_USAGE
+        reply = await self._request(self.model, effect.composition, effect.step)
+        emit = self.nesting.emit
+        if emit is not None and (taken := emit(events.ModelReplied(effect.step, reply))) is not None:
+            await taken
+        return reply
+
+    async def _request(self, model: Model, composition: Composition, step: int | None) -> Reply:
+        """Send a composition and count what that takes; listeners hear of it where it is a step."""
+        nesting, emit = self.nesting, self.nesting.emit
+        price = nesting.price if model is self.model else nesting.checked_price(model)
+        reserved, usage = nesting.reserve(composition, price), NO_USAGE
         try:
-            if emit is None:
-                reply = await self.model.request(effect.composition)
+            if emit is None or step is None:
+                reply = await model.request(composition)
             else:
-                step = effect.step
-                if (taken := emit(events.PromptComposed(step, effect.composition))) is not None:
+                if (taken := emit(events.PromptComposed(step, composition))) is not None:
                     await taken
                 on_text: Any = lambda text: emit(events.TextDelta(step, text))  # noqa: E731
-                reply = await self.model.request(effect.composition, on_text=on_text)
-            reply = self._checked(reply, self.model, effect.composition, nesting.price)
+                reply = await model.request(composition, on_text=on_text)
+            if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
+                raise ModelReplyError(_no_reply(reply), model=model.name)
+            if price is not None:
+                reply = nesting.priced(reply, composition, price)
             usage = reply.usage
         finally:
             nesting.spend(usage, reserved)
-        if emit is not None and (taken := emit(events.ModelReplied(effect.step, reply))) is not None:
-            await taken
         return reply
 
     async def _tell(self, event: events.Event) -> None:

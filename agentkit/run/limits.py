@@ -70,6 +70,8 @@ class Limits:
         Raises:
             LimitExceeded: It is more than one of the limits on tokens or money.
         """
+        if self.tokens is None is self.input_tokens and self.output_tokens is None is self.money:
+            return
         used = (
             ("tokens", usage.input_tokens + usage.output_tokens),
             ("input_tokens", usage.input_tokens),

@@ -15,7 +15,7 @@ from agentkit.chain import Chain, Output
 from agentkit.citations import Citation, citations, unknown_labels
 from agentkit.compaction import Compacted
 from agentkit.errors import LimitExceeded, OutputError, RunIdReused
-from agentkit.models.model import Reply, Usage
+from agentkit.models.model import NO_USAGE, Reply, Usage
 from agentkit.recaller import Found
 from agentkit.run.decisions import Decision
 from agentkit.run.effects import (
@@ -45,7 +45,6 @@ __all__ = ["REPAIR", "RunResult", "remembering", "run_loop", "visible"]
 
 REPAIR = "Answer again, with valid JSON only."
 """How the message ends that asks the model to repair its answer."""
-_NO_USAGE = Usage()
 _NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
 
 
@@ -130,7 +129,7 @@ def run_loop(
             intermediate=Conversation(messages[1:]),
         )
     chain.preflight(ctx.user_input)
-    usage, is_cut = _NO_USAGE, False
+    usage, is_cut = NO_USAGE, False
     if compacts and len(ctx.conversation):
         made: Compacted = yield Compact(ctx)
         usage, is_cut = made.usage, made.messages > 0

@@ -166,6 +166,8 @@ def _places(ctx: PromptContext) -> Iterator[tuple[str, Callable[[str], PromptCon
     for field in ("conversation", "intermediate"):
         for index, message in enumerate(getattr(ctx, field)):
             yield f"{field}[{index}] ({message.role})", partial(_in_item, ctx, field, index, "content")
+    if ctx.summary is not None:
+        yield "summary", lambda attack: ctx.evolve(summary=f"{ctx.summary}{attack}")
     for field in ("documents", "knowledge", "recalled"):
         for index, item in enumerate(getattr(ctx, field)):
             if item.trust != "trusted":
@@ -229,6 +231,7 @@ def _sample() -> PromptContext:
         conversation=[Message("user", "Hello"), Message("assistant", "Hello!")],
         documents=[Document("It rains in April.", title="Weather", source="weather.md")],
         knowledge=[Fact("It is April.", source="calendar")],
+        summary="Hello was said.",
         recalled=[RecalledMessage("I like rain.", "user", name="Ada", session="talk")],
         intermediate=[
             Message("assistant", "", (ToolCall("1", "look"),)),

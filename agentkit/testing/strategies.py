@@ -29,6 +29,7 @@ from agentkit_prompts.tree.leaves import (
     KnowledgePrompt,
     MemoPrompt,
     RecalledPrompt,
+    SummaryPrompt,
     TextPrompt,
     ToolPrompt,
     UserInputPrompt,
@@ -205,6 +206,7 @@ def contexts(*, with_media: bool = True, orphans: bool = False) -> SearchStrateg
         documents=st.lists(document, max_size=4).map(tuple),
         knowledge=st.lists(st.builds(Fact, text), max_size=3).map(tuple),
         recalled=st.lists(recalled, max_size=3).map(tuple),
+        summary=st.none() | text,
         tools=st.lists(tool, max_size=2, unique_by=lambda spec: spec.name).map(tuple),
         examples=st.lists(st.builds(Example, text, text), max_size=3).map(tuple),
         intermediate=traffic(with_media=with_media),
@@ -312,7 +314,7 @@ def prompts(*, sized: bool = False, maximum: bool = False, max_leaves: int = 5) 
     texts = st.sampled_from(_TEXTS)
     translated = texts.map(lambda text: Template({"en": "In English.", "zh": text}))
     kinds: tuple[type[BasePrompt], ...] = (
-        *(UserInputPrompt, ConversationPrompt, MemoPrompt, KnowledgePrompt, RecalledPrompt, ToolPrompt),
+        *(UserInputPrompt, ConversationPrompt, MemoPrompt, KnowledgePrompt, RecalledPrompt, SummaryPrompt, ToolPrompt),
         AdditionalInfoPrompt,
     )
     pool = st.lists(st.builds(Example, hostile_texts(2), hostile_texts(2)), max_size=2).map(tuple)

@@ -74,7 +74,7 @@ def test_trimming_shows_the_newest_whole_turns_and_stores_everything(session: An
 def test_a_summary_is_shown_in_a_layer_kept_beside_the_messages_and_extended(session: Any) -> None:
     talked(session, 8)
     notes = counting(*(f"notes {number}" for number in range(9)))
-    agent = Agent(ScriptedModel(["ok"] * 30), "Answer.", compaction=Summarise(notes, tokens=600, keep=300))
+    agent = Agent(ScriptedModel(["ok"] * 30), "Answer.", compaction=Summarise(notes, tokens=250, keep=150))
     result = agent.run_sync("And now?", session=session)
     first = len(notes.requests)
     summary = f"notes {first - 1}"

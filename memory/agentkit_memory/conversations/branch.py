@@ -85,7 +85,7 @@ _SET_ASIDE = (
     .values(name=bindparam("kept"), itemised_seq=branches.c.head_seq, edits=branches.c.edits + 1)
 )
 _NOTES = (
-    select(branch_notes.c.name, branch_notes.c.body)
+    select(branch_notes)
     .where(branch_notes.c.branch_id == bindparam("branch"), branch_notes.c.seq <= bindparam("until"))
     .order_by(branch_notes.c.seq)
 )
@@ -162,11 +162,13 @@ class Branch:
                 raise NotFound(f"conversation {self.name!r} holds {head} message(s), so it cannot be forked at {at}")
             row = {"conversation_id": self.conversation_id, "name": name, "parent_id": self.id}
             new = self.database.insert(branches).values(**row, head_seq=at, fork_seq=at, itemised_seq=at)
-            if connection.scalar(new.on_conflict_do_nothing().returning(branches.c.id)) is None:
+            made_id = connection.scalar(new.on_conflict_do_nothing().returning(branches.c.id))
+            if made_id is None:
                 raise NameTaken(
                     f"conversation {self.name!r} has a branch {name!r} already; "
                     f"open it with session({self.name!r}, branch={name!r}), or give the fork another name"
                 )
+            self._copy_notes(connection, made_id, at)
         made = self.find(self.database, self.scope_id, self.name, name)
         if made is None:
             raise NotFound(f"conversation {self.name!r} was deleted as it was forked")
@@ -191,17 +193,21 @@ class Branch:
             if connection.execute(_SET_ASIDE, {**this, "current": self.branch, "kept": kept}).rowcount != 1:
                 return None
             row = {"conversation_id": self.conversation_id, "name": self.branch, "parent_id": self.id, "fork_seq": at}
-            connection.execute(insert(branches).values(**row, head_seq=at, itemised_seq=at))
+            new = insert(branches).values(**row, head_seq=at, itemised_seq=at).returning(branches.c.id)
+            self._copy_notes(connection, connection.scalar(new), at)
             forget_items(connection, connection.scalars(_LATER, {"branch": self.id, "at": at}).all())
         return self.current()
 
     def notes(self) -> dict[str, str]:
-        """Return the newest note of each name, JSON text, here or before the fork."""
-        found: dict[str, str] = {}
+        """Return the newest note of each name, JSON text."""
         with self.database.read() as connection:
-            for branch, _, until in (*self.shared, (self.id, 0, _MAX_SEQ)):
-                found.update(connection.execute(_NOTES, {"branch": branch, "until": until}).tuples().all())
-        return found
+            rows = connection.execute(_NOTES, {"branch": self.id, "until": _MAX_SEQ}).all()
+        return {row.name: row.body for row in rows}
+
+    def _copy_notes(self, connection: Connection, branch: int | None, at: int) -> None:
+        """Copy the notes about the first messages to a branch that begins with these."""
+        for row in connection.execute(_NOTES, {"branch": self.id, "until": at}).mappings().all():
+            connection.execute(insert(branch_notes).values({**row, "branch_id": branch}))
 
     def note(self, name: str, seq: int, body: str) -> None:
         """Write a note about the first `seq` messages.

@@ -18,6 +18,7 @@ from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.json_form import from_json, to_json
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
+from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import MessageError
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["StoredSession", "shown"]
 
+_KWARGS = "additional_kwargs"
+"""Name of the note that holds what stays in force."""
 _MAX_SHORT = 65_536
 """Characters that are stored within a fraction of a millisecond."""
 _MAX_SEQ = 2**31 - 1
@@ -251,6 +254,24 @@ class StoredSession:
             body = json.dumps(to_json(value))
             self._branch.note(name, len(self.conversation) if at is None else at, body)
             self._notes = None
+
+    @property
+    def additional_kwargs(self) -> Mapping[str, Any]:
+        """What stays in force for every input of this session that does not bring its own; see `keep_kwargs`.
+
+        Raises:
+            StoreError: The database cannot be read.
+        """
+        return self.note(_KWARGS) or {}
+
+    def keep_kwargs(self, kwargs: Mapping[str, Any]) -> None:
+        """Keep additional kwargs in force from now on, in place of those kept before.
+
+        Raises:
+            ContextError: It is no mapping of names to values, or one of them has no JSON form.
+            StoreError: The database cannot be written.
+        """
+        self.keep_note(_KWARGS, dict(UserInput(additional_kwargs=kwargs).additional_kwargs))
 
     def rewind(self, at: int) -> Conversation:
         """Go on behind the first `at` messages, and return these.

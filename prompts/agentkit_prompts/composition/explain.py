@@ -87,10 +87,13 @@ def layer_table(composition: Contents) -> LayerTable:
     """Return what each layer costs, where it is from, and what the budget did to it; tokens add up to the total."""
     counter, per_message = composition.counter, message_tokens(composition.counter)
     rows: list[tuple[str, str, str, int]] = []
+    kept = composition.context.kept_kwargs
 
     def fragments(section: Section) -> None:
         for path, prompt, rendered, _ in section.fragments:
             source = prompt.template.file or ", ".join(dict.fromkeys(names_read(prompt))) or "text"
+            if kept and (shown := [name for name in kept if _shows_kwarg(prompt, name)]):
+                source += f" ({', '.join(shown)}: kept by the session)"
             rows.append((path, prompt.label, source, rendered.tokens(counter)))
 
     def messages(name: str, history: Conversation) -> None:
@@ -121,6 +124,15 @@ def layer_table(composition: Contents) -> LayerTable:
         else LayerRow(*row, row[3] / (total or 1))
         for row in rows
     )
+
+
+def _shows_kwarg(prompt: BasePrompt, name: str) -> bool:
+    """Whether a prompt, or one inside it, shows an additional kwarg: by its name, or all of them."""
+    for one in (prompt, *(child for _, child in prompt.children)):
+        asked = (one.additional_kwargs_schema or {}).get("properties", {})
+        if name in asked or name in one.template.names or (not asked and "additional_kwargs" in one.template.names):
+            return True
+    return False
 
 
 def names_read(prompt: BasePrompt) -> Iterator[str]:

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         session_key: str | None
         extra: Mapping[str, Any]
         selections: Iterable[Selection]
+        kept_kwargs: Iterable[str]
 
 
 _Input: TypeAlias = "UserInput | str | Part | Iterable[str | Part] | Mapping[str, Any]"
@@ -150,6 +151,12 @@ def _items(kind: type, from_text: bool = False) -> _Reader:
         return tuple(made)
 
     return read
+
+
+def _names(value: Any, place: str, problems: _Problems) -> tuple[str, ...]:
+    names = tuple(_listed(value, place, "names", problems))
+    problems += [(f"{place}[{at}]", _unknown(name, ())) for at, name in enumerate(names) if not isinstance(name, str)]
+    return names
 
 
 def _conversation(value: Any, place: str, problems: _Problems) -> Conversation:
@@ -321,6 +328,8 @@ class PromptContext(Derived):
     """Secret of the session that fences derive their nonce from; templates cannot read it."""
     selections: tuple[Selection, ...] = ()
     """Which examples were chosen for which prompt, see `prepare`; used while input and pool stay the same."""
+    kept_kwargs: tuple[str, ...] = ()
+    """Names of the additional kwargs that did not come with this input: the session keeps them in force."""
 
     def __init__(
         self,
@@ -339,6 +348,7 @@ class PromptContext(Derived):
         session_key: str | None = None,
         extra: Mapping[str, Any] = _NO_DATA,
         selections: Iterable[Selection] = (),
+        kept_kwargs: Iterable[str] = (),
         **others: Unpack[_Elements],
     ) -> None:
         problems: _Problems = []
@@ -364,6 +374,7 @@ class PromptContext(Derived):
             "extra": extra,
             "session_key": session_key,
             "selections": selections,
+            "kept_kwargs": kept_kwargs,
         }
         self._fill({**_DEFAULTS}, given, problems)
 
@@ -380,15 +391,16 @@ class PromptContext(Derived):
                 values[name] = without_nonce(values[name], nonce)
         for name, put in _SETTERS:
             put(self, values[name])
-        del values["session_key"], values["selections"]
+        for name in _HIDDEN:
+            del values[name]
         values["additional_kwargs"] = values["user_input"].additional_kwargs
         _put(self, "_derived", MappingProxyType(values))
 
     @property
-    def view(self) -> Mapping[str, Any]:
+    def view(self) -> MappingProxyType[str, Any]:
         """Read-only mapping of the names a template can use to their values, built once."""
         try:
-            view: Mapping[str, Any] = self._derived
+            view: MappingProxyType[str, Any] = self._derived
         except AttributeError:  # copied, or read from JSON
             values = {name: getattr(self, name) for name in CONTEXT_FIELDS if name in CONTEXT_NAMES}
             view = MappingProxyType(values | {"additional_kwargs": self.user_input.additional_kwargs})
@@ -403,7 +415,7 @@ class PromptContext(Derived):
             if "elements" in given:
                 kept.pop("documents", None)
             return type(self)(**kept, **given)
-        values = {**self.view, "session_key": self.session_key, "selections": self.selections}
+        values = self.view | {name: getattr(self, name) for name in _HIDDEN}
         copy = object.__new__(type(self))
         copy._fill(values, given, [])
         return copy
@@ -431,11 +443,14 @@ _READERS: Mapping[str, _Reader] = {
     "extra": _data,
     "session_key": _session_key,
     "selections": _selections,
+    "kept_kwargs": _names,
 }
 _UNTRUSTED = frozenset(("user_input", "conversation", "recalled", "documents", "knowledge", "summary", "intermediate"))
 """Fields that hold what others wrote: of the nonce of a fence they hold no copy."""
+_HIDDEN = ("session_key", "selections", "kept_kwargs")
+"""Fields that templates cannot read."""
 CONTEXT_FIELDS = tuple(item.name for item in fields(PromptContext))
-CONTEXT_NAMES: frozenset[str] = frozenset({*CONTEXT_FIELDS, "additional_kwargs"} - {"session_key", "selections"})
+CONTEXT_NAMES: frozenset[str] = frozenset({*CONTEXT_FIELDS, "additional_kwargs"}.difference(_HIDDEN))
 """The names every template can read."""
 _DEFAULTS: Mapping[str, Any] = {
     **{item.name: item.default for item in fields(PromptContext)},

@@ -80,6 +80,8 @@ FULL = PromptContext(
     now=KWARGS["when"],
     session_key="secret",
     extra=KWARGS,
+    summary="They met.",
+    kept_kwargs=("when",),
 )
 
 
@@ -148,6 +150,8 @@ def test_what_differs_is_unequal() -> None:
         {"user_input": "x"},
         {"documents": ()},
         {"knowledge": ("a",)},
+        {"summary": "a"},
+        {"kept_kwargs": ("a",)},
         {"recalled": (RecalledMessage("a", "user"),)},
         {"tools": ()},
         {"examples": ()},
