@@ -148,14 +148,16 @@ class AsyncDriver:
     async def _call_model(self, effect: CallModel) -> Reply:
         self.sent = effect.composition
         reply = await self._request(self.model, effect.composition, effect.step)
-        if self.nesting.emit is not None:
-            await self._tell(events.ModelReplied(effect.step, reply))
+        emit = self.nesting.emit
+        if emit is not None and (taken := emit(events.ModelReplied(effect.step, reply))) is not None:
+            await taken
         return reply
 
     async def _request(self, model: Model, composition: Composition, step: int | None) -> Reply:
         """Send a composition and count what that takes; listeners hear of it where it is a step."""
         nesting, emit = self.nesting, self.nesting.emit
-        reserved, usage = nesting.reserve(composition), NO_USAGE
+        price = nesting.price if model is self.model else nesting.checked_price(model)
+        reserved, usage = nesting.reserve(composition, price), NO_USAGE
         try:
             if emit is None or step is None:
                 reply = await model.request(composition)
@@ -166,8 +168,8 @@ class AsyncDriver:
                 reply = await model.request(composition, on_text=on_text)
             if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
                 raise ModelReplyError(_no_reply(reply), model=model.name)
-            if nesting.price is not None and model is self.model:
-                reply = nesting.priced(reply, composition)
+            if price is not None:
+                reply = nesting.priced(reply, composition, price)
             usage = reply.usage
         finally:
             nesting.spend(usage, reserved)

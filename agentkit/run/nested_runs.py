@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from agentkit.errors import AgentDefinitionError, LimitExceeded
 from agentkit.models.model import Model, Reply, Usage
-from agentkit.models.prices import price_of
+from agentkit.models.prices import Price, price_of
 from agentkit.run.decisions import Approver, Decisions
 from agentkit.run.limits import Limits
 from agentkit.run.listening import Emit
@@ -57,7 +57,6 @@ class Nesting:
     def __init__(self, limits: Limits, emit: Emit | None, approve: Approver | Decisions | None, model: Model) -> None:
         self.emit = emit
         self.approve = approve
-        self.price = price_of(model)
         self._used = self._reserved = 0
         self._cost = self._reserved_cost = 0.0
         self._inner: list[Usage] = []  # appending is atomic: a tool may run an agent in another thread
@@ -75,10 +74,20 @@ class Nesting:
         self._is_limited = (
             limits.tokens is not None or limits.money is not None or (outer is not None and outer._is_limited)
         )
-        if self._is_limited and self.price is None:
+        self.price = self.checked_price(model)
+
+    def checked_price(self, model: Model) -> Price | None:
+        """Return what a model costs; None where it is not known and no limit needs it.
+
+        Raises:
+            AgentDefinitionError: This run, or one around it, has a limit of money, and it is not known.
+        """
+        price = price_of(model)
+        if price is None and self._is_limited:
             for run in (self, *self._around):
                 if run.limits.money is not None:
                     raise AgentDefinitionError(_no_price(model, run.limits.money))
+        return price
 
     def __enter__(self) -> Nesting:
         self._token = _current.set(self)
@@ -88,7 +97,7 @@ class Nesting:
         assert self._token is not None
         _current.reset(self._token)
 
-    def reserve(self, composition: Composition) -> tuple[int, float]:
+    def reserve(self, composition: Composition, price: Price | None) -> tuple[int, float]:
         """Set aside what sending a composition takes, here and in all runs around this one; return tokens and money.
 
         A single prompt may take more than is left, which its reply then says; not while others are on their way. What
@@ -100,7 +109,7 @@ class Nesting:
         if not self._is_limited:
             return _NOTHING
         tokens = composition.tokens
-        money = 0.0 if self.price is None else self.price.of(Usage(tokens, tokens))
+        money = 0.0 if price is None else price.of(Usage(tokens, tokens))
         runs = (self, *self._around)
         for run in runs:
             allowed, most = run.limits.tokens, run.limits.money
@@ -115,18 +124,18 @@ class Nesting:
             run._reserved_cost += money
         return tokens, money
 
-    def priced(self, reply: Reply, composition: Composition) -> Reply:
+    def priced(self, reply: Reply, composition: Composition, price: Price) -> Reply:
         """Return a reply with what it cost, where that can be known.
 
         Where money is limited and the endpoint counted no tokens, they are estimated.
         """
         usage = reply.usage
-        if self.price is None or usage.money is not None:
+        if usage.money is not None:
             return reply
         counted = usage
         if self._is_limited and not (usage.input_tokens or usage.output_tokens):
             counted = Usage(composition.tokens, message_tokens(composition.counter)(reply.message))
-        return replace(reply, usage=replace(usage, money=self.price.of(counted)))
+        return replace(reply, usage=replace(usage, money=price.of(counted)))
 
     def spend(self, usage: Usage, reserved: tuple[int, float]) -> None:
         """Count a reply of this run's model, here and in all runs around this one, in place of what was set aside."""

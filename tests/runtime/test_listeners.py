@@ -215,7 +215,7 @@ def test_a_listener_that_hangs_counts_in_the_seconds_of_the_run() -> None:
         agent.run_sync("x", on_event=hang, session=session)
     assert caught.value.limit == "seconds"
     assert clock.seconds == pytest.approx(60)
-    assert valid(session.conversation) and roles(session.conversation) == "user assistant tool tool"
+    assert valid(session.conversation) and roles(session.conversation) == "user assistant tool"
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from agentkit import (
     Price,
     Reply,
     ScriptedModel,
+    Summarise,
     Usage,
 )
 from agentkit.models.prices import known_price
@@ -178,3 +179,24 @@ def test_every_row_of_prices_says_where_it_is_from_and_when() -> None:
         price = known_price(row["host"], row["model"])
         assert price is not None
         assert (price.cached or 0) <= price.input <= price.output
+
+
+def summarising(summariser: ScriptedModel, limits: Limits) -> Agent[Any, str]:
+    model = ScriptedModel([spent("answer", 10, 10)], price=CHEAP)
+    return Agent(model, "S", compaction=Summarise(summariser, tokens=10, keep=0), limits=limits)
+
+
+def test_what_summarising_costs_is_counted_by_the_price_of_its_model() -> None:
+    summariser = ScriptedModel([spent("notes", MILLION, 0)], price=Price(input=3, output=3))
+    result = summarising(summariser, Limits(money=10)).run_sync("x", session=_long())
+    assert result.journal.usage.money == pytest.approx(3 + 0.00011)
+    with pytest.raises(AgentDefinitionError, match="costs is not known"):
+        unpriced = ScriptedModel(["never"])
+        summarising(unpriced, Limits(money=10)).run_sync("x", session=_long())
+    assert not unpriced.requests
+
+
+def _long() -> InMemorySession:
+    session = InMemorySession()
+    session.append(Message("user", "word " * 50), Message("assistant", "word " * 50))
+    return session
