@@ -353,7 +353,6 @@ class Agent(Generic[Deps, Output]):
             compact=None if self.compaction is None else partial(compacted, self.compaction, chain),
             conversation=ctx.conversation,
             session=session,
-            decided=set(() if known is None else known.decisions),
             deps=options.get("deps"),
             run_id=journal.run_id,
             is_new=is_new,

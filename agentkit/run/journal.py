@@ -96,6 +96,11 @@ class Journal:
         return {call: made for name, answer in self.entries if name == "AskApproval" for call, made in answer.items()}
 
     @property
+    def tool_results(self) -> list[ToolResult]:
+        """How tool calls ended so far."""
+        return [answer[0] for name, answer in self.entries if name == "CallTools"]
+
+    @property
     def usage(self) -> Usage:
         """What the run used so far: its model calls, and those of agents that its tools ran."""
         spent = Usage()

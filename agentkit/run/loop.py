@@ -171,6 +171,9 @@ def run_loop(
                 if inside is not None:
                     usage = usage + inside
             fresh = (message, *[results[call.id].message for call in message.tool_calls])
+            gone = {result.name for result in results.values() if result.status == "unavailable"}
+            if gone:  # they failed too often: the model is not offered them any more
+                ctx = ctx.evolve(tools=tuple([spec for spec in ctx.tools if spec.name not in gone]))
         else:
             try:
                 output = chain.parse(reply)

@@ -22,6 +22,7 @@ from agentkit.run.replaying import replaying
 from agentkit.session import Session
 from agentkit_prompts.composition.composition import Composition
 from agentkit_tools.calling.deadline import DeadlineError, as_coroutine, outcome
+from agentkit_tools.calling.failures_in_a_row import counts_after
 
 __all__ = ["Run"]
 
@@ -57,6 +58,9 @@ class Run(Generic[Output]):
         self.journal = journal
         self._driver = driver
         self._known = known
+        if known is not None:
+            driver.decided = {*known.decisions}
+            driver.calls = counts_after(known.tool_results)
         self._keep = keep
         self._listening = listening
 

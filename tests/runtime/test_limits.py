@@ -203,3 +203,22 @@ def test_at_a_limit_a_run_may_return_what_it_has_with_the_reason(limits: Limits,
     assert result.limit is not None and result.limit.limit == name
     assert tuple(session.conversation) == result.messages and valid(result.messages)
     assert result.usage.input_tokens >= 10 and result.journal is not None
+
+
+def test_a_tool_that_fails_several_times_in_a_row_is_taken_away_also_from_a_run_that_goes_on() -> None:
+    @tool(tries=2)
+    def broken() -> str:
+        """Fail."""
+        raise ValueError("out of order")
+
+    script = [calling("broken"), calling("broken"), ConnectionError("gone"), calling("broken"), "Without it."]
+    model = ScriptedModel(script)
+    agent = Agent(model, tools=[broken])
+    with pytest.raises(ConnectionError) as cut:
+        agent.run_sync("go")
+    result = agent.resume_sync(cut.value.journal)  # type: ignore[attr-defined]
+    assert [[spec.name for spec in sent.tools] for sent in model.requests] == [["broken"], ["broken"], [], [], []]
+    texts = [message.text for message in result.messages if message.role == "tool"]
+    assert "not available any more" in texts[1]
+    assert "was not called: it failed 2 times in a row" in texts[2]
+    assert result.output == "Without it."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["after", "unavailable"]
+__all__ = ["after", "counts_after", "unavailable"]
 
 _FAILURES = ("error", "timeout")
 
@@ -44,7 +45,21 @@ def after(result: ToolResult, policy: ToolPolicy, call: ToolCall, context: ToolC
     return replace(result, content=content, status="unavailable")
 
 
-def _key(call: ToolCall) -> str:
+def counts_after(results: Iterable[ToolResult]) -> dict[str, int]:
+    """Return what `ToolContext.calls` holds after a run had these results, in order: for one that goes on."""
+    counts: dict[str, int] = {}
+    for result in results:
+        key = _key(result)
+        if result.status not in ("denied", "cancelled"):
+            counts[result.name] = counts.get(result.name, 0) + 1
+        if result.ok:
+            counts.pop(key, None)
+        elif result.status in (*_FAILURES, "unavailable"):
+            counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+def _key(call: ToolCall | ToolResult) -> str:
     return f"{call.name} (failures in a row)"
 
 
