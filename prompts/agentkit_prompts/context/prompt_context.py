@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from datetime import datetime
-from operator import countOf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypedDict, TypeVar, Unpack, cast, final
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypedDict, Unpack, final
 
 from pydantic import ConfigDict
 
 from agentkit_prompts.context.conversation import Conversation
-from agentkit_prompts.context.frozen import Derived, ReadOnlyDict
+from agentkit_prompts.context.frozen import Derived
 from agentkit_prompts.context.items import (
     Document,
     Example,
@@ -26,9 +25,22 @@ from agentkit_prompts.context.items import (
 from agentkit_prompts.context.json_form import Data
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.nonces import nonce_of, without_nonce
-from agentkit_prompts.context.parts import Media, Part, Text
-from agentkit_prompts.context.wire.read_messages import read_messages
-from agentkit_prompts.errors import ContextError, MessageError, PromptError, nearest
+from agentkit_prompts.context.parts import Part, Text
+from agentkit_prompts.context.read_fields import (
+    NO_DATA,
+    NO_MESSAGES,
+    Problems,
+    Reader,
+    items_of,
+    make_item,
+    one_of,
+    read_conversation,
+    read_data,
+    read_names,
+    read_parts,
+    unknown,
+)
+from agentkit_prompts.errors import ContextError
 
 __all__ = [
     "CONTEXT_NAMES",
@@ -43,9 +55,6 @@ __all__ = [
     "UserInput",
 ]
 
-_Problems: TypeAlias = list[tuple[str, str]]
-_Reader: TypeAlias = Callable[[Any, str, _Problems], Any]
-"""Returns a field's value made of what was given for it; adds what is wrong, with its place, to the problems."""
 
 if TYPE_CHECKING:
 
@@ -83,123 +92,12 @@ _Facts: TypeAlias = Iterable[Fact | str | Mapping[str, Any]]
 _Tools: TypeAlias = Iterable[ToolSpec | Mapping[str, Any]]
 _Examples: TypeAlias = Iterable[Example | Mapping[str, Any]]
 
-T = TypeVar("T")
 _put = object.__setattr__
 _MISSING: Any = object()
-_NO_DATA = ReadOnlyDict()
 _NOTHING: tuple[Any, ...] = ()
-_NO_MESSAGES = Conversation()
 
 
-def _plain(kind: Callable[[Any], T], value: Any, place: str, problems: _Problems) -> T:
-    """Return `kind(value)`, empty when the code of the value fails."""
-    try:
-        return kind(value)
-    except Exception as error:
-        problems.append((place, f"cannot be read: {type(error).__name__}: {error}"))
-        return kind(())
-
-
-def _listed(value: Any, place: str, what: str, problems: _Problems) -> list[Any]:
-    """Return the items of a sequence; an empty one for anything else."""
-    if not isinstance(value, str | bytes | bytearray | Mapping) and isinstance(value, Iterable):
-        return _plain(list, value, place, problems)
-    problems.append((place, f"expected a sequence of {what}, got {type(value).__name__}"))
-    return []
-
-
-def _unknown(name: object, names: Iterable[str]) -> str:
-    if not isinstance(name, str):
-        return f"names must be str, got {type(name).__name__}"
-    return f"unknown field {name[:64]!r}{nearest(name, names)}"
-
-
-def _made(kind: type, given: Mapping[Any, Any], place: str, problems: _Problems) -> Any:
-    """Make an item of a mapping of its fields."""
-    data = _plain(dict, given, place, problems)
-    known = {item.name: item for item in fields(kind)}
-    names = [*known, "additional_info"] if kind is UserInput else [*known]
-    problems += [(place, _unknown(name, names)) for name in data if name not in names]
-    required = [name for name, item in known.items() if item.default is MISSING is item.default_factory]
-    problems += [(f"{place}.{name}", "missing") for name in required if name not in data]
-    filled: dict[str, Any] = dict.fromkeys(required, "")
-    try:
-        return kind(**filled | {name: data[name] for name in data if name in names})
-    except ContextError as error:
-        problems += [(f"{place}.{at}" if at else place, what) for at, what in error.problems]
-    except PromptError as error:
-        problems.append((place, str(error)))
-    return None
-
-
-def _items(kind: type, from_text: bool = False) -> _Reader:
-    what = f"{kind.__name__}, mapping or str" if from_text else f"{kind.__name__} or mapping"
-
-    def read(value: Any, place: str, problems: _Problems) -> tuple[Any, ...]:
-        if type(value) is tuple and countOf(map(type, value), kind) == len(value):
-            return value
-        made: list[Any] = []
-        for index, item in enumerate(_listed(value, place, kind.__name__, problems)):
-            if isinstance(item, kind):
-                made.append(item)
-            elif isinstance(item, str) and from_text:
-                made.append(kind(item))
-            elif isinstance(item, Mapping):
-                made.append(_made(kind, item, f"{place}[{index}]", problems))
-            else:
-                problems.append((f"{place}[{index}]", f"expected {what}, got {type(item).__name__}"))
-        return tuple(made)
-
-    return read
-
-
-def _names(value: Any, place: str, problems: _Problems) -> tuple[str, ...]:
-    names = tuple(_listed(value, place, "names", problems))
-    problems += [(f"{place}[{at}]", _unknown(name, ())) for at, name in enumerate(names) if not isinstance(name, str)]
-    return names
-
-
-def _conversation(value: Any, place: str, problems: _Problems) -> Conversation:
-    if type(value) is Conversation:
-        return value
-    try:
-        return Conversation(read_messages(value, where=place))
-    except MessageError as error:
-        problems.append(("", str(error)))  # it names every place
-    except Exception as error:
-        problems.append((place, f"cannot be read: {type(error).__name__}: {error}"))
-    return _NO_MESSAGES
-
-
-def _parts(value: Any, place: str, problems: _Problems) -> str | tuple[Part, ...]:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Text | Media):
-        return (cast(Part, value),)
-    parts: list[Any] = []
-    for index, part in enumerate(_listed(value, place, "parts, or text", problems)):
-        if not isinstance(part, str | Text | Media):
-            problems.append((f"{place}[{index}]", f"expected text or a content part, got {type(part).__name__}"))
-        parts.append(Text(part) if isinstance(part, str) else part)
-    return tuple(parts)
-
-
-def _data(value: Any, place: str, problems: _Problems) -> ReadOnlyDict:
-    if type(value) is ReadOnlyDict:
-        return value
-    if type(value) is dict:
-        data = ReadOnlyDict(value)
-    elif isinstance(value, Mapping):
-        data = _plain(ReadOnlyDict, value, place, problems)
-    else:
-        problems.append((place, f"expected a mapping of names to values, got {type(value).__name__}"))
-        return _NO_DATA
-    if countOf(map(type, data), str) != len(data):
-        problems += [(place, _unknown(name, ())) for name in data if not isinstance(name, str)]
-    return data or _NO_DATA
-
-
-def _user_input(value: Any, place: str, problems: _Problems) -> Any:
+def _user_input(value: Any, place: str, problems: Problems) -> Any:
     if type(value) is str:
         return UserInput(value)
     if isinstance(value, UserInput):
@@ -207,19 +105,11 @@ def _user_input(value: Any, place: str, problems: _Problems) -> Any:
     if value is _MISSING:
         problems.append((place, "missing"))
         return None
-    return _made(UserInput, value if isinstance(value, Mapping) else {"input": value}, place, problems)
+    given = value if isinstance(value, Mapping) else {"input": value}
+    return make_item(UserInput, given, place, problems, ["additional_info"])
 
 
-def _one(kind: type) -> _Reader:
-    def read(value: Any, place: str, problems: _Problems) -> Any:
-        if value is not None and not isinstance(value, kind):
-            problems.append((place, f"expected {kind.__name__} or None, got {type(value).__name__}"))
-        return value
-
-    return read
-
-
-def _session_key(value: Any, place: str, problems: _Problems) -> Any:
+def _session_key(value: Any, place: str, problems: Problems) -> Any:
     if value == "":
         problems.append((place, "is empty, so that its fences are no secret: give one, or None"))
     return _text(value, place, problems)
@@ -241,25 +131,25 @@ class UserInput:
 
     input: str | tuple[Part, ...] = ""
     """Text, or parts in the order the user gave them."""
-    additional_kwargs: Data = field(default_factory=lambda: _NO_DATA, hash=False)
+    additional_kwargs: Data = field(default_factory=lambda: NO_DATA, hash=False)
     """Structured data that came with the input, such as a project root; read-only. See `additional_kwargs_schema`."""
 
     def __init__(
         self,
         input: str | Part | Iterable[str | Part] = "",
-        additional_kwargs: Mapping[str, Any] = _NO_DATA,
+        additional_kwargs: Mapping[str, Any] = NO_DATA,
         **others: Unpack[_AdditionalInfo],
     ) -> None:
-        problems: _Problems = []
-        made = input if type(input) is str else _parts(input, "input", problems)
-        kwargs = _data(additional_kwargs, "additional_kwargs", problems)
+        problems: Problems = []
+        made = input if type(input) is str else read_parts(input, "input", problems)
+        kwargs = read_data(additional_kwargs, "additional_kwargs", problems)
         for name, value in others.items():
             if name != "additional_info":
-                problems.append(("", _unknown(name, ("input", "additional_kwargs"))))
-            elif additional_kwargs is not _NO_DATA:
+                problems.append(("", unknown(name, ("input", "additional_kwargs"))))
+            elif additional_kwargs is not NO_DATA:
                 problems.append((name, "another name of additional_kwargs, which are given too: pass one of them"))
             else:
-                kwargs = _data(value, name, problems)
+                kwargs = read_data(value, name, problems)
         if problems:
             raise ContextError("UserInput", problems)
         _put(self, "input", made)
@@ -302,7 +192,7 @@ class PromptContext(Derived):
 
     user_input: UserInput
     """What the user sent now. Text, parts or a mapping are accepted."""
-    conversation: Conversation = _NO_MESSAGES
+    conversation: Conversation = NO_MESSAGES
     """Messages before this turn."""
     recalled: tuple[RecalledMessage, ...] = ()
     """Messages of earlier conversations, recalled for this turn, best first."""
@@ -316,13 +206,13 @@ class PromptContext(Derived):
     """Tools the model may call."""
     examples: tuple[Example, ...] = ()
     """Worked examples a selector may choose from."""
-    intermediate: Conversation = _NO_MESSAGES
+    intermediate: Conversation = NO_MESSAGES
     """Tool calls and results of this turn so far."""
     locale: str | None = None
     """Language tag, such as `en` or `zh-CN`, that picks the text of a template."""
     now: datetime | None = None
     """The time of the turn. Injected: templates have no clock."""
-    extra: Data = field(default_factory=lambda: _NO_DATA, hash=False)
+    extra: Data = field(default_factory=lambda: NO_DATA, hash=False)
     """Anything else the developer wants in reach of templates; trusted."""
     session_key: str | None = field(default=None, repr=False)
     """Secret of the session that fences derive their nonce from; templates cannot read it."""
@@ -335,26 +225,26 @@ class PromptContext(Derived):
         self,
         *,
         user_input: _Input = _MISSING,
-        conversation: _Messages = _NO_MESSAGES,
+        conversation: _Messages = NO_MESSAGES,
         recalled: _Recalled = _NOTHING,
         documents: _Documents = _NOTHING,
         knowledge: _Facts = (),
         summary: str | None = None,
         tools: _Tools = (),
         examples: _Examples = (),
-        intermediate: _Messages = _NO_MESSAGES,
+        intermediate: _Messages = NO_MESSAGES,
         locale: str | None = None,
         now: datetime | None = None,
         session_key: str | None = None,
-        extra: Mapping[str, Any] = _NO_DATA,
+        extra: Mapping[str, Any] = NO_DATA,
         selections: Iterable[Selection] = (),
         kept_kwargs: Iterable[str] = (),
         **others: Unpack[_Elements],
     ) -> None:
-        problems: _Problems = []
+        problems: Problems = []
         for name, value in others.items():
             if name != "elements":
-                problems.append(("", _unknown(name, CONTEXT_FIELDS)))
+                problems.append(("", unknown(name, CONTEXT_FIELDS)))
             elif documents is not _NOTHING:
                 problems.append((name, "another name of documents, which are given too: pass one of them"))
             else:
@@ -378,7 +268,7 @@ class PromptContext(Derived):
         }
         self._fill({**_DEFAULTS}, given, problems)
 
-    def _fill(self, values: dict[str, Any], given: Mapping[str, Any], problems: _Problems) -> None:
+    def _fill(self, values: dict[str, Any], given: Mapping[str, Any], problems: Problems) -> None:
         """Put the `values` of all fields, with those that are `given` in their places, which are checked."""
         for name, value in given.items():
             if value is not values[name]:
@@ -421,29 +311,29 @@ class PromptContext(Derived):
         return copy
 
 
-_text = _one(str)
-_documents = _items(Document, from_text=True)
-_recalled = _items(RecalledMessage)
-_facts = _items(Fact, from_text=True)
-_tools = _items(ToolSpec)
-_examples = _items(Example)
-_selections = _items(Selection)
-_READERS: Mapping[str, _Reader] = {
+_text = one_of(str)
+_documents = items_of(Document, from_text=True)
+_recalled = items_of(RecalledMessage)
+_facts = items_of(Fact, from_text=True)
+_tools = items_of(ToolSpec)
+_examples = items_of(Example)
+_selections = items_of(Selection)
+_READERS: Mapping[str, Reader] = {
     "user_input": _user_input,
-    "conversation": _conversation,
+    "conversation": read_conversation,
     "recalled": _recalled,
     "documents": _documents,
     "knowledge": _facts,
     "summary": _text,
     "tools": _tools,
     "examples": _examples,
-    "intermediate": _conversation,
+    "intermediate": read_conversation,
     "locale": _text,
-    "now": _one(datetime),
-    "extra": _data,
+    "now": one_of(datetime),
+    "extra": read_data,
     "session_key": _session_key,
     "selections": _selections,
-    "kept_kwargs": _names,
+    "kept_kwargs": read_names,
 }
 _UNTRUSTED = frozenset(("user_input", "conversation", "recalled", "documents", "knowledge", "summary", "intermediate"))
 """Fields that hold what others wrote: of the nonce of a fence they hold no copy."""
@@ -454,6 +344,6 @@ CONTEXT_NAMES: frozenset[str] = frozenset({*CONTEXT_FIELDS, "additional_kwargs"}
 """The names every template can read."""
 _DEFAULTS: Mapping[str, Any] = {
     **{item.name: item.default for item in fields(PromptContext)},
-    "extra": _NO_DATA,
+    "extra": NO_DATA,
 }
 _SETTERS = [(name, vars(PromptContext)[name].__set__) for name in CONTEXT_FIELDS]
