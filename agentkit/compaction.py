@@ -81,7 +81,7 @@ class Summarise:
     keep: int | None = None
     """As in `Trim`."""
     instructions: str = _INSTRUCTIONS
-    """What the model is told to write."""
+    """What the model is asked to write."""
 
     def __post_init__(self) -> None:
         _check(self.tokens, self.keep)

@@ -52,7 +52,7 @@ class ScriptedModel:
 
     Raises:
         ScriptExhausted: It is asked once more than it has replies.
-        TypeError: A reply is none of the above.
+        TypeError: A reply is something else.
     """
 
     requests: deque[Composition]

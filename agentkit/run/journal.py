@@ -68,7 +68,7 @@ class Journal:
         self._written = 0
 
     def add(self, effect: str, answer: Any) -> None:
-        """Add what an effect was answered; who keeps the journal is told before the run goes on."""
+        """Add what an effect was answered; who keeps the journal gets it before the run goes on."""
         self.entries.append(Entry(effect, answer))
         if self._write is not None and len(self.entries) > self._written:
             self._write(_line({"effect": effect, "answer": _forms()[effect][0](answer)}))

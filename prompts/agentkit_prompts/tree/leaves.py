@@ -160,7 +160,7 @@ class MemoPrompt(BasePrompt):
     )
 
     def render(self, ctx: PromptContext) -> Rendered:
-        """Render the documents, those with the same label told apart."""
+        """Render the documents, those with the same label with a hash each."""
         return super().render(_told_apart(ctx))
 
     def render_items(self, ctx: PromptContext, kept: int) -> Rendered:

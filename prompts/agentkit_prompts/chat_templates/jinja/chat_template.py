@@ -94,7 +94,7 @@ class JinjaChatTemplate:
             fields: Fields of the template that the files do not say.
 
         Raises:
-            ChatTemplateError: There is no such template, or it is none.
+            ChatTemplateError: There is no such template, or it is not one.
         """
         file, named, tokens, added = read_files(Path(path))
         chosen = name or ("default" if "default" in named else next(iter(named)) if len(named) == 1 else "default")

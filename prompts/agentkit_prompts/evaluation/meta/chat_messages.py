@@ -36,7 +36,7 @@ def chat_messages(prompt: str | PromptList | Sequence[Any]) -> list[dict[str, An
     message of the user, and so is a list of content parts. Text that begins a prompt list is the system's.
 
     Raises:
-        InContextError: The prompt is none of these; names every item that is wrong.
+        InContextError: The prompt is not one of these; names every item that is wrong.
     """
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
