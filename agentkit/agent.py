@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -156,13 +156,11 @@ class Agent(Generic[Deps, Output]):
         if not isinstance(model, Chain):
             if isinstance(model, str):
                 model = model_named(model)
-            model = Chain(
-                model,
-                placed(layers, recalls=memory is not None, compacts=isinstance(compaction, Summarise)),
-                output=output,
-                budget=budget,
-                tokenizer=tokenizer,
-            )
+            if memory is not None or compaction is not None:
+                layers = cast(
+                    Layers, placed(layers, recalls=memory is not None, compacts=isinstance(compaction, Summarise))
+                )
+            model = Chain(model, layers, output=output, budget=budget, tokenizer=tokenizer)
         elif layers or output is not str or budget is not None or tokenizer is not None:
             raise AgentDefinitionError(
                 "a Chain brings its layers, output type, budget and tokenizer: give them to the Chain instead"
@@ -181,14 +179,14 @@ class Agent(Generic[Deps, Output]):
             )
         self.chain: Chain[Output] = model
         given: Any = tools
-        self._given: Tools = given if isinstance(given, Sequence) or hasattr(given, "at") else tuple(given)
+        self._given: Tools = given if isinstance(given, list | tuple) or hasattr(given, "at") else tuple(given)
         self._at = None if type(tools) is Toolset else getattr(tools, "at", None)
         self.tools = by_name(cast(Iterable[Tool], self._given)) if self._at is None else {}
         self.specs = tuple([tool.spec for tool in self.tools.values()])
         self.memory = memory
         self.compaction = compaction
         self.recall = recall
-        self._ask = partial(ask, options=recall if memory is None else shown_options(recall, model.layers))
+        self._ask = ask if memory is None else partial(ask, options=shown_options(recall, model.layers))
         self.limits = limits
         self._declarations: Declarations | None = None
 

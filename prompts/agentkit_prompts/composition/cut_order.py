@@ -69,6 +69,8 @@ class Bounds:
             self.least = max(self.least, reached)
         while self.least < self.most and not self._fits(self.least):
             self.least += 1
+        if node.tokens(self.least) >= node.tokens(self.most):  # the mark of a cut may cost more than what it cuts off
+            self.least = self.most
         self.target = self.most
         if size.target is not None:
             goal = size.target

@@ -503,3 +503,12 @@ def test_the_table_says_when_a_max_inside_a_prompt_took_something_away() -> None
     assert (row.status, row.why) == ("trimmed", "2 of 4 pieces of text kept: a prompt inside has a max")
     own = compose(Layers(before_input=inner, conversation=False), ctx).explain()[0]
     assert own.why == "2 of 4 items kept: its max is 60 tokens"
+
+
+def test_a_minimum_that_takes_more_than_the_whole_needs_the_whole_only() -> None:
+    layers = Layers(after_input=TextPrompt("In English.", size=Size(min=4, cut="head")), conversation=False)
+    ctx = PromptContext(user_input="")
+    whole = compose(layers, ctx)
+    with pytest.raises(BudgetError, match=f"needs {whole.tokens} tokens"):
+        compose(layers, ctx, budget=whole.tokens - 1)
+    assert compose(layers, ctx, budget=whole.tokens).user.text == "In English."
