@@ -88,8 +88,8 @@ class Agent(Generic[Deps, Output]):
     __slots__ = (
         "_ask",
         "_at",
-        "_declarations",
         "_given",
+        "_ready",
         "chain",
         "compaction",
         "limits",
@@ -188,7 +188,7 @@ class Agent(Generic[Deps, Output]):
         self.recall = recall
         self._ask = ask if memory is None else partial(ask, options=shown_options(recall, model.layers))
         self.limits = limits
-        self._declarations: Declarations | None = None
+        self._ready: tuple[Declarations, tuple[Tool, ...]] | None = None
 
     def but(self, **changes: Unpack[Changes]) -> Agent[Deps, Any]:
         """Return the agent with another model, layers, tools, output type or limits. Raises like the class."""
@@ -338,7 +338,8 @@ class Agent(Generic[Deps, Output]):
         keep: Keep | None = None,
     ) -> RunResult[Output]:
         chain, session, listener = self.chain, options.get("session"), options.get("on_event")
-        check_deps(self.tools.values(), options.get("deps"))
+        declarations, needing = self._known()
+        check_deps(needing, options.get("deps"))
         listening = None if listener is None else Listening(listener, options.get("on_event_error", "raise"))
         emit = None if listening is None else listening.emit
         nesting = Nesting(self.limits, emit, options.get("approve"), chain.model)
@@ -364,15 +365,16 @@ class Agent(Generic[Deps, Output]):
             journal,
             recalls=memory is not None,
             compacts=self.compaction is not None,
-            memo=session.memo if session is not None else Memo(self._declared()),
+            memo=session.memo if session is not None else Memo(declarations),
         )
         return await Run[Output](driver, journal, known=known, keep=keep, listening=listening).result(loop)
 
-    def _declared(self) -> Declarations:
-        """Return what every run declares to the model, unless it has tools of its own."""
-        if self._declarations is None:
-            self._declarations = Declarations(self.specs, self.chain.output_schema)
-        return self._declarations
+    def _known(self) -> tuple[Declarations, tuple[Tool, ...]]:
+        """Return what every run declares, and the tools that need deps, where a run has no tools of its own."""
+        if self._ready is None:
+            needing = tuple([tool for tool in self.tools.values() if tool.deps_types])
+            self._ready = Declarations(self.specs, self.chain.output_schema), needing
+        return self._ready
 
     async def _equip(self, ctx: PromptContext, **given: object) -> Mapping[str, Tool]:
         """Return the tools that a run has, checked where its `deps` are given."""

@@ -64,7 +64,7 @@ class Listening:
         self._raises = errors == "raise"
         self._is_async = False
         self._waiting: deque[Event[Any] | _Text | Awaitable[object]] = deque()
-        self._lock = asyncio.Lock()
+        self._lock: asyncio.Lock | None = None  # where the listener is async
         self._failure: Exception | None = None
 
     def emit(self, event: Event[Any]) -> Awaitable[None] | None:
@@ -80,7 +80,7 @@ class Listening:
                 return None
             if answer is None or not isawaitable(answer):
                 return None
-            self._is_async = True
+            self._is_async, self._lock = True, asyncio.Lock()
             waiting.append(answer)
         elif not (type(event) is TextDelta and waiting and self._joins(event)):
             waiting.append(event)
@@ -98,6 +98,7 @@ class Listening:
 
     async def taken(self) -> None:
         """Wait until every event so far was taken."""
+        assert self._lock is not None
         async with self._lock:
             while self._waiting:
                 first: Any = self._waiting.popleft()
