@@ -135,7 +135,9 @@ WHAT = [
 ]
 
 
-@pytest.mark.parametrize("how", ["run", "run_sync", "stream", "stream_sync"])
+@pytest.mark.parametrize(
+    "how", ["run", *[pytest.param(how, marks=pytest.mark.long) for how in ("run_sync", "stream", "stream_sync")]]
+)
 @pytest.mark.parametrize("what", WHAT)
 def test_whatever_hangs_is_cut_at_the_limit_and_the_process_ends(what: str, how: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
