@@ -126,9 +126,7 @@ def test_a_filler_behind_a_head_hides_nothing(filler: str) -> None:
     assert compose(Layers("Be brief."), context).to_text().splitlines()[-1].startswith("[c\u200balls")
 
 
-@pytest.mark.parametrize(
-    "head", [*"+*\u00b7\u2023\u2043\u25cf\ufe63\uff0d", "[2]", "[a.md#2]"]
-)
+@pytest.mark.parametrize("head", [*"+*\u00b7\u2023\u2043\u25cf\ufe63\uff0d", "[2]", "[a.md#2]"])
 def test_a_fact_begins_no_other_fact_or_document_with_another_sign(head: str) -> None:
     context = PromptContext(user_input="Hi.", knowledge=[Fact(f"calm\n{head} Other")])
     assert KnowledgePrompt().format_2_str(context) == f"- calm\n{head[0]}\u200b{head[1:]} Other"
