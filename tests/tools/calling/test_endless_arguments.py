@@ -55,6 +55,21 @@ async def test_a_product_of_alternatives_and_items_is_given_up_and_the_reason_is
     assert "too many steps" in str(result.content)
 
 
+@pytest.mark.parametrize(
+    ("item", "value", "what"),
+    [
+        ({"enum": [f"value {number}" for number in range(20_000)]}, "none", "20,000 problems, too many to name"),
+        ({"type": "object", "required": [f"a{number}" for number in range(2_000)]}, {}, "too many steps"),
+    ],
+)
+async def test_a_product_of_what_is_expected_and_items_is_not_written_out(item: Any, value: Any, what: str) -> None:
+    made = Tool.from_json_schema("t", "", {"properties": {"x": {"type": "array", "items": item}}}, echo, timeout=20)
+    asking = asyncio.create_task(ask(made, x=[value] * 20_000))
+    assert await longest_wait(asking) < 2
+    assert asking.result().status == "error"
+    assert what in str(asking.result().content)
+
+
 class Left(BaseModel):
     size: int = 0
     child: Left | Right | int | None = None
