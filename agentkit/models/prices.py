@@ -45,6 +45,16 @@ class Price:
                     f"Price: {name}={value!r:.80} must be US dollars for a million tokens, 0 or more"
                 )
 
+        if self.long is not None:
+            match self.long:
+                case (int(tokens), Price()) if tokens >= 0:
+                    pass
+                case other:
+                    raise AgentDefinitionError(
+                        f"Price: long={other!r:.80} must be a number of tokens and the price from there on, such as "
+                        "(200_000, Price(input=6.0, output=22.5))"
+                    )
+
     def of(self, usage: Usage) -> float:
         """Return what a request cost, in US dollars."""
         if self.long is not None and usage.input_tokens > self.long[0]:

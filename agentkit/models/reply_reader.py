@@ -54,6 +54,7 @@ class ReplyReader:
         self.started = False
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
 
     @property
     def text(self) -> str:
@@ -156,7 +157,7 @@ class ReplyReader:
         if isinstance(index, int):
             call = self._by_index.get(index)
         else:
-            call = next((known for known in self._calls if id_ and known.id == id_), None)
+            call = self._by_id.get(id_)
             if call is None and self._calls and not name:
                 call = self._calls[-1]
         if call is None or call.is_over(id_, name, function.get("arguments")):
@@ -166,6 +167,8 @@ class ReplyReader:
         if isinstance(index, int):
             self._by_index[index] = call
         call.add(id_, name, function.get("arguments"))
+        if call.id:
+            self._by_id.setdefault(call.id, call)
 
 
 class _Call:
@@ -231,11 +234,13 @@ def _keep(data: Mapping[str, object], known: frozenset[str], kept: _Object) -> N
             continue
         before = kept.get(key)
         if isinstance(before, str) and isinstance(value, str):
-            kept[key] = before + value
+            kept[key] = None  # text that nothing else refers to grows in its place
+            before += value
+            kept[key] = before
         elif isinstance(before, list) and isinstance(value, list):
-            kept[key] = [*before, *value]
+            before += value
         else:
-            kept[key] = value
+            kept[key] = [*value] if isinstance(value, list) else value
 
 
 def _object(value: object, what: str) -> _Object:

@@ -18,7 +18,7 @@ from agentkit.run.decisions import Approved, Decision, Denied
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, ToolSpec
 from agentkit_tools.calling.result_content import Content
-from agentkit_tools.calling.tool_result import ToolResult
+from agentkit_tools.calling.tool_result import ToolResult, ToolStatus
 
 __all__ = ["Entry", "Journal"]
 
@@ -156,10 +156,10 @@ class Journal:
             context = _context().validate_python(head["context"])
             names = head["scope"]
             journal = cls(
-                head["agent"],
-                head["run_id"],
+                _text(head["agent"]),
+                _text(head["run_id"]),
                 context,
-                session=head["session"],
+                session=None if head["session"] is None else _text(head["session"]),
                 goes_on=bool(head["goes_on"]),
                 scope=None if names is None else tuple(names),
             )
@@ -221,6 +221,7 @@ def _forms() -> Mapping[str, _Form]:
 
     write_usage, read_usage = of(Usage | None)
     write_content, read_content = of(Content)
+    read_status = of(ToolStatus)[1]
 
     def write_result(answer: tuple[ToolResult, Usage | None]) -> dict[str, Any]:
         result, usage = answer
@@ -235,7 +236,9 @@ def _forms() -> Mapping[str, _Form]:
 
     def read_result(data: Mapping[str, Any]) -> tuple[ToolResult, Usage | None]:
         content = read_content(data["content"])
-        result = ToolResult(data["call_id"], data["name"], content, data["status"], whole=data["whole"])
+        whole = None if data["whole"] is None else _text(data["whole"])
+        status = read_status(data["status"])
+        result = ToolResult(_text(data["call_id"]), _text(data["name"]), content, status, whole=whole)
         return result, read_usage(data["usage"])
 
     return {
@@ -261,4 +264,15 @@ def _write_decision(made: Decision) -> dict[str, Any]:
 
 
 def _read_decision(data: Mapping[str, Any]) -> Decision:
-    return Denied(data["denied"]) if "denied" in data else Approved(data["approved"])
+    if "denied" in data:
+        return Denied(_text(data["denied"]))
+    arguments = data["approved"]
+    if arguments is not None and not isinstance(arguments, Mapping):
+        raise TypeError(f"expected the approved arguments as an object, got {type(arguments).__name__}")
+    return Approved(arguments)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, got {type(value).__name__}")
+    return value

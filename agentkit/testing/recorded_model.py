@@ -181,7 +181,7 @@ def _masked(value: Any, secrets: Sequence[str]) -> Any:
             value = value.replace(secret, _MASK)
         return value
     if isinstance(value, Mapping):
-        return {key: _masked(item, secrets) for key, item in value.items()}
+        return {_masked(key, secrets): _masked(item, secrets) for key, item in value.items()}
     return [_masked(item, secrets) for item in value] if isinstance(value, list | tuple) else value
 
 

@@ -113,7 +113,7 @@ class ExtractionError(StoreError):
 
 
 class MessageUnreadable(StoreError):
-    """A value that is not a message or cannot be written as UTF-8 JSON, or a stored message that is damaged."""
+    """A value that is not a message or cannot be written as UTF-8 JSON, or a stored message or note that is damaged."""
 
 
 class IndexBusy(StoreError):

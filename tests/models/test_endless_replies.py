@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from time import process_time
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentkit.models.reply_reader import ReplyReader
 from agentkit.models.text_tool_calls import TextToolCalls
 from tests.effort import tries
 
@@ -93,3 +95,42 @@ def test_a_reply_is_read_the_same_however_it_is_cut(pieces: list[str]) -> None:
     whole = in_pieces(["".join(pieces)])
     assert in_pieces(pieces) == whole
     assert in_pieces("".join(pieces)) == whole
+
+
+def calls(count: int) -> list[dict[str, Any]]:
+    made = [{"id": f"c{n}", "function": {"name": "add", "arguments": "{}"}} for n in range(count)]
+    return [{"choices": [{"message": {"tool_calls": made}}]}]
+
+
+def thoughts(count: int) -> list[dict[str, Any]]:
+    return [{"choices": [{"delta": {"reasoning_content": "I think, so. " * 8}}]}] * count
+
+
+def details(count: int) -> list[dict[str, Any]]:
+    return [{"choices": [{"delta": {"reasoning_details": [{"text": "x"}]}}]}] * count
+
+
+@pytest.mark.parametrize("chunks", [calls, thoughts, details])
+def test_calls_and_thoughts_take_time_in_proportion_to_their_number(chunks: Any) -> None:
+    def seconds(count: int) -> float:
+        reader, made = ReplyReader(), chunks(count)
+        start = process_time()
+        for chunk in made:
+            reader.add(chunk)
+        taken = process_time() - start
+        message = reader.reply("m").message
+        assert message.tool_calls or message.reasoning or message.opaque
+        return taken
+
+    seconds(100)
+    small, large = (min(seconds(count) for _ in range(2)) for count in (1_000, 16_000))
+    assert large / small < 80  # 16 times as many; where each piece looks at all before it, 256 times as long
+
+
+def test_what_is_kept_of_a_reply_is_not_written_into_what_the_server_sent() -> None:
+    (chunk,) = details(1)
+    reader = ReplyReader()
+    reader.add(chunk)
+    reader.add({"choices": [{"delta": {"reasoning_details": [{"text": "y"}]}}]})
+    assert chunk == details(1)[0]
+    assert reader.reply("m").message.opaque["openai"]["reasoning_details"] == [{"text": "x"}, {"text": "y"}]

@@ -26,7 +26,7 @@ from agentkit import (
 )
 from agentkit.models.model_errors import ScriptExhausted
 from agentkit.testing import CutOff, RecordedModel, ReplayError, ReplayModel, no_real_models
-from agentkit_prompts import Message
+from agentkit_prompts import Layers, Message, PromptContext, ToolSpec, compose
 from tests.models.asking import KEY, ask, both, composed, failure
 from tests.servers import ChatServer, chunk, says, sends, streams
 
@@ -147,6 +147,15 @@ def test_a_key_that_stands_in_a_prompt_a_reply_or_an_error_is_masked(
             assert secret not in text
         assert "[secret]" in text
         assert ReplayModel(file).name == name
+
+
+def test_a_secret_that_is_a_name_in_a_schema_is_masked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_SERVICE_TOKEN", "tok-0987654321")
+    spec = ToolSpec("look", "", {"type": "object", "properties": {"tok-0987654321": {"type": "string"}}})
+    prompt = compose(Layers("Be brief."), PromptContext(user_input="hi", tools=[spec]))
+    recorded = asyncio.run(RecordedModel(ScriptedModel(["yes"]), path).request(prompt))
+    assert "tok-0987654321" not in path.read_text()
+    assert asyncio.run(ReplayModel(path).request(prompt)) == recorded
 
 
 def test_words_of_the_language_are_no_secrets(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

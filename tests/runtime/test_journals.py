@@ -238,6 +238,10 @@ def test_a_conversation_is_busy_whichever_session_object_is_used(tmp_path: Path)
 
 
 HEAD = Journal("agent", "r", PromptContext(user_input="hi")).dumps()
+RESULT = (
+    '{"effect": "CallTools", "answer": {"call_id": "c1", "name": "pay", "content": "", "status": "success", '
+    '"whole": null, "usage": null}}\n'
+)
 
 
 @pytest.mark.parametrize(
@@ -253,6 +257,16 @@ HEAD = Journal("agent", "r", PromptContext(user_input="hi")).dumps()
         (HEAD + '{"effect": "Sing", "answer": 1}\n', "line 2: KeyError"),
         (HEAD + '{"effect": "CallModel", "answer": {"message": 5}}\n', "line 2: ValidationError"),
         (HEAD + '{"effect": "CallTools", "answer": 7}\n', "line 2: TypeError"),
+        (HEAD.replace('"run_id":"r"', '"run_id":["r"]'), "line 1: TypeError: expected text, got list"),
+        (HEAD.replace('"session":null', '"session":{}'), "line 1: TypeError: expected text, got dict"),
+        (HEAD + RESULT.replace('"c1"', "{}"), "line 2: TypeError: expected text, got dict"),
+        (HEAD + RESULT.replace('"pay"', "[]"), "line 2: TypeError: expected text, got list"),
+        (HEAD + RESULT.replace('"success"', '"fine"'), "line 2: ValidationError"),
+        (
+            HEAD + '{"effect": "AskApproval", "answer": {"c1": {"approved": [1]}}}\n',
+            "line 2: .* arguments as an object",
+        ),
+        (HEAD + '{"effect": "AskApproval", "answer": {"c1": {"denied": {}}}}\n', "line 2: TypeError: expected text"),
     ],
 )
 def test_a_journal_that_cannot_be_read_says_where(text: str, what: str) -> None:

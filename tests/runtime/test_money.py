@@ -151,6 +151,12 @@ def test_what_is_no_price_is_refused(wrong: Any) -> None:
         Agent(model).run_sync("x")
 
 
+@pytest.mark.parametrize("wrong", [5, "ab", (1, 2), (-1, Price(1, 1)), (1, Price(1, 1), 2)])
+def test_what_is_no_price_of_a_long_prompt_is_refused(wrong: Any) -> None:
+    with pytest.raises(AgentDefinitionError, match=r"long=.* must be a number of tokens and the price from there on"):
+        Price(1, 1, long=wrong)
+
+
 def test_the_provider_of_a_model_decides_about_its_price(monkeypatch: pytest.MonkeyPatch) -> None:
     price = OpenAIModel("gpt-5-mini").price
     assert price is not None and (price.input, price.cached, price.output) == (0.25, 0.025, 2)

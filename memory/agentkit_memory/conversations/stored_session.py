@@ -53,7 +53,7 @@ class StoredSession:
         """Fragments rendered for earlier turns of this session."""
         self._edits = branch.edits
         self._view: Conversation | None = None
-        self._notes: dict[str, Any] | None = None
+        self._notes: dict[str, str] | None = None
         track(self)
         if load:
             self._load()
@@ -230,11 +230,28 @@ class StoredSession:
         return StoredSession(self._branch.fork(id, len(self.conversation) if at is None else at), self.scope)
 
     def note(self, name: str) -> Any:
-        """Return what was last noted under a name about these messages; None where nothing was."""
+        """Return what was last noted under a name about these messages; None where nothing was.
+
+        Raises:
+            MessageUnreadable: The note is damaged.
+            StoreError: The database cannot be read.
+        """
         with self._lock:
             if self._notes is None:
-                self._notes = {known: from_json(json.loads(body)) for known, body in self._branch.notes().items()}
-            return self._notes.get(name)
+                self._notes = self._branch.notes()
+            body = self._notes.get(name)
+        if body is None:
+            return None
+        try:
+            return from_json(json.loads(body))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise self._damaged(name, error) from error
+
+    def _damaged(self, name: str, error: object) -> MessageUnreadable:
+        return MessageUnreadable(
+            f"conversation {self.id!r}: the stored note {name!r:.80} is damaged ({str(error)[:200]}): "
+            "write it anew with keep_note, or restore a backup"
+        )
 
     def keep_note(self, name: str, value: Any, at: int | None = None) -> None:
         """Note something beside the messages, which stay as they are. A rewind to before `at` leaves it behind.
@@ -260,9 +277,15 @@ class StoredSession:
         """What stays in force for every input of this session that does not bring its own; see `keep_kwargs`.
 
         Raises:
+            MessageUnreadable: What is stored is damaged.
             StoreError: The database cannot be read.
         """
-        return self.note(_KWARGS) or {}
+        kept = self.note(_KWARGS)
+        if kept is None:
+            return {}
+        if not isinstance(kept, Mapping) or not all(isinstance(key, str) for key in kept):
+            raise self._damaged(_KWARGS, f"expected names and values, got {type(kept).__name__}")
+        return kept
 
     def keep_kwargs(self, kwargs: Mapping[str, Any]) -> None:
         """Keep additional kwargs in force from now on, in place of those kept before.

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 
 __all__ = ["break_nonce", "nonce_of", "without_nonce"]
@@ -49,6 +50,11 @@ def _broken(value: Any, nonce: str, depth: int) -> Any:
         named = value.name, value.tool_call_id  # most messages: a walk over all fields takes twenty times as long
         if nonce not in value.content and not any(nonce in name for name in named if name):
             return value
+    if isinstance(value, ToolSpec):  # the developer's stays as it is, and so does the name, which calls are made by
+        if value.trust == "trusted" or nonce not in value.json:
+            return value
+        described, parameters = (_broken(one, nonce, depth + 1) for one in (value.description, value.parameters))
+        return replace(value, description=described, parameters=parameters)
     if isinstance(value, Conversation):
         made = [_broken(message, nonce, depth + 1) for message in value]
         return value if all(map(_is, made, value)) else Conversation(made)

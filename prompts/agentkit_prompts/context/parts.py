@@ -126,7 +126,11 @@ def opaque_data(data: object) -> FrozenDict:
 
 
 def with_opaque(wire: Mapping[str, Any], opaque: Mapping[str, Any], providers: Iterable[str]) -> FrozenDict:
-    """Return the wire form with the opaque data of these providers in it; mappings in it are merged."""
+    """Return the wire form with the opaque data of these providers added to it, also in its mappings.
+
+    What the wire form says itself stays: a role, a type or a text is never that of opaque data. Only a system message
+    may be one of the developer, which is another word for it.
+    """
     for provider in providers if opaque else ():
         if isinstance(data := opaque.get(provider), Mapping):
             wire = _merged(wire, data)
@@ -137,7 +141,10 @@ def _merged(wire: Mapping[str, Any], data: Mapping[str, Any]) -> FrozenDict:
     merged = dict(wire)
     for key, value in data.items():
         here = merged.get(key)
-        merged[key] = _merged(here, value) if isinstance(here, dict) and isinstance(value, Mapping) else freeze(value)
+        if key not in merged or (key, here, value) == ("role", "system", "developer"):
+            merged[key] = freeze(value)
+        elif isinstance(here, dict) and isinstance(value, Mapping):
+            merged[key] = _merged(here, value)
     return FrozenDict(merged)
 
 

@@ -335,7 +335,9 @@ _READERS: Mapping[str, Reader] = {
     "selections": _selections,
     "kept_kwargs": read_names,
 }
-_UNTRUSTED = frozenset(("user_input", "conversation", "recalled", "documents", "knowledge", "summary", "intermediate"))
+_UNTRUSTED = frozenset(
+    ("user_input", "conversation", "recalled", "documents", "knowledge", "summary", "intermediate", "tools", "locale")
+)
 """Fields that hold what others wrote: of the nonce of a fence they hold no copy."""
 _HIDDEN = ("session_key", "selections", "kept_kwargs")
 """Fields that templates cannot read."""

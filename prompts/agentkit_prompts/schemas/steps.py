@@ -60,14 +60,18 @@ def within(limit: int, validate: Callable[[V], R], value: V) -> R:
         _now.reset(token)
 
 
-def counted(schema: CoreSchema, alternatives: int = 1) -> CoreSchema:
-    """Return a schema that takes steps for each of its alternatives, more for what is long."""
+def counted(schema: CoreSchema, alternatives: int = 1, *, required: int = 0) -> CoreSchema:
+    """Return a schema that takes steps for each of its alternatives, more for what is long.
+
+    An object takes another one for each of its `required` properties that it cannot have: pydantic notes every one.
+    """
 
     def count(value: Any) -> Any:
         steps = _now.get()
         if steps is not None:
             length = len(value) if isinstance(value, str | list | dict) else 0
-            steps.take(alternatives * (1 + length // _CHARS_PER_STEP))
+            missing = max(0, required - length) if isinstance(value, dict) else 0
+            steps.take(alternatives * (1 + length // _CHARS_PER_STEP) + missing)
         return value
 
     return core_schema.no_info_before_validator_function(count, schema)

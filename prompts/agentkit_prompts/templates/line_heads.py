@@ -15,7 +15,7 @@ from typing import Any
 from agentkit_prompts.templates.rendered import FromSegments, Rendered
 from agentkit_prompts.templates.spans import Segment, insert_breaks
 
-__all__ = ["CALL", "MESSAGE", "LineHeads"]
+__all__ = ["CALL", "MESSAGE", "WORD_END", "LineHeads"]
 
 _UNSEEN = (
     "\x00-\x09\x0e-\x1b\x1f\x20\x7f-\x84\x86-\xa0\xad\u0300-\u036f\u0483-\u0489\u061c\u115f\u1160\u1680\u17b4\u17b5"
@@ -24,6 +24,8 @@ _UNSEEN = (
     "\U000e0000-\U000e0fff"
 )
 _SPACE = f"[{_UNSEEN}]*"
+WORD_END = r"(?![^\W_\u115f\u1160\u3164\uffa0])"
+"""Where a word of a pattern ends; fillers are letters to a regular expression, and are not seen."""
 _COLON = "[:\uff1a\ufe55\ufe13\u02d0\ua789\u2236]"
 
 
@@ -32,8 +34,8 @@ class LineHeads:
 
     Args:
         words: Words that are heads with a colon behind them, in any case.
-        pattern: Instead of words a regular expression; a space in it stands for characters not seen. Its group is what
-            has to be untrusted, and is broken behind its first character.
+        pattern: Instead of words a regular expression; a space in it stands for characters not seen. The group that
+            matches is what has to be untrusted, and is broken behind its first character.
         sign: A character that every head has.
         lists: The items of the context that such heads begin.
         per_item: How many heads one item has.
@@ -72,7 +74,8 @@ class LineHeads:
         for line in text.splitlines(keepends=True):
             found = self._begins(line)
             if found is not None:
-                yield before + found.start(1), before + found.end(1)
+                begin, end = found.span(found.lastindex or 0)
+                yield before + begin, before + end
             before += len(line)
 
     def broken_in(self, segments: list[Segment]) -> list[Segment]:
@@ -128,5 +131,5 @@ class LineHeads:
 
 MESSAGE = LineHeads("system", "user", "assistant", "tool")
 """The role in front of a message."""
-CALL = LineHeads(pattern=r"\[ ((?i:calls)(?![^\W_]))")
+CALL = LineHeads(pattern=rf"\[ ((?i:calls){WORD_END})")
 """What stands in front of a tool call of the assistant."""

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 from agentkit_prompts.context.items import labelled_apart
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import LiteralTextWarning, warn
-from agentkit_prompts.templates.line_heads import LineHeads
+from agentkit_prompts.templates.line_heads import WORD_END, LineHeads
 from agentkit_prompts.templates.rendered import Around, Plain, Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.budget import Size
@@ -31,8 +31,14 @@ __all__ = [
     "default_template",
 ]
 
-_ITEM = r"(\[)(?!\u200b) (?:\d(?: \d)* \]|(?i:user|assistant|system|tool)(?![^\W_])|[^\[\]\n\r]*#)"
-"""What begins a document or a recalled message: a bracket with a label, with a number, or with who wrote it."""
+_WORDS = "user|assistant|system|tool|turn|fact|document|message"
+_ITEM = rf"(\[)(?!\u200b) (?:\d(?: \d)* \]|(?i:{_WORDS}){WORD_END}|[^\[\]\n\r]*#)"
+"""What begins a document or a message: a bracket with a label, with a number, with who wrote it or with what it is."""
+_BULLET = (
+    r"([-+*\u00b7\u2010-\u2015\u2022\u2023\u2043\u2212\u2219\u25aa\u25cf\u25e6\u30fb\ufe58\ufe63\uff0d])"
+    r"(?!(?![\u115f\u1160\u3164\uffa0])[\w.*\u200b-])"
+)
+"""What begins a fact: a dash or another sign for an item of a list, with no word right behind it."""
 _SLOT = re.compile(r"\{\{\s*\w[^{}]*\}\}|\{%-?\s*\w[^{}]*%\}")
 
 
@@ -177,9 +183,7 @@ class MemoPrompt(BasePrompt):
 class KnowledgePrompt(BasePrompt):
     """The recalled facts, one a line. Under a budget the last go first."""
 
-    heads: ClassVar[LineHeads | None] = LineHeads(
-        pattern=r"([-\u2010-\u2015\u2212*\u2022])(?![\w.*\u200b-])", lists="knowledge"
-    )
+    heads: ClassVar[LineHeads | None] = LineHeads(pattern=rf"(?:{_BULLET}|{_ITEM})", lists="knowledge")
     items: ClassVar[str | None] = "knowledge"
 
     size: Size = Size(cut="items", priority=40)

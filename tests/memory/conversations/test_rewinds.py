@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
 
 from agentkit_memory import HeadMoved, Memory, StoredSession
+from agentkit_memory.errors import MessageUnreadable
 from agentkit_prompts.context.messages import Message, ToolCall
 
 
@@ -90,3 +95,28 @@ def test_many_writers_that_append_rewind_and_fork_tear_nothing(either: Memory) -
     recalled = {message.text for message in either.recall("asks edited", limit=1000).recalled}
     shown = {text for each in opened for text in texts(each)}
     assert recalled <= shown
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *("{", "", "[" * 200_000, f'{{"a": {"9" * 5000}}}', '{"$type": "path", "value": 5}'),
+        *('{"$type": "none", "value": 1}', "[1]", "5", '"a"', '{"$type": "dict", "value": [[1, 2]]}'),
+    ],
+    ids=lambda body: body[:20],
+)
+def test_a_damaged_note_is_named_and_hurts_no_other(memory: Memory, home: Path, body: str) -> None:
+    session = memory.session("s")
+    session.append(*turn("one"))
+    session.keep_note("colour", "red")
+    session.keep_kwargs({"root": "/srv"})
+    connection = sqlite3.connect(home / "memory.db")
+    connection.execute("UPDATE branch_notes SET body = ? WHERE name = 'additional_kwargs'", (body,))
+    connection.commit()
+    connection.close()
+    session.refresh()
+    assert session.note("colour") == "red"
+    with pytest.raises(MessageUnreadable, match="conversation 's': the stored note 'additional_kwargs' is damaged"):
+        _ = session.additional_kwargs
+    session.keep_kwargs({"root": "/srv"})
+    assert session.additional_kwargs == {"root": "/srv"}

@@ -202,6 +202,12 @@ def test_ids_of_other_providers_become_ones_the_api_takes_and_stay_apart() -> No
         assert use.replace("_", "").isalnum() and use.isascii()
 
 
+def test_an_id_that_many_calls_have_gets_a_number_that_none_has() -> None:
+    made = payload(intermediate=[*pair("a"), *pair("a_2"), *pair("a"), *pair("a"), *pair("a_2"), *pair("a")])
+    assert [use for use, _ in ids(made)] == ["a", "a_2", "a_3", "a_4", "a_2_2", "a_5"]
+    assert all(use == result for use, result in ids(made))
+
+
 def test_a_call_twice_in_one_message_is_sent_once() -> None:
     twice = (ToolCall("a", "weather", '{"n": 1}'), ToolCall("a", "weather", '{"n": 2}'))
     traffic = [Message("assistant", tool_calls=twice), Message("tool", "x", tool_call_id="a")]

@@ -9,7 +9,7 @@ from datetime import date
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, create_model
 
 from agentkit.prompts import ToolCall
 from agentkit.tools import Tool, ToolArgumentError, ToolContext, ToolResult, tool
@@ -53,6 +53,37 @@ async def test_a_product_of_alternatives_and_items_is_given_up_and_the_reason_is
     result = await ask(made, x=[{}] * 3_000)
     assert result.status == "error"
     assert "too many steps" in str(result.content)
+
+
+@pytest.mark.parametrize(
+    ("item", "value", "what"),
+    [
+        ({"enum": [f"value {number}" for number in range(20_000)]}, "none", "20,000 problems, too many to name"),
+        ({"type": "object", "required": [f"a{number}" for number in range(2_000)]}, {}, "too many steps"),
+    ],
+)
+async def test_a_product_of_what_is_expected_and_items_is_not_written_out(item: Any, value: Any, what: str) -> None:
+    made = Tool.from_json_schema("t", "", {"properties": {"x": {"type": "array", "items": item}}}, echo, timeout=20)
+    asking = asyncio.create_task(ask(made, x=[value] * 20_000))
+    assert await longest_wait(asking) < 2
+    assert asking.result().status == "error"
+    assert what in str(asking.result().content)
+
+
+Wide = create_model("Wide", **{f"f{number}": (int, ...) for number in range(30)})  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("count", [30_000, 100_000])
+async def test_a_product_of_fields_and_objects_is_given_up_and_the_reason_is_named(count: int) -> None:
+    async def take(x: list[Wide]) -> str:  # type: ignore[valid-type]
+        return f"{len(x)} taken"
+
+    made = Tool.from_function(take, timeout=20)
+    asking = asyncio.create_task(ask(made, x=[{}] * count))
+    assert await longest_wait(asking) < 2
+    assert "more than 300,000 fields missing" in str(asking.result().content)
+    whole = {f"f{number}": number for number in range(30)}
+    assert (await ask(made, x=[whole] * 6_000)).content == "6000 taken"
 
 
 class Left(BaseModel):

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from mcp_types import CallToolResult, ImageContent
 
 from agentkit import Agent, Message, ScriptedModel, ToolCall
 from agentkit.prompts import Audio, File, Image, Text
 from agentkit.tools import MCPServerError, MCPServerLost, MCPToolset, Tool, ToolContext, ToolFailure, ToolResult
+from agentkit_tools.mcp.content import to_result
 from tests.tools.mcp.mcp_running import command
 
 
@@ -120,6 +122,13 @@ async def test_a_flood_of_text_is_cut_and_a_flood_of_media_becomes_notes(
     assert text.whole is not None and len(text.whole) == 5_000_000
     kinds = [type(part).__name__ for part in media.content]
     assert kinds == ["Image", "Image", "Image", "Text", "Text"]
+
+
+def test_a_flood_of_small_media_becomes_notes_too() -> None:
+    image = ImageContent(type="image", data="eA==", mime_type="image/png")
+    result = to_result(CallToolResult(content=[image] * 5_000), "t")
+    kinds = [type(part).__name__ for part in result.content]
+    assert kinds == ["Image"] * 512 + ["Text"] * 4_488
 
 
 def test_an_agent_goes_on_after_every_lie(liar: MCPToolset) -> None:

@@ -33,6 +33,8 @@ T = TypeVar("T")
 _KINDS: dict[str, type[Image | Audio | File]] = {"image": Image, "audio": Audio}
 _MAX_MEDIA_BYTES = 32 * 1024 * 1024
 """Media of one answer beyond this become a note: no provider takes as much."""
+_MIN_MEDIA_BYTES = 64 * 1024
+"""What a media part counts at least: no provider takes thousands of small ones either."""
 
 
 def to_result(answer: CallToolResult, tool: str) -> ToolResult:
@@ -112,7 +114,7 @@ def _parts(items: Iterable[T], make: Callable[[T, int], Part]) -> tuple[Part, ..
         part = make(item, left)
         parts.append(part)
         if isinstance(part, Media) and isinstance(part.source, bytes):
-            left -= len(part.source)
+            left -= max(len(part.source), _MIN_MEDIA_BYTES)
     return tuple(parts)
 
 

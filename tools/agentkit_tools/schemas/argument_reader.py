@@ -9,7 +9,13 @@ from typing import Any, NamedTuple, TypeAlias
 from pydantic_core import CoreSchema, SchemaValidator, from_json
 
 from agentkit_prompts.schemas.steps import StepsExceeded, bounded, within
-from agentkit_tools.schemas.validation_cost import ValidationCost, has_own_code, hashes_numbers, validation_cost
+from agentkit_tools.schemas.validation_cost import (
+    ValidationCost,
+    has_own_code,
+    hashes_numbers,
+    most_required,
+    validation_cost,
+)
 
 __all__ = ["ArgumentReader", "Arguments", "late_reader", "reader_of"]
 
@@ -24,6 +30,8 @@ _MAX_VALUES = 200_000
 _MAX_HASHED = 4_000
 """Values where numbers become members of a set or keys of a dict: whoever chooses them can make all their hashes equal.
 """
+_MAX_MISSING = 300_000
+"""Fields that may be missing in all objects of the arguments together: pydantic keeps a note of each."""
 _MAX_LOOKS = 8
 """Looks at one value that need not be counted, because the length of the arguments is limited."""
 _QUICK_STEPS = 10_000
@@ -47,12 +55,14 @@ def reader_of(validate: Validate, schema: CoreSchema) -> ArgumentReader:
     max_chars, max_values = _QUICK_CHARS, _MAX_VALUES
     if hashes_numbers(schema):
         max_chars, max_values = _MAX_HASHED, _MAX_HASHED
-    max_chars = -1 if has_own_code(schema) else max_chars // cost.looks
+    required = most_required(schema)
+    max_chars = -1 if has_own_code(schema) else max_chars // cost.looks // max(1, required // 4)
     if cost.is_linear and cost.looks <= _MAX_LOOKS:
-        return ArgumentReader(validate, max_chars, partial(_where_few, max_values // cost.looks, validate))
+        return ArgumentReader(validate, max_chars, partial(_where_few, max_values // cost.looks, validate, required))
     at_once = validate if cost.is_linear else partial(_where_cheap, validate, cost)
     in_steps = SchemaValidator(bounded(schema), _use_prebuilt=False).validate_json
-    return ArgumentReader(at_once, max_chars, partial(_where_few, max_values, partial(within, _MAX_STEPS, in_steps)))
+    in_time = partial(within, _MAX_STEPS, in_steps)
+    return ArgumentReader(at_once, max_chars, partial(_where_few, max_values, in_time, required))
 
 
 def late_reader(make: Callable[[], Validate]) -> ArgumentReader:
@@ -80,7 +90,7 @@ class _LateValidator:
     def thoroughly(self, text: str) -> Arguments:
         if self._validate is None:
             self._validate = self._make()
-        return _where_few(_MAX_VALUES, partial(within, _MAX_STEPS, self._validate), text)
+        return _where_few(_MAX_VALUES, partial(within, _MAX_STEPS, self._validate), 0, text)
 
 
 def _where_cheap(validate: Validate, cost: ValidationCost, text: str) -> Arguments:
@@ -89,14 +99,19 @@ def _where_cheap(validate: Validate, cost: ValidationCost, text: str) -> Argumen
     return validate(text)
 
 
-def _where_few(limit: int, validate: Validate, text: str) -> Arguments:
-    if len(text) > limit:  # there cannot be more values than characters
-        count, waiting = 0, [from_json(text)]
+def _where_few(limit: int, validate: Validate, required: int, text: str) -> Arguments:
+    if len(text) > limit or len(text) * required > _MAX_MISSING:  # there cannot be more values than characters
+        count, missing, waiting = 0, 0, [from_json(text)]
         while waiting:
             value = waiting.pop()
             items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
             count += len(items)
+            missing += max(0, required - len(items)) if isinstance(value, dict) else 0
             if count > limit:
                 raise StepsExceeded(f"there are more than {limit:,} values in them: send fewer at once")
+            if missing > _MAX_MISSING:
+                raise StepsExceeded(
+                    f"there may be more than {_MAX_MISSING:,} fields missing in them: send fewer at once"
+                )
             waiting.extend([item for item in items if isinstance(item, dict | list)])
     return validate(text)

@@ -27,6 +27,8 @@ _MAX_PATTERNS = 50_000
 """Characters of all patterns, see `pattern_size`: some of them take a second to compile."""
 _CHARS_PER_ALTERNATIVE = 100
 _MAX_COUNT = 1 << 60
+_MAX_LITERAL_CHARS = 500
+"""Characters of the texts of an enum that pydantic notes anew for every value that is none of them."""
 _COMBINING = ("anyOf", "oneOf", "allOf", "$ref")
 
 
@@ -156,7 +158,7 @@ class _Builder:
             built = core_schema.typed_dict_schema(fields, extra_behavior="forbid")
         else:
             built = core_schema.typed_dict_schema(fields, extra_behavior="allow", extras_schema=others)
-        return self._sized(built, schema, "Properties")
+        return self._sized(built, schema, "Properties", len(required))
 
     def _array(self, schema: Mapping[str, Any]) -> CoreSchema:
         heads, items = schema.get("prefixItems"), schema.get("items", True)
@@ -172,9 +174,9 @@ class _Builder:
             built = core_schema.no_info_after_validator_function(_unique, built)
         return self._sized(built, schema, "Items")
 
-    def _sized(self, built: CoreSchema, schema: Mapping[str, Any], noun: str) -> CoreSchema:
+    def _sized(self, built: CoreSchema, schema: Mapping[str, Any], noun: str, required: int = 0) -> CoreSchema:
         least, most = _count(schema.get(f"min{noun}")), _count(schema.get(f"max{noun}"))
-        built = counted(built)
+        built = counted(built, required=required)
         if least is None and most is None:
             return built
 
@@ -282,7 +284,7 @@ def _is_multiple(value: float, step: float) -> bool:
 
 
 def _enum(values: Sequence[Any]) -> CoreSchema:
-    if all(type(value) is str for value in values):
+    if all(type(value) is str for value in values) and sum(map(len, values)) <= _MAX_LITERAL_CHARS:
         return core_schema.literal_schema(list(values))
     allowed = {_text(value) for value in values}
     shown = ", ".join(_text(value) for value in values[:20])

@@ -10,7 +10,7 @@ from pydantic_core import CoreSchema, from_json
 
 from agentkit_prompts.schemas.steps import nodes
 
-__all__ = ["ValidationCost", "has_own_code", "hashes_numbers", "validation_cost"]
+__all__ = ["ValidationCost", "has_own_code", "hashes_numbers", "most_required", "validation_cost"]
 
 _KNOWN_CODE = frozenset(
     {"agentkit_prompts", "agentkit_tools", "builtins", "datetime", "ipaddress", "pydantic", "pydantic_core"}
@@ -106,6 +106,19 @@ def _kind(node: Any) -> str:
     ):
         node = node["schema"]
     return "any" if node is None else str(node.get("type"))
+
+
+def most_required(schema: CoreSchema) -> int:
+    """Return how many fields one object must have, at most: pydantic notes each of them that is missing."""
+    return max(map(_required, nodes(schema)), default=0)
+
+
+def _required(node: Mapping[str, Any]) -> int:
+    if node.get("type") not in ("dataclass-args", "model-fields", "typed-dict"):
+        return 0
+    fields: Any = node["fields"]
+    listed = fields.values() if isinstance(fields, dict) else fields
+    return sum([one.get("required", True) and one["schema"].get("type") != "default" for one in listed])
 
 
 def has_own_code(schema: CoreSchema) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.contents import Contents
@@ -117,12 +116,16 @@ def _messages(turns: Sequence[Turn]) -> list[FrozenDict]:
 def _unique_ids(turns: list[Turn]) -> list[Turn]:
     """Rename the tool calls whose id an earlier one has: the API wants every id once, models start anew each run."""
     seen: set[str] = set()
+    next_of: dict[str, int] = {}
     renamed: dict[str, str] = {}
     for number, (role, blocks) in enumerate(turns):
         if calls := [block["id"] for block in blocks if block["type"] == "tool_use"]:
             renamed = {}
             for own in calls:
-                name = own if own not in seen else next(one for n in count(2) if (one := f"{own}_{n}") not in seen)
+                name = own
+                while name in seen:
+                    next_of[own] = next_of.get(own, 1) + 1
+                    name = f"{own}_{next_of[own]}"
                 seen.add(name)
                 if name != own:
                     renamed[own] = name

@@ -62,7 +62,8 @@ def _message(message: Message, providers: tuple[str, ...]) -> FrozenDict:
     if message.thinking:
         for thought in message.thinking:
             if thought.provider in providers:
-                made |= freeze(thought.opaque.get(thought.provider) or {"reasoning_content": thought.text})
+                kept = freeze(thought.opaque.get(thought.provider) or {"reasoning_content": thought.text})
+                made |= {key: value for key, value in kept.items() if key not in made}
     return with_opaque(made, message.opaque, providers) if message.opaque else FrozenDict(made)
 
 
