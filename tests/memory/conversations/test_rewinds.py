@@ -90,3 +90,17 @@ def test_many_writers_that_append_rewind_and_fork_tear_nothing(either: Memory) -
     recalled = {message.text for message in either.recall("asks edited", limit=1000).recalled}
     shown = {text for each in opened for text in texts(each)}
     assert recalled <= shown
+
+
+def test_a_rewind_to_before_an_earlier_one_forgets_what_that_one_left(either: Memory) -> None:
+    session = either.session("s")
+    session.append(*turn("one"), *turn("two"), *turn("three"))
+    fork = session.fork("fork", 8)
+    assert len(either.recall("asks", roles=("user",)).recalled) == 3
+    fork.rewind(4)  # items of the branch that it was forked from are not its own
+    assert len(either.recall("asks", roles=("user",)).recalled) == 3
+    session.rewind(8)
+    session.rewind(4)
+    assert [message.text for message in either.recall("asks", roles=("user",)).recalled] == ["one asks"]
+    session.append(*turn("four"))
+    assert {message.text for message in either.recall("asks", roles=("user",)).recalled} == {"one asks", "four asks"}
