@@ -433,8 +433,6 @@ class Agent(Generic[Deps, Output]):
             if not run.done():
                 run.cancel()
                 await asyncio.wait([run])
-            if not run.cancelled() and run.done():
-                run.exception()  # asyncio complains about what nobody asked for, where the reader left early
 
     def stream_sync(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]

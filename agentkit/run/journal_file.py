@@ -101,8 +101,11 @@ def keeping(journal: Journal, keep: Keep, known: Journal | None = None) -> Itera
 
         keeper = Keeper(write)
         journal.kept_by(keeper.add, lines=text.count(b"\n"))
-        with _to_the_end(keeper):
-            yield keeper
+        try:
+            with _to_the_end(keeper):
+                yield keeper
+        finally:
+            _unlock(file.fileno())
 
 
 def _locked(file: int) -> bool:
@@ -115,6 +118,13 @@ def _locked(file: int) -> bool:
         except OSError:  # a file system without locks
             return True
     return True
+
+
+def _unlock(file: int) -> None:
+    """Let others have a file: closing it is not enough where a process that was forked meanwhile has it open."""
+    if fcntl is not None:
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_UN)
 
 
 @contextmanager

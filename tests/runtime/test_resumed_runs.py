@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +161,29 @@ async def test_a_file_that_two_resume_at_once_is_gone_on_with_once(tmp_path: Pat
     ended = await asyncio.gather(*runs, return_exceptions=True)
     assert sum([isinstance(one, JournalError) for one in ended]) == 1 and paid == [30]
     assert (await Agent(ScriptedModel([]), tools=[paying(paid)]).resume(path)).output == "done"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_process_that_was_forked_during_a_run_does_not_hold_its_journal(tmp_path: Path) -> None:
+    path, children = tmp_path / "run.jsonl", list[int]()
+
+    @tool
+    def start() -> str:
+        """Start a process that stays."""
+        children.append(os.fork())
+        while not children[-1]:  # the child: until it is ended
+            signal.pause()
+        return "started"
+
+    agent = Agent(ScriptedModel([calling("start"), OSError("gone")]), tools=[start])
+    try:
+        with pytest.raises(OSError, match="gone"):
+            agent.run_sync("go", journal=path)
+        assert Agent(ScriptedModel(["done"]), tools=[start]).resume_sync(path).output == "done"
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
 
 def test_a_run_that_is_tried_again_has_its_own_messages_also_where_another_writer_came_between(tmp_path: Path) -> None:
