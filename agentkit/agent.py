@@ -24,6 +24,7 @@ from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scop
 from agentkit.recaller import recall as ask
 from agentkit.run.asyncio_driver import AsyncDriver
 from agentkit.run.begin import check_journal
+from agentkit.run.decisions import checked_approver
 from agentkit.run.events import Event
 from agentkit.run.journal import Journal
 from agentkit.run.journal_file import Keep
@@ -342,7 +343,7 @@ class Agent(Generic[Deps, Output]):
         check_deps(needing, options.get("deps"))
         listening = None if listener is None else Listening(listener, options.get("on_event_error", "raise"))
         emit = None if listening is None else listening.emit
-        nesting = Nesting(self.limits, emit, options.get("approve"), chain.model)
+        nesting = Nesting(self.limits, emit, checked_approver(options.get("approve")), chain.model)
         driver = AsyncDriver(
             model=chain.model,
             tools=self.tools,

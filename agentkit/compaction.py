@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, TypeAlias
 
 from agentkit.chain import Chain
@@ -108,6 +108,10 @@ def check_compaction(compaction: object, chain: Chain[Any]) -> None:
     Raises:
         AgentDefinitionError: Says what to give.
     """
+    if isinstance(compaction, Summarise) and not callable(getattr(compaction.model, "request", None)):
+        raise AgentDefinitionError(
+            f"compaction: expected Summarise(model), such as Summarise(OpenAIModel(...)), got {compaction.model!r:.40}"
+        )
     if not isinstance(compaction, Trim | Summarise):
         raise AgentDefinitionError(
             f"compaction: expected Trim() or Summarise(model), got {type(compaction).__name__}: {compaction!r:.40}"
@@ -153,9 +157,12 @@ async def compacted(
         made = known
         while made.messages < first:  # a conversation that was long before is summarised in parts
             last = _end_of_part(conversation, made.messages, first, 2 * limit, count)
-            made = await _summarised(compaction, chain, conversation, made, last, send, run_id)
-        if not (made.summary or "").strip():  # the model wrote none: the budget does what it can
-            return Compacted(known.messages, known.summary, made.usage)
+            before = made
+            made = await _summarised(compaction, chain, conversation, before, last, send, run_id)
+            if made.messages == before.messages:  # the model wrote none: the budget does what it can
+                break
+        if made.messages == known.messages:
+            return made
     keep_note: Callable[..., None] | None = getattr(session, "keep_note", None)
     if keep_note is not None:
         noted = {"messages": made.messages, "text": made.summary}
@@ -223,4 +230,5 @@ async def _summarised(
     )
     composed = Chain(compaction.model, layers, budget=chain.budget, tokenizer=chain.tokenizer, redact=chain.redact)
     reply = await send(compaction.model, composed.compose(ctx))
-    return Compacted(last, reply.message.text.strip() or known.summary, known.usage + reply.usage)
+    usage, text = known.usage + reply.usage, reply.message.text.strip()
+    return Compacted(last, text, usage) if text else replace(known, usage=usage)

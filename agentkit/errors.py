@@ -63,7 +63,7 @@ class DepsMismatch(AgentError, TypeError):
 
 
 class JournalError(AgentError, ValueError):
-    """A journal that cannot be read, or is that of another agent, conversation or prompt. Nothing was sent or kept."""
+    """A journal that cannot be read, or is that of another agent or conversation. Nothing was sent or kept."""
 
 
 class LimitExceeded(AgentError):

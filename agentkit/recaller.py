@@ -99,6 +99,9 @@ def recall(
     answer = ask(query, **chosen, **{name: value for name, value in beside.items() if name in taken})
     documents: list[Document] = []
     messages: list[RecalledMessage] = []
+    if inspect.iscoroutine(answer):
+        answer.close()
+        raise TypeError(f"{_name(memory)} is async: recall runs in a thread, write it as a plain function")
     if not isinstance(answer, Iterable):
         raise TypeError(f"{_name(memory)}: expected Documents, in a list, got {type(answer).__name__}")
     for item in answer:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from agentkit.compaction import Compacted, Send
 from agentkit.errors import ApprovalError, Paused
-from agentkit.models.model import NO_USAGE, Model, Reply
+from agentkit.models.model import NO_USAGE, Model, Reply, Usage
 from agentkit.models.model_errors import ModelReplyError
 from agentkit.recaller import Found
 from agentkit.run import events
@@ -80,6 +80,8 @@ class AsyncDriver:
     """What keeps the journal: nothing is done before all lines are written."""
     unkept: tuple[Message, ...] = ()
     """Messages that could not be added to the conversation."""
+    beside: Usage = NO_USAGE
+    """What model calls took that are no step of the run and that no answer to an effect tells yet."""
     sent: Composition | None = None
     """What was sent last."""
     calls: dict[str, int] = field(default_factory=dict)
@@ -124,6 +126,10 @@ class AsyncDriver:
         finally:
             loop.close()
 
+    def was_sent(self, composition: Composition) -> None:
+        """Note what was sent before this run goes on."""
+        self.sent = composition
+
     async def _begin(self, effect: Begin) -> Beginning:
         if self.is_new and not effect.goes_on and effect.at is None:  # nothing has to be looked up
             return Beginning(self.conversation if self.session is None else self.session.conversation)
@@ -137,13 +143,16 @@ class AsyncDriver:
     async def _compact(self, effect: Compact) -> Compacted:
         assert self.compact is not None
         made = await self.compact(effect.ctx, self.session, self._send, self.run_id)
+        self.beside = NO_USAGE  # it is in the answer
         if self.nesting.emit is not None and made.messages:
             await self._tell(events.ConversationCompacted(made.messages, made.summary))
         return made
 
     async def _send(self, model: Model, composition: Composition) -> Reply:
         """Send a composition that is no step of the run, such as what is to be summarised."""
-        return await self._request(model, composition, None)
+        reply = await self._request(model, composition, None)
+        self.beside += reply.usage
+        return reply
 
     async def _call_model(self, effect: CallModel) -> Reply:
         self.sent = effect.composition
@@ -182,6 +191,14 @@ class AsyncDriver:
 
     async def _call_tools(self, effect: CallTools, loop: Generator[Effect, Any, Any]) -> Effect:
         """Run calls, tell the loop each result as it comes, and return what it asks for then."""
+        approve = self.nesting.approve
+        if isinstance(approve, Mapping):
+            ignored = [_named(call) for call in effect.calls if call.id in approve and call.id not in effect.decisions]
+            if ignored:  # the tools have changed since the run paused
+                raise ApprovalError(
+                    f"approve: {', '.join(ignored)} needs no approval now, or there is no such tool: the decision "
+                    "would be ignored; the call did not run"
+                )
         round_ = _Round(self, effect, loop)
         try:
             calls = await round_.allowed()
@@ -280,7 +297,7 @@ class _Round:
         for call in calls:
             made = decisions.get(call.id)
             if isinstance(made, Denied):
-                reason = f"it was denied: {made.reason}" if made.reason else "it was denied."
+                reason = f"it was denied: {clean(made.reason)}" if made.reason else "it was denied."
                 denied = ToolResult(call.id, call.name, f"{call.name} was not called: {reason}", "denied")
                 if (taken := self.on_end(denied)) is not None:
                     await taken
@@ -324,7 +341,8 @@ class _Round:
             text = f"{call.name} was not called: the run was cancelled first."
             if call.id in self._started:
                 text = f"{call.name} was cancelled with the run. It may still have had an effect."
-            self.effect = self.loop.send((ToolResult(call.id, call.name, text, "cancelled"), None))
+            cancelled = ToolResult(call.id, call.name, text, "cancelled")
+            self.effect = self.loop.send((cancelled, self._nesting.inner_usage()))
         return self.effect
 
 

@@ -11,6 +11,7 @@ from agentkit.run.journal import Journal
 from agentkit.run.loop import REPAIR
 from agentkit.session import Session
 from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.messages import Message
 
 __all__ = ["beginning", "check_journal"]
 
@@ -37,12 +38,14 @@ def beginning(effect: Begin, session: Session | None, conversation: Conversation
                 f"run {effect.run_id!r} began behind {before + done} messages, and the conversation has "
                 f"{len(conversation)}: it is another one"
             )
+        if done and session is not None and session.position(f"{effect.run_id}:0") == before:
+            return Beginning(conversation[:before], _own(effect.run_id, session, before)[:done])
         return _cut(conversation, before, before + done)
     if effect.goes_on:
         return _unanswered(conversation)
     if is_new or session is None or (first := session.position(f"{effect.run_id}:0")) is None:
         return Beginning(conversation)
-    return _cut(conversation, first, _end(effect.run_id, session, first))
+    return Beginning(conversation[:first], _own(effect.run_id, session, first))
 
 
 def check_journal(journal: Journal, agent: str, session: Session | None, approve: object) -> None:
@@ -67,6 +70,8 @@ def check_journal(journal: Journal, agent: str, session: Session | None, approve
 def _check_kept(journal: Journal, session: Session | None) -> None:
     """Refuse to go on with a run whose messages are no longer in the conversation: it was rewound since."""
     entries = journal.entries
+    if entries and entries[0].effect != "Begin":
+        raise JournalError(f"journal of run {journal.run_id!r}: it begins with {entries[0].effect}: lines are mixed up")
     if session is None or not entries or journal.goes_on or entries[0].answer[1]:
         return
     step, kept = 0, None
@@ -95,13 +100,15 @@ def _unanswered(conversation: Conversation) -> Beginning:
     return _cut(conversation, first, len(conversation))
 
 
-def _end(run_id: str, session: Session, first: int) -> int:
-    """Return how many messages there are up to the last one of a run, whose messages were kept step by step."""
+def _own(run_id: str, session: Session, first: int) -> tuple[Message, ...]:
+    """Return the messages of a run, which were kept step by step; those of another writer may stand between them."""
     conversation = session.conversation
-    last, step = first, 1
+    own, step = [conversation[first]], 1
     while (found := session.position(f"{run_id}:{step}")) is not None:
-        last, step = found, step + 1
-    end = last + 1
-    while end < len(conversation) and (conversation[end].role == "tool" or conversation[end].text.endswith(REPAIR)):
-        end += 1
-    return end
+        own.append(conversation[found])
+        for message in conversation[found + 1 :]:
+            if message.role != "tool" and not message.text.endswith(REPAIR):
+                break
+            own.append(message)
+        step += 1
+    return tuple(own)

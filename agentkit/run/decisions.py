@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from agentkit.errors import ApprovalError
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["Approved", "Approver", "Decision", "Decisions", "Denied", "decision"]
+__all__ = ["Approved", "Approver", "Decision", "Decisions", "Denied", "checked_approver", "decision"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,39 @@ def decision(answer: object, call: str) -> Decision:
     Raises:
         ApprovalError: The answer is no decision.
     """
-    if isinstance(answer, Approved | Denied):
+    if isinstance(answer, Approved):
+        if answer.arguments is not None:
+            _check_arguments(answer.arguments, call)
+        return answer
+    if isinstance(answer, Denied) and isinstance(answer.reason, str):
         return answer
     if answer is True:
         return Approved()
     raise ApprovalError(
         f"approval of {call}: expected True, Approved() or Denied(reason), got {answer!r:.80}; the call did not run"
     )
+
+
+def checked_approver(approve: object) -> Approver | Decisions | None:
+    """Return what a run was given to decide about calls.
+
+    Raises:
+        ApprovalError: It can decide nothing.
+    """
+    if approve is None or callable(approve) or isinstance(approve, Mapping):
+        return cast("Approver | Decisions | None", approve)
+    raise ApprovalError(
+        "approve: expected a function of a call, such as `lambda call: True`, or decisions by the ids of calls, "
+        f"got {approve!r:.80}"
+    )
+
+
+def _check_arguments(arguments: object, call: str) -> None:
+    problem = "" if isinstance(arguments, Mapping) else f"expected a mapping, got {type(arguments).__name__}"
+    if isinstance(arguments, Mapping):
+        try:
+            json.dumps(dict(arguments))
+        except (TypeError, ValueError, RecursionError) as error:
+            problem = str(error)
+    if problem:
+        raise ApprovalError(f"approval of {call}: its arguments have no JSON form: {problem}; the call did not run")

@@ -178,8 +178,12 @@ class Journal:
 
         Raises:
             OSError: There is no such file.
-            JournalError: As `loads` does.
+            JournalError: As `loads` does; or it is no path.
         """
+        if not isinstance(path, str | Path):
+            raise JournalError(f"journal: expected a Journal, such as `error.journal`, or its file, got {path!r:.40}")
+        if isinstance(path, str) and path.startswith('{"journal"'):
+            raise JournalError("journal: expected a Journal or its file, got its text: read that with Journal.loads")
         return cls.loads(Path(path).read_bytes())
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -11,6 +11,11 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 from agentkit.errors import JournalError
 from agentkit.run.journal import Journal
 
@@ -57,27 +62,33 @@ class Keeper:
 
 
 @contextmanager
-def keeping(journal: Journal, keep: Keep, *, goes_on: bool) -> Iterator[Keeper]:
+def keeping(journal: Journal, keep: Keep, known: Journal | None = None) -> Iterator[Keeper]:
     """Keep a journal until the end of the block.
 
     Args:
         journal: What is kept.
         keep: Where it is kept.
-        goes_on: Whether the file holds the beginning of the journal; a last line that was cut is overwritten.
+        known: What the file holds of it, where the run goes on; a last line that was cut is overwritten.
 
     Raises:
-        JournalError: The file is not empty, and the run is a new one.
+        JournalError: The file is not empty, and the run is a new one; or another run keeps its journal there.
         OSError: The file cannot be written.
     """
     if not isinstance(keep, Path | str):
+        if not callable(keep):
+            raise JournalError(f"journal: expected a file to keep it in, or a function of its lines, got {keep!r:.40}")
         keeper = Keeper(keep)
         journal.kept_by(keeper.add)
         with _to_the_end(keeper):
             yield keeper
         return
     with os.fdopen(os.open(keep, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+        if not _locked(file.fileno()):
+            raise JournalError(f"{keep}: another run is keeping its journal there now")
         text = file.read()
-        if text and not goes_on:
+        if known is not None and text.count(b"\n") != len(known.entries) + 1:
+            raise JournalError(f"{keep}: it has changed since it was read, another run went on with it: read it again")
+        if text and known is None:
             raise JournalError(f"{keep}: there is a journal already: resume it, or name another file for the new run")
         whole = text.rfind(b"\n") + 1
         file.truncate(whole)
@@ -90,8 +101,30 @@ def keeping(journal: Journal, keep: Keep, *, goes_on: bool) -> Iterator[Keeper]:
 
         keeper = Keeper(write)
         journal.kept_by(keeper.add, lines=text.count(b"\n"))
-        with _to_the_end(keeper):
-            yield keeper
+        try:
+            with _to_the_end(keeper):
+                yield keeper
+        finally:
+            _unlock(file.fileno())
+
+
+def _locked(file: int) -> bool:
+    """Have a file to oneself until it is closed; return False when another run has it, in any process."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # a file system without locks
+            return True
+    return True
+
+
+def _unlock(file: int) -> None:
+    """Let others have a file: closing it is not enough where a process that was forked meanwhile has it open."""
+    if fcntl is not None:
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_UN)
 
 
 @contextmanager

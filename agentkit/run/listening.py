@@ -161,8 +161,9 @@ class Channel:
             self._room.clear()
             await self._room.wait()
 
-    def end(self, _: object = None) -> None:
+    def end(self, run: asyncio.Task[Any]) -> None:
         """End the iteration behind the last event."""
+        _ = run.cancelled() or run.exception()  # asyncio complains of what nobody asks for, as who left early
         self._has_ended = True
         self._more.set()
 

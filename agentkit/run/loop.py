@@ -150,7 +150,7 @@ def run_loop(
         return RunResult(chain.parse(Reply(last)), messages, composition, usage, step, "stop", run_id, journal)
     seen = {call.id for message in messages for call in message.tool_calls}
     while True:
-        if step == limits.steps:
+        if limits.steps is not None and step >= limits.steps:
             raise LimitExceeded("steps", limits.steps, "the model did not come to an answer; allow more")
         step += 1
         reply: Reply = yield CallModel(composition, step)

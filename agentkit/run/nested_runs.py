@@ -145,6 +145,11 @@ class Nesting:
             run._count(used, cost, reserved)
             run._inner.append(usage)
 
+    def spent_before(self, usage: Usage) -> None:
+        """Count what a run had used when it was stopped, before it goes on."""
+        self._used += usage.input_tokens + usage.output_tokens
+        self._cost += usage.money or 0.0
+
     def _count(self, used: int, cost: float, reserved: tuple[int, float]) -> None:
         self._used += used
         self._cost += cost

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from agentkit.errors import JournalError
-from agentkit.run.effects import Append, Begin, CallTools, Effect, Equip
+from agentkit.run.effects import Append, Begin, CallModel, CallTools, Effect, Equip
 from agentkit.run.journal import Journal
+from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_tools.tool import Tool
 
@@ -18,10 +19,13 @@ __all__ = ["replaying"]
 R = TypeVar("R")
 
 
-def replaying(loop: Generator[Effect, Any, R], journal: Journal) -> Generator[Effect, Any, R]:
+def replaying(
+    loop: Generator[Effect, Any, R], journal: Journal, was_sent: Callable[[Composition], object] | None = None
+) -> Generator[Effect, Any, R]:
     """Run `loop`, answering its effects from the journal; those that the journal does not know are passed on.
 
     What a journal cannot hold is asked for again: the conversation, as it was then, and the functions of tools.
+    `was_sent` is told each composition that the journal has the reply to.
 
     Raises:
         JournalError: The loop asks for something else than the journal has the answer of.
@@ -43,7 +47,9 @@ def replaying(loop: Generator[Effect, Any, R], journal: Journal) -> Generator[Ef
                 f"journal of run {journal.run_id!r}: it goes on with {name}, the run with {type(effect).__name__}: "
                 "it is the journal of another agent, or the agent has changed since"
             )
-        if isinstance(effect, Begin):
+        if isinstance(effect, CallModel) and was_sent is not None:
+            was_sent(effect.composition)
+        elif isinstance(effect, Begin):
             answer = yield replace(effect, at=answer)
         elif isinstance(effect, Equip):
             answer = _as_they_were(answer, (yield effect))

@@ -61,6 +61,7 @@ class Run(Generic[Output]):
         if known is not None:
             driver.decided = {*known.decisions}
             driver.calls = counts_after(known.tool_results)
+            driver.nesting.spent_before(known.usage)
         self._keep = keep
         self._listening = listening
 
@@ -76,13 +77,13 @@ class Run(Generic[Output]):
         began = 0.0 if seconds is None else get_running_loop().time()
         loop = recording(loop, journal)
         if self._known is not None:
-            loop = replaying(loop, self._known)
+            loop = replaying(loop, self._known, driver.was_sent)
         try:
             with _Alone(driver.session):
                 if self._keep is None:
                     result = await self._within(seconds, self._driven(loop))
                 else:
-                    with keeping(journal, self._keep, goes_on=self._known is not None) as driver.keeper:
+                    with keeping(journal, self._keep, self._known) as driver.keeper:
                         result = await self._within(seconds, self._driven(loop))
         except BaseException as error:
             self._complete(error)
@@ -102,14 +103,19 @@ class Run(Generic[Output]):
 
     def _complete(self, error: BaseException) -> None:
         """Give an error what there is of the run."""
-        journal = self.journal
+        journal = self._longest()
         with suppress(Exception):  # an exception without attributes
             error.messages = (*journal.messages, *self._driver.unkept)  # type: ignore[attr-defined]
-            error.usage, error.journal = journal.usage, journal  # type: ignore[attr-defined]
+            error.usage, error.journal = journal.usage + self._driver.beside, journal  # type: ignore[attr-defined]
+
+    def _longest(self) -> Journal:
+        """Return what is known of the run: it may have ended before it came to where it was to go on."""
+        known = self._known
+        return known if known is not None and len(known.entries) > len(self.journal.entries) else self.journal
 
     def _cut(self, error: LimitExceeded, sent: Composition) -> RunResult[Output]:
         """Return what there is of a run that reached a limit: where the answer is text, the last that there was."""
-        journal = self.journal
+        journal = self._longest()
         texts = [message.text for message in journal.messages if message.role == "assistant"]
         output: Any = None if sent.output_schema is not None else next(filter(None, reversed(texts)), "")
         steps = sum([entry.effect == "CallModel" for entry in journal.entries])

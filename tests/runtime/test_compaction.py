@@ -224,3 +224,30 @@ def test_a_budget_says_when_and_changed_agents_keep_the_compaction() -> None:
     result = agent.but(layers="B", model=ScriptedModel(["ok"])).run_sync("x", session=session)
     assert "notes" in result.composition.user.text and result.composition.tokens <= 1200
     Agent(ScriptedModel([]), Layers(before_input=SummaryPrompt()), compaction=Summarise(counting(), tokens=9))
+
+
+def test_a_summary_that_is_not_extended_stays_one_of_what_it_was_written_from(session: Any) -> None:
+    talked(session, 8)
+    notes = Summarise(counting("the notes"), tokens=1000, keep=300)
+    Agent(ScriptedModel(["ok"]), "A", compaction=notes).run_sync("x", session=session)
+    known = session.note("summary")
+    talked(session, 8)
+    silent = Summarise(counting(""), tokens=1000, keep=300)
+    result = Agent(ScriptedModel(["ok"]), "A", compaction=silent).run_sync("y", session=session)
+    assert session.note("summary") == known and result.usage.input_tokens == 100
+    assert len(result.composition.conversation) == 66 - known["messages"]
+
+
+def test_what_was_summarised_before_it_failed_is_counted(session: Any) -> None:
+    talked(session, 30)
+    model = ScriptedModel([Reply(Message("assistant", "notes"), Usage(100, 10)), ModelError("gone")])
+    with pytest.raises(ModelError) as failed:
+        agent = Agent(ScriptedModel([]), "A", compaction=Summarise(model, tokens=1000, keep=300))
+        agent.run_sync("x", session=session)
+    usage: Any = failed.value.usage  # type: ignore[attr-defined]
+    assert usage.input_tokens == 100 and session.note("summary") is None
+
+
+def test_a_model_to_summarise_with_is_a_model() -> None:
+    with pytest.raises(AgentDefinitionError, match=r"Summarise\(OpenAIModel"):
+        Agent(ScriptedModel([]), "A", compaction=Summarise("openai:gpt-5-mini", tokens=50))  # type: ignore[arg-type]

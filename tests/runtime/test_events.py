@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import aclosing
 
 import pytest
@@ -183,3 +184,15 @@ async def test_a_listener_that_raises_ends_the_run_with_a_valid_history() -> Non
         "a",
         "linger was cancelled with the run. It may still have had an effect.",
     ]
+
+
+async def test_leaving_a_run_that_failed_meanwhile_is_quiet(caplog: pytest.LogCaptureFixture) -> None:
+    stream = Agent(ScriptedModel([ModelUnavailable("gone")])).stream("go")
+    async for _ in stream:
+        await asyncio.sleep(0.05)
+        break
+    await stream.aclose()
+    del stream
+    gc.collect()
+    await asyncio.sleep(0)
+    assert caplog.records == []

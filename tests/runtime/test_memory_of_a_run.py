@@ -152,3 +152,11 @@ def test_a_model_may_be_named_and_a_budget_given() -> None:
     agent = Agent("openai:gpt-5-mini", Layers("a", before_input=MemoPrompt()), budget=50)
     assert isinstance(agent.chain.model, OpenAIModel) and agent.chain.model.name == "gpt-5-mini"
     assert agent.chain.budget == 50
+
+
+def test_a_memory_that_is_async_is_refused_with_what_to_write() -> None:
+    async def library(query: str) -> list[Document]:
+        return []
+
+    with pytest.raises(TypeError, match="as a plain function"):
+        Agent(ScriptedModel([]), "A", memory=library).run_sync("x")  # type: ignore[arg-type]

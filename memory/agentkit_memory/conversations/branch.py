@@ -94,7 +94,9 @@ _FORGET_NOTE = delete(branch_notes).where(
     branch_notes.c.seq == bindparam("number"),
     branch_notes.c.name == bindparam("named"),
 )
-_LATER = select(items.c.id).where(items.c.branch_id == bindparam("branch"), items.c.position > bindparam("at"))
+_LATER = select(items.c.id).where(
+    items.c.branch_id.in_(bindparam("branches", expanding=True)), items.c.position > bindparam("at")
+)
 _ALL = (
     select(*branches.c["id", "name", "parent_id", "fork_seq", "head_seq"])
     .where(branches.c.conversation_id == bindparam("conversation"))
@@ -188,14 +190,17 @@ class Branch:
             pass
         this = {"branch": self.id, "expected": expected, "seen": edits}
         with self.database.write() as connection:
-            names = {row.name for row in connection.execute(_ALL, {"conversation": self.conversation_id})}
-            kept = next(name for number in count(1) if (name := f"{self.branch[:_MAX_KEPT]}~{number}") not in names)
+            rows = connection.execute(_ALL, {"conversation": self.conversation_id}).all()
+            names, aside = {row.id: row.name for row in rows}, f"{self.branch[:_MAX_KEPT]}~"
+            kept = next(name for number in count(1) if (name := f"{aside}{number}") not in names.values())
+            # What an earlier rewind left here stays with the branch that was set aside then, and so do its items.
+            here = [branch for branch, _, until in self.shared if until > at and _is_aside(names[branch], aside)]
             if connection.execute(_SET_ASIDE, {**this, "current": self.branch, "kept": kept}).rowcount != 1:
                 return None
             row = {"conversation_id": self.conversation_id, "name": self.branch, "parent_id": self.id, "fork_seq": at}
             new = insert(branches).values(**row, head_seq=at, itemised_seq=at).returning(branches.c.id)
             self._copy_notes(connection, connection.scalar(new), at)
-            forget_items(connection, connection.scalars(_LATER, {"branch": self.id, "at": at}).all())
+            forget_items(connection, connection.scalars(_LATER, {"branches": [self.id, *here], "at": at}).all())
         return self.current()
 
     def notes(self) -> dict[str, str]:
@@ -348,6 +353,11 @@ class Branch:
             return False
         failpoint("messages.committed")
         return True
+
+
+def _is_aside(name: str, aside: str) -> bool:
+    """Return whether a branch of this name was set aside by a rewind: its name is `aside` and a number."""
+    return name.startswith(aside) and name[len(aside) :].isdigit()
 
 
 def shared(

@@ -120,3 +120,17 @@ def test_a_damaged_note_is_named_and_hurts_no_other(memory: Memory, home: Path, 
         _ = session.additional_kwargs
     session.keep_kwargs({"root": "/srv"})
     assert session.additional_kwargs == {"root": "/srv"}
+
+
+def test_a_rewind_to_before_an_earlier_one_forgets_what_that_one_left(either: Memory) -> None:
+    session = either.session("s")
+    session.append(*turn("one"), *turn("two"), *turn("three"))
+    fork = session.fork("fork", 8)
+    assert len(either.recall("asks", roles=("user",)).recalled) == 3
+    fork.rewind(4)  # items of the branch that it was forked from are not its own
+    assert len(either.recall("asks", roles=("user",)).recalled) == 3
+    session.rewind(8)
+    session.rewind(4)
+    assert [message.text for message in either.recall("asks", roles=("user",)).recalled] == ["one asks"]
+    session.append(*turn("four"))
+    assert {message.text for message in either.recall("asks", roles=("user",)).recalled} == {"one asks", "four asks"}
