@@ -412,10 +412,8 @@ def shown(session: object, database: Database, last: int | None) -> tuple[str, t
     Raises:
         RecallError: It is not a session.
     """
-    if session is None:
-        return "", ()
     if not isinstance(session, StoredSession):
-        if hasattr(session, "conversation"):  # a session of another kind: none of its messages is stored here
+        if session is None or hasattr(session, "conversation"):  # of another kind: none of its messages is stored here
             return "", ()
         raise RecallError(f"recall: expected a session, as `memory.session(...)` returns it, got {session!r}")
     return session.id, session.places(last) if session._branch.database is database else ()
