@@ -28,12 +28,12 @@ from agentkit.run.decisions import checked_approver
 from agentkit.run.events import Event
 from agentkit.run.journal import Journal
 from agentkit.run.journal_file import Keep
-from agentkit.run.limits import Limits
+from agentkit.run.limits import Limits, checked_limits
 from agentkit.run.listening import Channel, Listening, both
 from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Nesting
 from agentkit.run.run import Run
-from agentkit.run.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options
+from agentkit.run.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options, listed
 from agentkit.run_context import Input, check_deps, placed, run_context, with_key
 from agentkit.session import Session, checked_session
 from agentkit.sync_driver import run_blocking, streamed
@@ -180,7 +180,7 @@ class Agent(Generic[Deps, Output]):
             )
         self.chain: Chain[Output] = model
         given: Any = tools
-        self._given: Tools = given if isinstance(given, list | tuple) or hasattr(given, "at") else tuple(given)
+        self._given: Tools = given if isinstance(given, list | tuple) or hasattr(given, "at") else listed(given)
         self._at = None if type(tools) is Toolset else getattr(tools, "at", None)
         self.tools = by_name(cast(Iterable[Tool], self._given)) if self._at is None else {}
         self.specs = tuple([tool.spec for tool in self.tools.values()])
@@ -188,7 +188,7 @@ class Agent(Generic[Deps, Output]):
         self.compaction = compaction
         self.recall = recall
         self._ask = ask if memory is None else partial(ask, options=shown_options(recall, model.layers))
-        self.limits = limits
+        self.limits = checked_limits(limits)
         self._ready: tuple[Declarations, tuple[Tool, ...]] | None = None
 
     def but(self, **changes: Unpack[Changes]) -> Agent[Deps, Any]:

@@ -80,6 +80,8 @@ class Chain(Generic[Output]):
         budget: int | Budget | None = None,
         redact: Callable[[Composition], Composition] | None = None,
     ) -> None:
+        if not callable(getattr(model, "request", None)):
+            raise AgentDefinitionError(f"model: expected a model, such as OpenAIModel(...), got {model!r:.60}")
         self.model = model
         self.prompter = None
         if isinstance(layers, Layers):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Number
 from typing import Literal
 
 from agentkit.errors import AgentDefinitionError, LimitExceeded
 from agentkit.models.model import Usage
 
-__all__ = ["Limits"]
+__all__ = ["Limits", "checked_limits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +53,12 @@ class Limits:
         wrong = [
             f"{name}={value!r} must be {low} or more"
             for name, low in lowest.items()
-            if (value := getattr(self, name)) is not None and not value >= low
+            if (value := getattr(self, name)) is not None and not (_is_number(value) and value >= low)
         ]
         wrong += [
             f"{name}={value!r} must be above 0, or None"
             for name in ("seconds", "money")
-            if (value := getattr(self, name)) is not None and not value > 0
+            if (value := getattr(self, name)) is not None and not (_is_number(value) and value > 0)
         ]
         if self.on_limit not in ("raise", "return"):
             wrong.append(f"on_limit={self.on_limit!r} must be 'raise' or 'return'")
@@ -82,3 +83,18 @@ class Limits:
             allowed = getattr(self, name)
             if allowed is not None and spent > allowed:
                 raise LimitExceeded(name, allowed, "allow more, or shorten the prompt")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Number) and not isinstance(value, bool | complex)
+
+
+def checked_limits(limits: object) -> Limits:
+    """Return what an agent or a run was given as its limits.
+
+    Raises:
+        AgentDefinitionError: It is something else.
+    """
+    if isinstance(limits, Limits):
+        return limits
+    raise AgentDefinitionError(f"limits: expected Limits, such as Limits(steps=8, seconds=60), got {limits!r:.60}")

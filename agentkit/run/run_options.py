@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.tree.leaves import TextPrompt
     from agentkit_tools import Tool, TurnTools
 
-__all__ = ["CHANGES", "Changes", "ResumeOptions", "RunOptions", "Tools", "check_options"]
+__all__ = ["CHANGES", "Changes", "ResumeOptions", "RunOptions", "Tools", "check_options", "listed"]
 
 Tools: TypeAlias = "Iterable[Tool | Callable[..., Any]] | TurnTools"
 Deps = TypeVar("Deps", default=Any)
@@ -81,3 +81,8 @@ def check_options(options: Mapping[str, Any], known: Any) -> None:
     if not names.keys() >= options.keys():
         unknown = [name for name in options if name not in names]
         raise TypeError("; ".join(f"there is no option {name!r}{nearest(name, names)}" for name in unknown))
+
+
+def listed(tools: Any) -> Any:
+    """Return what can be iterated once as a tuple; what is no list of tools as it is, for who reads it to refuse."""
+    return tuple(tools) if isinstance(tools, Iterable) else tools

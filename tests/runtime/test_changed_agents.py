@@ -7,7 +7,19 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, Chain, LimitExceeded, Limits, PromptContext, RunFinished, ScriptedModel, TextDelta, tool
+from agentkit import (
+    Agent,
+    AgentDefinitionError,
+    Chain,
+    LimitExceeded,
+    Limits,
+    PromptContext,
+    RunFinished,
+    ScriptedModel,
+    TextDelta,
+    tool,
+)
+from agentkit.tools import ToolDefinitionError
 from tests.runtime.scripts import Library, calling
 
 
@@ -99,3 +111,22 @@ def test_one_run_has_another_model_layers_tools_output_and_limits() -> None:
     assert agent.compose("x").system.text == "One."
     with pytest.raises(TypeError, match="there is no option 'limit'; did you mean 'limits'"):
         agent.run_sync("x", limit=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"limits": {"steps": 3}}, "expected Limits"),
+        ({"limits": None}, "expected Limits"),
+        ({"model": None}, "expected a model"),
+        ({"tools": None}, "expected tools or functions, in a list"),
+        ({"tools": tool(lambda: "seen", name="look", description="Looks.")}, "expected tools or functions, in a list"),
+    ],
+)
+def test_what_is_none_of_its_kind_is_refused_when_it_is_given(given: Any, what: str) -> None:
+    with pytest.raises((AgentDefinitionError, ToolDefinitionError), match=what):
+        Agent(**{"model": ScriptedModel([]), **given})
+    with pytest.raises((AgentDefinitionError, ToolDefinitionError), match=what):
+        Agent(ScriptedModel([])).run_sync("go", **given)
+    with pytest.raises(AgentDefinitionError, match="steps='3' must be 1 or more"):
+        Limits(steps="3")  # type: ignore[arg-type]
