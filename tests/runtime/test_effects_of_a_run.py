@@ -18,7 +18,7 @@ EVERY = ["Begin", "Append", "CallModel", "CallTools(look)", "CallTools(send)", "
 
 @pytest.fixture(scope="module")
 def result() -> RunResult[str]:
-    tools = [tool(lambda: "", name=name, description="Does something.") for name in ("look", "send")]
+    tools = [tool(name=name, description="Does it.", sequential=True)(lambda: "") for name in ("look", "send")]
     return Agent(ScriptedModel([calling("look", "send"), "done"]), tools=tools).run_sync("x")
 
 
