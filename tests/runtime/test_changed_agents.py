@@ -120,7 +120,7 @@ def test_one_run_has_another_model_layers_tools_output_and_limits() -> None:
         ({"limits": None}, "expected Limits"),
         ({"model": None}, "expected a model"),
         ({"tools": None}, "expected tools or functions, in a list"),
-        ({"tools": tool(lambda: "seen", name="look", description="Looks.")}, "expected tools or functions, in a list"),
+        ({"tools": look}, "expected tools or functions, in a list"),
     ],
 )
 def test_what_is_none_of_its_kind_is_refused_when_it_is_given(given: Any, what: str) -> None:
