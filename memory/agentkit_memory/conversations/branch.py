@@ -9,21 +9,22 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from agentkit_memory.conversations.message_rows import MAIN, dump, load
 from agentkit_memory.conversations.tool_calls import read_calls, record_calls
-from agentkit_memory.errors import MessageUnreadable, NameTaken, NotFound, StoreVersion, WouldWait
+from agentkit_memory.conversations.turns import itemise
+from agentkit_memory.errors import NameTaken, NotFound, WouldWait
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
+from agentkit_memory.store.item_rows import forget_items
 from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
 from agentkit_memory.store.tables import branch_notes, branches, conversations, items, messages
-from agentkit_prompts.context.messages import MESSAGE_FORMAT, MESSAGES, Message
+from agentkit_prompts.context.messages import MESSAGE_FORMAT, Message
 
-__all__ = ["EDIT", "MAIN", "SUMMARY", "Branch", "dump", "load", "shared"]
+__all__ = ["EDIT", "SUMMARY", "Branch", "shared"]
 
 SUMMARY = "summary"
 """Name of the note that holds a summary; it is deleted when one of the messages it is of is redacted."""
 
-MAIN = "main"
-"""Name of the branch that every conversation begins with."""
 
 _MAX_SEQ = 2**31 - 1
 _MAX_ITEMISED = 512
@@ -183,9 +184,6 @@ class Branch:
         one notice by its `edits`, and what is said from now on comes into a new branch with this one's name. The later
         messages are no longer recalled.
         """
-        from agentkit_memory.conversations.turns import itemise
-        from agentkit_memory.store.item_rows import forget_items
-
         while itemise(self.database, [self.scope_id], _MAX_ITEMISED):  # the first messages are recalled as before
             pass
         this = {"branch": self.id, "expected": expected, "seen": edits}
@@ -372,34 +370,3 @@ def shared(
             parts.append((parent, begin, until))
         parent, until = rows[parent].parent_id, min(begin, until)
     return tuple(reversed(parts))
-
-
-def dump(name: str, message: Message) -> str:
-    """Return the stored form of a message.
-
-    Raises:
-        MessageUnreadable: JSON cannot hold it.
-    """
-    try:
-        return MESSAGES.dump_json(message).decode()
-    except ValueError as error:  # bytes or text that JSON cannot hold
-        raise MessageUnreadable(
-            f"conversation {name!r}: a message of role {message.role} cannot be stored ({error}); "
-            "replace its unpaired surrogates, or store media as files"
-        ) from error
-
-
-def load(name: str, seq: int, version: int, body: str) -> Message:
-    """Return the message of a stored form.
-
-    Raises:
-        StoreVersion: A newer agentkit wrote it.
-        MessageUnreadable: It is damaged.
-    """
-    where = f"conversation {name!r}, message {seq}"
-    if version > MESSAGE_FORMAT:
-        raise StoreVersion(f"{where}: in format {version}, this agentkit reads up to {MESSAGE_FORMAT}; upgrade it")
-    try:
-        return MESSAGES.validate_json(body)
-    except ValueError as error:
-        raise MessageUnreadable(f"{where}: the stored message is damaged ({error}); restore a backup") from error

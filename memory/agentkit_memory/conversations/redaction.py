@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from sqlalchemy import ColumnElement, Connection, bindparam, case, delete, func, select, update
 
-from agentkit_memory.conversations.branch import EDIT, SUMMARY, Branch, dump, load, shared
+from agentkit_memory.conversations.branch import EDIT, SUMMARY, Branch, shared
+from agentkit_memory.conversations.message_rows import dump, load
 from agentkit_memory.conversations.turns import turn_fields
 from agentkit_memory.errors import NotFound
 from agentkit_memory.store.item_rows import TURN, forget_embeddings, forget_items, storable

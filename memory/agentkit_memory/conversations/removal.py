@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from agentkit_memory.checks import is_time
-from agentkit_memory.conversations.branch import EDIT, MAIN, Branch
+from agentkit_memory.conversations.branch import EDIT, Branch
+from agentkit_memory.conversations.message_rows import MAIN
 from agentkit_memory.errors import NotFound, ScopeError
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database

@@ -8,7 +8,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from agentkit_memory.checks import is_time, is_whole
-from agentkit_memory.conversations.branch import dump
+from agentkit_memory.conversations.message_rows import dump
 from agentkit_memory.errors import HeadMoved, KeyReused, MessageUnreadable, RecallError, ScopeError, WouldWait
 from agentkit_memory.process.forks import track
 from agentkit_memory.scope import Scope, check_name

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import bindparam, insert, select, update
 
-from agentkit_memory.conversations.branch import MAIN, load
+from agentkit_memory.conversations.message_rows import MAIN, load
 from agentkit_memory.errors import MessageUnreadable, StoreVersion
 from agentkit_memory.scope import NAMES
 from agentkit_memory.store.engine import Database

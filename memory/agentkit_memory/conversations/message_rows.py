@@ -1,0 +1,42 @@
+"""Messages as they are stored: JSON with the number of its format."""
+
+from __future__ import annotations
+
+from agentkit_memory.errors import MessageUnreadable, StoreVersion
+from agentkit_prompts.context.messages import MESSAGE_FORMAT, MESSAGES, Message
+
+__all__ = ["MAIN", "dump", "load"]
+
+MAIN = "main"
+"""Name of the branch that every conversation begins with."""
+
+
+def dump(name: str, message: Message) -> str:
+    """Return the stored form of a message.
+
+    Raises:
+        MessageUnreadable: JSON cannot hold it.
+    """
+    try:
+        return MESSAGES.dump_json(message).decode()
+    except ValueError as error:  # bytes or text that JSON cannot hold
+        raise MessageUnreadable(
+            f"conversation {name!r}: a message of role {message.role} cannot be stored ({error}); "
+            "replace its unpaired surrogates, or store media as files"
+        ) from error
+
+
+def load(name: str, seq: int, version: int, body: str) -> Message:
+    """Return the message of a stored form.
+
+    Raises:
+        StoreVersion: A newer agentkit wrote it.
+        MessageUnreadable: It is damaged.
+    """
+    where = f"conversation {name!r}, message {seq}"
+    if version > MESSAGE_FORMAT:
+        raise StoreVersion(f"{where}: in format {version}, this agentkit reads up to {MESSAGE_FORMAT}; upgrade it")
+    try:
+        return MESSAGES.validate_json(body)
+    except ValueError as error:
+        raise MessageUnreadable(f"{where}: the stored message is damaged ({error}); restore a backup") from error
