@@ -135,10 +135,15 @@ WHAT = [
 ]
 
 
-@pytest.mark.parametrize(
-    "how", ["run", *[pytest.param(how, marks=pytest.mark.long) for how in ("run_sync", "stream", "stream_sync")]]
-)
-@pytest.mark.parametrize("what", WHAT)
+CASES = [
+    *[pytest.param(what, "run") for what in WHAT],
+    *[pytest.param(what, "stream_sync", marks=pytest.mark.long) for what in WHAT],
+    *[pytest.param(what, how, marks=pytest.mark.long) for how in ("run_sync", "stream") for what in ("tool", "last")],
+]
+"""What hangs, and how the run was started. Each takes some seconds, in which it waits."""
+
+
+@pytest.mark.parametrize(("what", "how"), CASES)
 def test_whatever_hangs_is_cut_at_the_limit_and_the_process_ends(what: str, how: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(HANGS)
