@@ -154,13 +154,13 @@ class Agent(Generic[Deps, Output]):
     ) -> None:
         del deps
         self.name = name
+        self.memory = memory
+        self.compaction = compaction
         if not isinstance(model, Chain):
             if isinstance(model, str):
                 model = model_named(model)
             if memory is not None or compaction is not None:
-                layers = cast(
-                    Layers, placed(layers, recalls=memory is not None, compacts=isinstance(compaction, Summarise))
-                )
+                layers = self._placed(layers)
             model = Chain(model, layers, output=output, budget=budget, tokenizer=tokenizer)
         elif layers or output is not str or budget is not None or tokenizer is not None:
             raise AgentDefinitionError(
@@ -169,7 +169,7 @@ class Agent(Generic[Deps, Output]):
         if memory is not None:
             check_memory(memory, model.layers)
         elif recall is not _NO_OPTIONS:
-            raise AgentDefinitionError("recall= says how memory is asked, and there is none: give the agent memory=")
+            raise AgentDefinitionError("recall= says how memory is asked: give the agent memory= too")
         if compaction is not None:
             check_compaction(compaction, model)
         prompter = model.prompter
@@ -184,8 +184,6 @@ class Agent(Generic[Deps, Output]):
         self._at = None if type(tools) is Toolset else getattr(tools, "at", None)
         self.tools = by_name(cast(Iterable[Tool], self._given)) if self._at is None else {}
         self.specs = tuple([tool.spec for tool in self.tools.values()])
-        self.memory = memory
-        self.compaction = compaction
         self.recall = recall
         self._ask = ask if memory is None else partial(ask, options=shown_options(recall, model.layers))
         self.limits = checked_limits(limits)

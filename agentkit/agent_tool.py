@@ -72,7 +72,8 @@ def agent_tool(agent: _Agent, name: str, description: str, argument: str, policy
         )
         return result.output
 
-    return Tool.from_json_schema(name, description, parameters, answer, **{"timeout": _SECONDS, **policy})  # type: ignore[arg-type]
+    policy.setdefault("timeout", _SECONDS)
+    return Tool.from_json_schema(name, description, parameters, answer, **policy)
 
 
 def _outer_approver(outer: Nesting | None) -> Approver:

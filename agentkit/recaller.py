@@ -134,7 +134,7 @@ def in_scope(memory: RecallSource | None, session: Session | None, scope: Any) -
 
     Raises:
         ScopeMismatch: The scopes of session, run and memory do not agree.
-        AgentError: The memory has no scopes, or there is none, and a scope was given.
+        AgentError: A scope was given, and the agent has no memory, or one without scopes.
     """
     own, base = getattr(session, "scope", None), getattr(memory, "scope", None)
     within = getattr(memory, "within", None)

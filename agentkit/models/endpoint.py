@@ -318,7 +318,7 @@ def _cut_chain(error: BaseException, key: str) -> None:
 
 
 def secret_of(model: object) -> str:
-    """Return the key that a model sends, so that it can be masked; empty where there is none."""
+    """Return the key that a model sends, so that it can be masked; empty for a model without a key."""
     return model._secret() if isinstance(model, EndpointModel) else ""
 
 

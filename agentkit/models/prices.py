@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model, Usage
@@ -95,8 +96,6 @@ def _rows() -> Mapping[tuple[str, str], Price]:
     return {(row["host"], row["model"]): _price(row) for row in rows}
 
 
-def _price(row: Mapping[str, object]) -> Price:
-    numbers = {name: row.get(name) for name in ("input", "output", "cached")}
+def _price(row: Mapping[str, Any]) -> Price:
     long = row.get("long")
-    higher = (int(long["tokens"]), _price(long)) if isinstance(long, dict) else None
-    return Price(**numbers, long=higher)  # type: ignore[arg-type]
+    return Price(row["input"], row["output"], row.get("cached"), (long["tokens"], _price(long)) if long else None)

@@ -173,7 +173,10 @@ class AsyncDriver:
             else:
                 if (taken := emit(events.PromptComposed(step, composition))) is not None:
                     await taken
-                on_text: Any = lambda text: emit(events.TextDelta(step, text))  # noqa: E731
+
+                def on_text(text: str) -> Any:
+                    return emit(events.TextDelta(step, text))
+
                 reply = await model.request(composition, on_text=on_text)
             if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
                 raise ModelReplyError(_no_reply(reply), model=model.name)

@@ -11,6 +11,8 @@ from agentkit.models.model import Usage
 
 __all__ = ["Limits", "checked_limits"]
 
+_NO_LIMITS = (None, None, None, None)
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -71,7 +73,7 @@ class Limits:
         Raises:
             LimitExceeded: It is more than one of the limits on tokens or money.
         """
-        if self.tokens is None is self.input_tokens and self.output_tokens is None is self.money:
+        if (self.tokens, self.input_tokens, self.output_tokens, self.money) == _NO_LIMITS:
             return
         used = (
             ("tokens", usage.input_tokens + usage.output_tokens),

@@ -181,7 +181,7 @@ class Branch:
         """Go on behind the first `at` messages; None if another writer was first.
 
         No message is changed or deleted: those that were there stay in a branch of another name, which views of this
-        one notice by its `edits`, and what is said from now on comes into a new branch with this one's name. The later
+        one notice by its `edits`, and what comes from now on goes into a new branch with this one's name. The later
         messages are no longer recalled.
         """
         while itemise(self.database, [self.scope_id], _MAX_ITEMISED):  # the first messages are recalled as before

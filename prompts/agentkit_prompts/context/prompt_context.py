@@ -299,7 +299,7 @@ class PromptContext(Derived):
 
     def evolve(self, **changes: Unpack[_Given]) -> Self:
         """Return a copy with some fields replaced, which are checked. Raises like the class."""
-        given: dict[str, Any] = changes  # type: ignore[assignment]
+        given: Mapping[str, Any] = changes
         if "session_key" in given or not _READERS.keys() >= given.keys():
             kept = {name: getattr(self, name) for name in CONTEXT_FIELDS if name not in given}
             if "elements" in given:

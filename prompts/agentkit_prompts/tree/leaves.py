@@ -197,7 +197,7 @@ class KnowledgePrompt(BasePrompt):
 
 
 class SummaryPrompt(BasePrompt):
-    """The summary of the messages that are not shown; nothing where there is none."""
+    """The summary of the messages that are not shown; nothing without a summary."""
 
     heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM, lists="summary")
 

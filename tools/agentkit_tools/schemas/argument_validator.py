@@ -28,7 +28,7 @@ _MAX_PATTERNS = 50_000
 _CHARS_PER_ALTERNATIVE = 100
 _MAX_COUNT = 1 << 60
 _MAX_LITERAL_CHARS = 500
-"""Characters of the texts of an enum that pydantic notes anew for every value that is none of them."""
+"""Characters of the texts of an enum that pydantic notes anew for every value that is not one of them."""
 _COMBINING = ("anyOf", "oneOf", "allOf", "$ref")
 
 

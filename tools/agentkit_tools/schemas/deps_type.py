@@ -17,7 +17,7 @@ _NUMBERS: dict[Any, tuple[type, ...]] = {float: (float, int), complex: (complex,
 
 
 def context_of(hint: Any) -> Any:
-    """Return the `ToolContext` in an annotation, which may be one of several options; None when there is none."""
+    """Return the `ToolContext` in an annotation, which may be one of several options; None without one."""
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
     if get_origin(hint) in _UNIONS:  # a context or None: the function is called from elsewhere too
