@@ -323,7 +323,7 @@ class Agent(Generic[Deps, Output]):
         memory = in_scope(self.memory, session, scope)
         ctx = with_key(known.context, self.chain, session, known.run_id)
         keep = None if isinstance(journal, Journal) else journal
-        return await self._run(known.anew(), ctx, memory, options, known=known, keep=keep)
+        return await self._run(known.copy(), ctx, memory, options, known=known, keep=keep)
 
     async def _run(
         self,
