@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -343,6 +343,12 @@ async def test_a_run_that_is_cancelled_while_an_agent_of_it_waits_keeps_a_valid_
     assert world.paid == []
 
 
+def known_calls(journal: Journal) -> int:
+    """Return how many calls of plain tools are known to have ended."""
+    own = sum(result.name in ("look", "pay") for result in journal.tool_results)
+    return own + sum(map(known_calls, journal.inner.values()))
+
+
 class Killed(BaseException):
     """The process is gone."""
 
@@ -377,7 +383,9 @@ def test_it_goes_on_from_any_line_of_its_journal_with_nothing_done_twice(
             assert (result.messages, result.usage) == (undisturbed.messages, undisturbed.usage)
             # What was under way when it died is done again, under the same key.
             assert set(world.done + again.done) == set(whole.done)
-            assert sum((world.done + again.done).values()) <= sum(whole.done.values()) + 2
+            counts = (world.done + again.done).values()
+            assert max(counts) <= 2 and sum(counts) <= sum(whole.done.values()) + 4  # as many were under way
+            assert sum(again.done.values()) == sum(whole.done.values()) - known_calls(known)
         result = make(World(), "Ada", "Bob").resume_sync(path, approve=lambda call: True)
         assert result.messages == undisturbed.messages
         more = Journal.read(path)
@@ -462,7 +470,9 @@ def test_a_tool_that_passes_its_own_call_on_to_an_agent_pauses_with_it() -> None
         return str((await clerk.call(ask("Ada").tool_calls[0], context)).content)
 
     agent = world.agent(
-        "boss", lambda sent: calling(("through", {}, "t")) if step(sent) == 0 else sent.messages[-1].text, tools=[through]
+        "boss",
+        lambda sent: calling(("through", {}, "t")) if step(sent) == 0 else sent.messages[-1].text,
+        tools=[through],
     )
     paused = pause(agent)
     assert paused.agents == {"t/b": "through"}
@@ -481,11 +491,7 @@ def test_events_tell_who_waits_for_whom() -> None:
             seen.extend(path + call.id for call in event.calls)
 
     paused = pause(deep(world, "Ada", "Bob"), on_event=listen)
-    assert seen == [call.id for call in paused.calls] == ["m/c1/b", "m/c2/b"]
-
-
-def _ids(mapping: Mapping[str, object]) -> list[str]:
-    return sorted(mapping)
+    assert sorted(seen) == [call.id for call in paused.calls] == ["m/c1/b", "m/c2/b"]
 
 
 async def test_agents_at_once_pause_whoever_waits_longer() -> None:
@@ -506,7 +512,9 @@ async def test_agents_at_once_pause_whoever_waits_longer() -> None:
 
     def boss(sent: Composition) -> Any:
         if step(sent) == 0:
-            return calling(("clerk", {"input": "Ada"}, "c1"), ("napper", {"input": "x"}, "c2"), ("nap", {"seconds": 0.1}))
+            return calling(
+                ("clerk", {"input": "Ada"}, "c1"), ("napper", {"input": "x"}, "c2"), ("nap", {"seconds": 0.1})
+            )
         return "done"
 
     def agent() -> Agent[Any, Any]:
@@ -515,7 +523,7 @@ async def test_agents_at_once_pause_whoever_waits_longer() -> None:
 
     with pytest.raises(Paused) as paused:
         await agent().run("go", run_id="r")
-    assert _ids(paused.value.agents) == ["c1/b", "c2/b"]
+    assert sorted(paused.value.agents) == ["c1/b", "c2/b"]
     assert [result.content for result in paused.value.journal.tool_results] == ["slept"]
     result = await agent().resume(paused.value.journal, approve=dict.fromkeys(paused.value.agents, True))
     assert result.output == "done" and world.paid == ["Ada", "Nap"] and world.once()
