@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
-from agentkit.models.model import Reply, passed_on
+from agentkit.models.model import OutputMode, Reply, passed_on
 from agentkit.models.model_errors import (
     ModelAuthError,
     ModelError,
@@ -52,6 +52,7 @@ class EndpointModel(ABC):
 
     path: ClassVar[str]
     """Where requests go, behind the base URL."""
+    output_modes: tuple[OutputMode, ...] = ("native", "tool", "prompted")
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from agentkit.models.model import Reply, passed_on
+from agentkit.models.model import OutputMode, Reply, passed_on
 from agentkit.models.model_errors import ModelInterrupted, ScriptExhausted
 from agentkit.models.prices import Price
 from agentkit_prompts.context.messages import Message
@@ -56,6 +56,7 @@ class ScriptedModel:
     """
 
     requests: deque[Composition]
+    output_modes: tuple[OutputMode, ...] = ("native", "tool", "prompted")
 
     def __init__(
         self,

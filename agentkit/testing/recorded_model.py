@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from agentkit.models import model_errors
 from agentkit.models.endpoint import secret_of
-from agentkit.models.model import Model, Reply, passed_on
+from agentkit.models.model import Model, Reply, output_modes_of, passed_on
 from agentkit.models.model_errors import ModelError, ScriptExhausted, spellings
 from agentkit.models.prices import Price, price_of
 from agentkit.models.scripted import speak
@@ -63,13 +63,14 @@ class RecordedModel:
         self._path = Path(path)
         self.name = model.name
         self.price = price_of(model)
+        self.output_modes = output_modes_of(model)
         try:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError as error:
             message = "there is a recording already: replay it with ReplayModel, or delete it to record anew"
             raise FileExistsError(f"{self._path}: {message}") from error
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(_line({"recording": _FORMAT, "model": model.name}, ()))
+            file.write(_line({"recording": _FORMAT, "model": model.name, "output_modes": self.output_modes}, ()))
 
     async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
         """Ask the model. Raises what it raises."""
@@ -114,6 +115,7 @@ class ReplayModel:
         self.price = price
         head, *lines = self._read()
         self.name: str = head["model"]
+        self.output_modes = tuple(head.get("output_modes", ("native", "tool", "prompted")))
         self._left = lines
 
     async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
