@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agentkit.models.endpoint import EndpointModel
 from agentkit.models.prices import Price
 from agentkit.models.reply_reader import ReplyReader
+from agentkit.models.settings import ModelSettings
 from agentkit.models.text_tool_calls import TextToolCalls
 from agentkit_prompts.composition.targets.chat_text import chat_template_of
 from agentkit_prompts.context.wire.clean import clean
@@ -76,9 +77,9 @@ class CompletionModel(EndpointModel):
             api_key=api_key,
             base_url=base_url,
             client=client,
-            timeout=timeout,
             max_retries=max_retries,
             price=price,
+            settings=ModelSettings(timeout=timeout),
         )
         chat_template = chat_template_of(chat_template)
         self.chat_template: ChatTemplate = chat_template
@@ -94,14 +95,14 @@ class CompletionModel(EndpointModel):
             "seed": seed,
             "stop": list(chat_template.stop_words or ()) or None if stop is None else stop,
         }
-        self._settings = {name: value for name, value in settings.items() if value is not None}
+        self._sent = {name: value for name, value in settings.items() if value is not None}
         self._control_tokens: Policy = control_tokens
         self._template_kwargs = dict(template_kwargs or {})
         self._extra = dict(extra or {})
 
     def _body(self, composition: Composition) -> dict[str, object]:
         text = composition.to_text(self.chat_template, control_tokens=self._control_tokens, **self._template_kwargs)
-        body: dict[str, object] = {"model": self.name, "prompt": clean(text), **self._settings}
+        body: dict[str, object] = {"model": self.name, "prompt": clean(text), **self._sent}
         if composition.output_schema is not None:
             schema = {"name": "answer", "schema": composition.output_schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
