@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 from agentkit.errors import AgentDefinitionError, OutputError
 from agentkit.models.model import Model, Reply
 from agentkit.sync_driver import run_blocking
+from agentkit.unknown_options import ELSEWHERE, refusing_unknown
 from agentkit_prompts.composition.compose import Memo, compose
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.frozen import freeze
@@ -34,6 +35,7 @@ __all__ = ["Chain"]
 Output = TypeVar("Output", default=str)
 
 
+@refusing_unknown(**ELSEWHERE)
 class Chain(Generic[Output]):
     """A prompt bound to a model: one composition in, one answer out.
 

@@ -12,6 +12,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model, Reply, Usage
 from agentkit.session import Session
 from agentkit.threads import in_thread
+from agentkit.unknown_options import refusing_unknown
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import PromptContext
@@ -50,6 +51,7 @@ class Compacted:
     """What summarising took."""
 
 
+@refusing_unknown(max_tokens="tokens", limit="tokens")
 @dataclass(frozen=True, slots=True)
 class Trim:
     """Leaves the first messages of a conversation out of the prompt once they take more than `tokens`.
@@ -67,6 +69,7 @@ class Trim:
         _check(self.tokens, self.keep)
 
 
+@refusing_unknown(max_tokens="tokens", limit="tokens")
 @dataclass(frozen=True, slots=True)
 class Summarise:
     """Shows a summary, written by a model, in place of the first messages once they take more than `tokens`.

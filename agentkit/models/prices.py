@@ -12,6 +12,7 @@ from typing import Any
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model, Usage
+from agentkit.unknown_options import refusing_unknown
 
 __all__ = ["Price", "known_price", "price_of"]
 
@@ -19,6 +20,7 @@ _MILLION = 1_000_000
 _SNAPSHOT = re.compile(r"-(\d{4}-\d\d-\d\d|\d{8}|latest)$")
 
 
+@refusing_unknown()
 @dataclass(frozen=True, slots=True)
 class Price:
     """US dollars for a million tokens.

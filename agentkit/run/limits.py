@@ -8,12 +8,30 @@ from typing import Literal
 
 from agentkit.errors import AgentDefinitionError, LimitExceeded
 from agentkit.models.model import Usage
+from agentkit.unknown_options import refusing_unknown
 
 __all__ = ["Limits", "checked_limits"]
 
 _NO_LIMITS = (None, None, None, None)
 
 
+@refusing_unknown(
+    timeout="seconds",
+    max_time="seconds",
+    turns="steps",
+    max_turns="steps",
+    iterations="steps",
+    max_iterations="steps",
+    requests="steps",
+    max_requests="steps",
+    cost="money",
+    max_cost="money",
+    budget="money",
+    retries="repairs",
+    max_retries="repairs",
+    max_tokens="tokens",
+    depth="nested_runs",
+)
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one run may use at most. None means no limit.
