@@ -1,8 +1,8 @@
 """Kills runs with SIGKILL at any moment and resumes them from their journals: `python -m tests.runtime.killed_runs N`.
 
-Every run is a process of its own. In half of the trials nobody approves: the run pauses, also inside of the agents that
-it asks, and goes on with decisions. It writes its journal into a file, its messages into SQLite, and what its tools did,
-by idempotency key, into a file that outlives it. Prints what was different from an undisturbed run.
+Every run is a process of its own. In half of the trials nobody approves: the run pauses, also inside of the agents
+that it asks, and goes on with decisions. It writes its journal into a file, its messages into SQLite, and what its
+tools did, by idempotency key, into a file that outlives it. Prints what was different from an undisturbed run.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ from agentkit import (
     JournalError,
     Message,
     Paused,
+    Reply,
     ScriptedModel,
     ToolContext,
+    Usage,
     tool,
 )
 from agentkit.memory import Memory
@@ -66,6 +68,17 @@ def reply_of_teller(sent: Composition) -> str | Message:
     return f"{name} has the rest." if len(sent.intermediate) else calling(("pay", {"name": f"{name} the rest"}, "a"))
 
 
+def counting(script: Callable[[Composition], str | Message]) -> ScriptedModel:
+    """Return a model that answers by a script, and counts tokens."""
+
+    def answer(sent: Composition) -> Reply:
+        said = script(sent)
+        message = said if isinstance(said, Message) else Message("assistant", said)
+        return Reply(message, Usage(10, 1), "tool_calls" if message.tool_calls else "stop")
+
+    return ScriptedModel.repeat(answer)
+
+
 def agent_in(folder: Path) -> Agent:
     """Return an agent whose tools note each call in a file."""
 
@@ -87,11 +100,11 @@ def agent_in(folder: Path) -> Agent:
     def find(query: str) -> list[Document]:
         return [Document("Ada and Bob are owed 5 each.", id="debts")]
 
-    teller = Agent(ScriptedModel.repeat(reply_of_teller), "You pay.", tools=[pay], name="teller")
+    teller = Agent(counting(reply_of_teller), "You pay.", tools=[pay], name="teller")
     tools = [look, pay, teller.as_tool(name="teller", description="Pays the rest.")]
-    clerk = Agent(ScriptedModel.repeat(reply_of_clerk), "You pay.", tools=tools, name="clerk")
+    clerk = Agent(counting(reply_of_clerk), "You pay.", tools=tools, name="clerk")
     tools = [look, pay, clerk.as_tool(name="clerk", description="Pays somebody.")]
-    return Agent(ScriptedModel.repeat(reply), "You pay people.", tools=tools, memory=find, name="payer")
+    return Agent(counting(reply), "You pay people.", tools=tools, memory=find, name="payer")
 
 
 def perform(folder: Path, kill: Callable[[], None], *, pauses: bool) -> None:
