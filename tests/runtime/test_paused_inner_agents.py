@@ -30,6 +30,7 @@ from agentkit import (
     Usage,
     tool,
 )
+from agentkit.memory import Memory, StoreError
 from agentkit.tools import Tool
 from tests.runtime.scripts import calling, roles, valid
 
@@ -593,3 +594,14 @@ async def test_a_listener_or_a_decider_that_hangs_inside_ends_with_the_run_and_i
     with pytest.raises(LimitExceeded) as over:
         await firm(world, "Ada", limits=Limits(seconds=0.1)).run("go", approve=hang)
     assert world.paid == [] and valid(over.value.messages)
+
+
+def test_a_session_that_is_deleted_during_a_pause_ends_the_run_typed_before_anything_is_paid(tmp_path: Path) -> None:
+    with Memory.open(tmp_path) as memory:
+        world, session = World(), memory.session("s")
+        paused = pause(firm(world, "Ada"), session=session)
+        memory.delete_session("s")
+        for opened in (session, memory.session("s")):
+            with pytest.raises((StoreError, JournalError)):
+                firm(world, "Ada").resume_sync(paused.journal, session=opened, approve={"c1/b": True})
+    assert world.paid == []
