@@ -118,6 +118,6 @@ def _has_template(path: Path) -> bool:
 
 def _exists(name: str) -> bool:
     try:
-        return Path(name).exists()
+        return bool(name) and Path(name).exists()
     except (OSError, ValueError):  # too long, or a character that no path has
         return False
