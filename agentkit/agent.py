@@ -18,7 +18,7 @@ from agentkit.chain import Chain, Output
 from agentkit.compaction import Compaction, Summarise, as_compacted, check_compaction, compacted
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model
-from agentkit.models.model_names import model_named
+from agentkit.models.model_names import changed_model, model_named
 from agentkit.overrides import overridden, overriding
 from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, shown_options
 from agentkit.recaller import recall as ask
@@ -190,12 +190,12 @@ class Agent(Generic[Deps, Output]):
         self._ready: tuple[Declarations, tuple[Tool, ...]] | None = None
 
     def but(self, **changes: Unpack[Changes]) -> Agent[Deps, Any]:
-        """Return the agent with another model, layers, tools, output type or limits. Raises like the class."""
+        """Return the agent with another model, settings, layers, tools, output or limits. Raises like the class."""
         check_options(changes, Changes)
         chain = self.chain
-        if not changes.keys().isdisjoint(("model", "layers", "output")):
+        if not changes.keys().isdisjoint(("model", "settings", "layers", "output")):
             chain = Chain(
-                model_named(to) if isinstance(to := cast(Any, changes).get("model", chain.model), str) else to,
+                changed_model(chain.model, changes),
                 self._placed(changes["layers"]) if "layers" in changes else chain.prompter or chain.layers,
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,

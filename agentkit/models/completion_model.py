@@ -9,6 +9,7 @@ from agentkit.models.endpoint import EndpointModel
 from agentkit.models.harmony import HarmonyReply
 from agentkit.models.prices import Price
 from agentkit.models.reply_reader import ReplyReader
+from agentkit.models.settings import ModelSettings
 from agentkit.models.text_tool_calls import TextToolCalls
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
 from agentkit_prompts.chat_templates.tool_calls.formats import HARMONY, checked_format
@@ -81,9 +82,9 @@ class CompletionModel(EndpointModel):
             api_key=api_key,
             base_url=base_url,
             client=client,
-            timeout=timeout,
             max_retries=max_retries,
             price=price,
+            settings=ModelSettings(timeout=timeout),
         )
         template = find_chat_template(chat_template, model)
         self.chat_template: ChatTemplate = template
@@ -100,14 +101,14 @@ class CompletionModel(EndpointModel):
             "seed": seed,
             "stop": list(template.stop_words or ()) or None if stop is None else stop,
         }
-        self._settings = {name: value for name, value in settings.items() if value is not None}
+        self._sent = {name: value for name, value in settings.items() if value is not None}
         self._control_tokens: Policy = control_tokens
         self._template_kwargs = dict(template_kwargs or {})
         self._extra = dict(extra or {})
 
     def _body(self, composition: Composition) -> dict[str, object]:
         text = composition.to_text(self.chat_template, control_tokens=self._control_tokens, **self._template_kwargs)
-        body: dict[str, object] = {"model": self.name, "prompt": clean(text), **self._settings}
+        body: dict[str, object] = {"model": self.name, "prompt": clean(text), **self._sent}
         if composition.output_schema is not None:
             schema = {"name": "answer", "schema": composition.output_schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
