@@ -323,7 +323,7 @@ class Agent(Generic[Deps, Output]):
         memory = in_scope(self.memory, session, scope)
         ctx = with_key(known.context, self.chain, session, known.run_id)
         keep = None if isinstance(journal, Journal) else journal
-        return await self._run(known.anew(), ctx, memory, options, known=known, keep=keep)
+        return await self._run(known.copy(), ctx, memory, options, known=known, keep=keep)
 
     async def _run(
         self,
@@ -397,8 +397,9 @@ class Agent(Generic[Deps, Output]):
 
         Each call is a run of its own, without a session: the model that calls asks in one text, and the
         additional kwargs that the prompts of this agent require are parameters of the tool. What goes wrong in the
-        run is an error result of the call. The run gets the `deps` of the outer one and its approver; it is cancelled
-        with it; its tokens count there and it may use no more than are left there; its events arrive as `Nested`.
+        run is an error result of the call. The run gets the `deps` of the outer one and its approver, pauses with it
+        and is cancelled with it; its tokens count there and it may use no more than are left there; its journal is part
+        of that one's; its events arrive as `Nested`.
 
         Args:
             name: Name for the model.

@@ -78,7 +78,7 @@ def keeping(journal: Journal, keep: Keep, known: Journal | None = None) -> Itera
         if not callable(keep):
             raise JournalError(f"journal: expected a file to keep it in, or a function of its lines, got {keep!r:.40}")
         keeper = Keeper(keep)
-        journal.kept_by(keeper.add)
+        journal.kept_by(keeper.add, is_new=True)
         with _to_the_end(keeper):
             yield keeper
         return
@@ -86,7 +86,7 @@ def keeping(journal: Journal, keep: Keep, known: Journal | None = None) -> Itera
         if not _locked(file.fileno()):
             raise JournalError(f"{keep}: another run is keeping its journal there now")
         text = file.read()
-        if known is not None and text.count(b"\n") != len(known.entries) + 1:
+        if known is not None and text.count(b"\n") != known.lines:
             raise JournalError(f"{keep}: it has changed since it was read, another run went on with it: read it again")
         if text and known is None:
             raise JournalError(f"{keep}: there is a journal already: resume it, or name another file for the new run")
@@ -100,7 +100,7 @@ def keeping(journal: Journal, keep: Keep, known: Journal | None = None) -> Itera
             os.fsync(file.fileno())
 
         keeper = Keeper(write)
-        journal.kept_by(keeper.add, lines=text.count(b"\n"))
+        journal.kept_by(keeper.add, is_new=known is None)
         try:
             with _to_the_end(keeper):
                 yield keeper

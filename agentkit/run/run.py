@@ -38,7 +38,7 @@ class Run(Generic[Output]):
 
     Args:
         driver: What performs its effects.
-        journal: What it is recorded in.
+        journal: What it is recorded in; a copy of `known` where there is one.
         known: The journal it goes on from.
         keep: Where the journal is kept while the run goes on: a file, or a function that is given each line.
         listening: Who listens.
@@ -59,9 +59,8 @@ class Run(Generic[Output]):
         self._driver = driver
         self._known = known
         if known is not None:
-            driver.decided = {*known.decisions}
+            driver.resumes = True
             driver.calls = counts_after(known.tool_results)
-            driver.nesting.spent_before(known.usage)
         self._keep = keep
         self._listening = listening
 
@@ -73,7 +72,8 @@ class Run(Generic[Output]):
             LimitExceeded: It took longer than it may.
             BaseException: Whatever ended it; it has the attributes `messages`, `usage` and `journal`.
         """
-        driver, journal, seconds = self._driver, self.journal, self._driver.nesting.limits.seconds
+        driver, journal, nesting = self._driver, self.journal, self._driver.nesting
+        seconds = nesting.limits.seconds
         began = 0.0 if seconds is None else get_running_loop().time()
         loop = recording(loop, journal)
         if self._known is not None:
@@ -81,13 +81,15 @@ class Run(Generic[Output]):
         try:
             with _Alone(driver.session):
                 if self._keep is None:
+                    nesting.record(journal, self._known)
                     result = await self._within(seconds, self._driven(loop))
                 else:
-                    with keeping(journal, self._keep, self._known) as driver.keeper:
+                    with keeping(journal, self._keep, self._known) as nesting.keeper:
+                        nesting.record(journal, self._known)
                         result = await self._within(seconds, self._driven(loop))
         except BaseException as error:
             self._complete(error)
-            if not isinstance(error, LimitExceeded) or driver.nesting.limits.on_limit == "raise" or driver.sent is None:
+            if not isinstance(error, LimitExceeded) or nesting.limits.on_limit == "raise" or driver.sent is None:
                 raise
             result = self._cut(error, driver.sent)
         if self._listening is not None:
@@ -103,19 +105,14 @@ class Run(Generic[Output]):
 
     def _complete(self, error: BaseException) -> None:
         """Give an error what there is of the run."""
-        journal = self._longest()
+        journal = self.journal
         with suppress(Exception):  # an exception without attributes
             error.messages = (*journal.messages, *self._driver.unkept)  # type: ignore[attr-defined]
             error.usage, error.journal = journal.usage + self._driver.beside, journal  # type: ignore[attr-defined]
 
-    def _longest(self) -> Journal:
-        """Return what is known of the run: it may have ended before it came to where it was to go on."""
-        known = self._known
-        return known if known is not None and len(known.entries) > len(self.journal.entries) else self.journal
-
     def _cut(self, error: LimitExceeded, sent: Composition) -> RunResult[Output]:
         """Return what there is of a run that reached a limit: where the answer is text, the last that there was."""
-        journal = self._longest()
+        journal = self.journal
         texts = [message.text for message in journal.messages if message.role == "assistant"]
         output: Any = None if sent.output_schema is not None else next(filter(None, reversed(texts)), "")
         steps = sum([entry.effect == "CallModel" for entry in journal.entries])
