@@ -103,11 +103,11 @@ def _problem(detail: ErrorDetails, sent: Any, parameters: Mapping[str, Any]) -> 
         schema = parameters.get("properties", {}).get(path, {})
         expected = f" (expected {_type_of(schema)})" if schema else ""
         return ArgumentProblem(path, f"is required but missing{expected}")
-    if kind == "extra_forbidden":
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         known = ", ".join(parameters.get("properties", {})) or "none"
         hint = f"is not a parameter; the parameters are: {known}" if len(loc) == 1 else "is not allowed here"
         return ArgumentProblem(path, hint, _short(detail["input"]))
-    if not loc:
+    if not loc and kind.endswith("_type"):
         return ArgumentProblem("", "expected one JSON object with the parameters", _short(detail["input"]))
     message = detail["msg"]
     for opening in _OPENINGS:
