@@ -24,8 +24,10 @@ def schema_at(document: Mapping[str, Any], steps: Sequence[int | str]) -> Mappin
                 found.append(schema.get("additionalProperties") if named is None else named)
             else:
                 heads = schema.get("prefixItems")
-                is_head = isinstance(heads, list) and step < len(heads)
-                found.append(heads[step] if is_head else schema.get("items"))
+                if isinstance(heads, list) and step < len(heads):
+                    found.append(heads[step])
+                else:
+                    found.append(schema.get("items"))
         here = [one for one in found if isinstance(one, Mapping)]
     return here[0] if here else None
 
