@@ -69,10 +69,15 @@ class InMemorySession:
         self._positions: dict[str, int] = {}
         self._notes: dict[str, dict[int, Any]] = {}
 
-    def append(self, *messages: Message | Mapping[str, Any], key: str | None = None) -> Conversation:
-        """Add messages, once per key."""
+    def append(
+        self, *messages: Message | Mapping[str, Any], key: str | None = None, allow_media: bool = False
+    ) -> Conversation:
+        """Add messages, once per key.
+
+        `allow_media`: whether media of mappings may be in a file of this machine, or at an address that is not public.
+        """
         if key is None or key not in self._positions:
-            read = read_messages(messages, where="append", before=self.conversation)
+            read = read_messages(messages, where="append", before=self.conversation, allow_media=allow_media)
             if key is not None:
                 self._positions[key] = len(self.conversation)
             self.conversation = self.conversation.append(*read)
