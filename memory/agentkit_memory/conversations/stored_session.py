@@ -20,7 +20,7 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.context.wire.read_messages import read_messages
-from agentkit_prompts.errors import MessageError
+from agentkit_prompts.errors import MessageError, brief
 
 if TYPE_CHECKING:
     from agentkit_memory.conversations.branch import Branch
@@ -441,9 +441,9 @@ def _check(key: str | None, said_at: float | None) -> None:
     if key is not None:
         check_name("idempotency key", key)
     if said_at is not None and not is_time(said_at):
-        raise ScopeError(f"said_at: expected seconds since 1970, got {said_at!r}")
+        raise ScopeError(f"said_at: expected seconds since 1970, got {brief(said_at)}")
 
 
 def _check_number(what: str, number: object) -> None:
     if not is_whole(number, -_MAX_SEQ, _MAX_SEQ):
-        raise ScopeError(f"{what}: expected the number of a message, got {number!r}")
+        raise ScopeError(f"{what}: expected the number of a message, got {brief(number)}")

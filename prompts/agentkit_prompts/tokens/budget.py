@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from agentkit_prompts.errors import PromptError
+from agentkit_prompts.errors import PromptError, brief
 
 __all__ = ["Budget", "Cut", "Size"]
 
@@ -46,9 +46,9 @@ class Size:
         for name in ("min", "target", "max", "priority"):
             number = getattr(self, name)
             if type(number) is not int and (number is not None or name in ("min", "priority")):
-                raise PromptError(f"Size: {name} must be a whole number, got {number!r}")
+                raise PromptError(f"Size: {name} must be a whole number, got {brief(number)}")
         if not isinstance(self.flex, int | float):
-            raise PromptError(f"Size: flex must be a number, got {self.flex!r}")
+            raise PromptError(f"Size: flex must be a number, got {brief(self.flex)}")
         if not isinstance(self.cut, str) and not callable(self.cut):
             raise PromptError(f"Size: cut must be a name or a callable, got {self.cut!r}")
         problems = []
@@ -82,9 +82,11 @@ class Budget:
     def __post_init__(self) -> None:
         for number in (self.limit, self.reserve):
             if type(number) is not int:
-                raise PromptError(f"Budget: limit and reserve must be whole numbers of tokens, got {number!r}")
+                raise PromptError(f"Budget: limit and reserve must be whole numbers of tokens, got {brief(number)}")
         if self.reserve < 0 or self.limit - self.reserve <= 0:
-            raise PromptError(f"Budget: a limit of {self.limit} tokens less a reserve of {self.reserve} leaves nothing")
+            raise PromptError(
+                f"Budget: a limit of {brief(self.limit)} tokens less a reserve of {brief(self.reserve)} leaves nothing"
+            )
 
     @property
     def tokens(self) -> int:

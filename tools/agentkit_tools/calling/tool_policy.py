@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.errors import brief, nearest
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool_context import ToolContext
 
@@ -67,7 +67,7 @@ class ToolPolicy:
 
     def __post_init__(self) -> None:
         problems = [
-            f"{name}={value!r} must be {rule}"
+            f"{name}={brief(value)} must be {rule}"
             for name, (rule, is_right) in _RULES.items()
             if not is_right(value := getattr(self, name))
         ]
@@ -99,7 +99,7 @@ def checked(what: str, name: str, value: object, least: int) -> None:
         ToolDefinitionError: `value` is not a whole number, or is less than `least`.
     """
     if not _is_count(value, least):
-        raise ToolDefinitionError(f"{what}: {name}={value!r} must be {least} or more")
+        raise ToolDefinitionError(f"{what}: {name}={brief(value)} must be {least} or more")
 
 
 def _is_count(value: object, least: int) -> bool:
