@@ -17,6 +17,7 @@ Cut: TypeAlias = Literal["none", "drop", "head", "tail", "middle", "items"] | Ca
 `items`: the first items (documents, facts, examples) are kept whole. A callable gets the text and the tokens it may
 take, and returns the text to send.
 """
+_MAX_TOKENS = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         for number in (self.limit, self.reserve):
-            if type(number) is not int:
+            if type(number) is not int or number > _MAX_TOKENS:
                 raise PromptError(f"Budget: limit and reserve must be whole numbers of tokens, got {brief(number)}")
         if self.reserve < 0 or self.limit - self.reserve <= 0:
             raise PromptError(

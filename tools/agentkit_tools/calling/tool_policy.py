@@ -34,6 +34,10 @@ class PolicyOptions(TypedDict, total=False):
     repair: bool
 
 
+_MAX_COUNT = 2**63
+_MAX_SECONDS = 1e9
+
+
 @dataclass(frozen=True, slots=True)
 class ToolPolicy:
     """How a tool is run. Times are seconds.
@@ -103,11 +107,11 @@ def checked(what: str, name: str, value: object, least: int) -> None:
 
 
 def _is_count(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MAX_COUNT
 
 
 def _is_seconds(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MAX_SECONDS
 
 
 def _is_exceptions(value: object) -> bool:
