@@ -79,6 +79,7 @@ def test_a_process_that_crashes_is_an_error_and_another_one_starts() -> None:
     assert template.render(HI) == "ok"
 
 
+@pytest.mark.long
 def test_what_never_ends_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
     template = JinjaChatTemplate(
