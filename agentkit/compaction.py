@@ -16,6 +16,7 @@ from agentkit.unknown_options import refusing_unknown
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_prompts.errors import brief
 from agentkit_prompts.tokens.budget import Budget, Size
 from agentkit_prompts.tokens.counter import ESTIMATE, message_tokens
 from agentkit_prompts.tree.layers import Layers
@@ -96,7 +97,7 @@ Compaction: TypeAlias = Trim | Summarise
 
 def _check(tokens: object, keep: object) -> None:
     wrong = [
-        f"{name}={given!r:.40} must be a number of tokens, {least} or more"
+        f"{name}={brief(given, 40)} must be a number of tokens, {least} or more"
         for name, given, least in (("tokens", tokens, 1), ("keep", keep, 0))
         if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < least)
     ]
