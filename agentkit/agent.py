@@ -182,7 +182,7 @@ class Agent(Generic[Deps, Output]):
         given: Any = tools
         self._given: Tools = given if isinstance(given, list | tuple) or hasattr(given, "at") else listed(given)
         self._at = None if type(tools) is Toolset else getattr(tools, "at", None)
-        self.tools = by_name(cast(Iterable[Tool], self._given)) if self._at is None else {}
+        self.tools = model.answer.equipped(by_name(cast(Iterable[Tool], self._given))) if self._at is None else {}
         self.specs = tuple([tool.spec for tool in self.tools.values()])
         self.recall = recall
         self._ask = ask if memory is None else partial(ask, options=shown_options(recall, model.layers))
@@ -372,12 +372,12 @@ class Agent(Generic[Deps, Output]):
         """Return what every run declares, and the tools that need deps, where a run has no tools of its own."""
         if self._ready is None:
             needing = tuple([tool for tool in self.tools.values() if tool.deps_types])
-            self._ready = Declarations(self.specs, self.chain.output_schema), needing
+            self._ready = Declarations(self.specs, self.chain.answer.request), needing
         return self._ready
 
     async def _equip(self, ctx: PromptContext, **given: object) -> Mapping[str, Tool]:
         """Return the tools that a run has, checked where its `deps` are given."""
-        tools = by_name(await cast(Any, self._at)(ctx))
+        tools = self.chain.answer.equipped(by_name(await cast(Any, self._at)(ctx)))
         for deps in given.values():
             check_deps(tools.values(), deps)
         return tools

@@ -15,6 +15,8 @@ from agentkit.compaction import Compacted, Send
 from agentkit.errors import AgentError, ApprovalError, Paused
 from agentkit.models.model import NO_USAGE, Model, Reply, Usage
 from agentkit.models.model_errors import ModelReplyError
+from agentkit.output.checking import checked_output
+from agentkit.output.growing import GrowingOutput
 from agentkit.recaller import Found
 from agentkit.run import events
 from agentkit.run.begin import beginning
@@ -26,6 +28,7 @@ from agentkit.run.effects import (
     Beginning,
     CallModel,
     CallTools,
+    CheckOutput,
     Compact,
     Effect,
     Equip,
@@ -114,6 +117,9 @@ class AsyncDriver:
                     answer = await self._compact(effect)
                 elif isinstance(effect, SelectExamples):
                     answer = await self.select(effect.ctx)
+                elif isinstance(effect, CheckOutput):
+                    context = ToolContext(self.deps, self.run_id, f"output_{effect.step}")
+                    answer = await checked_output(effect.output, effect.validators, context)
                 else:
                     answer = await self._equip(effect)
                 effect = loop.send(answer)
@@ -176,10 +182,17 @@ class AsyncDriver:
                 if (taken := emit(events.PromptComposed(step, composition))) is not None:
                     await taken
 
+                growing = None if composition.output is None else GrowingOutput(composition.output)
+
                 def on_text(text: str) -> Any:
-                    return emit(events.TextDelta(step, text))
+                    taken = emit(events.TextDelta(step, text))
+                    if growing is None or (grown := growing.add(text)) is None:
+                        return taken
+                    return _all(taken, emit(events.PartialOutput(step, grown)))
 
                 reply = await model.request(composition, on_text=on_text)
+                if growing is not None and (grown := growing.now()) is not None:
+                    await self._tell(events.PartialOutput(step, grown))
             if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
                 raise ModelReplyError(_no_reply(reply), model=model.name)
             if price is not None:
@@ -410,6 +423,12 @@ def _stop(calls: Sequence[ToolCall], stopped: Mapping[str, AgentError]) -> Agent
 def _outer(call: object) -> str | None:
     """Return the id of the call whose agent a decision is for; None where it is for the run itself."""
     return call.partition("/")[0] if isinstance(call, str) and "/" in call else None
+
+
+async def _all(*taken: Awaitable[object] | None) -> None:
+    for one in taken:
+        if one is not None:
+            await one
 
 
 def _named(call: ToolCall) -> str:
