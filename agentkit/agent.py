@@ -51,6 +51,12 @@ from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from typing_extensions import TypeForm
+
+    from agentkit.output.output_spec import OutputSpec
+    from agentkit.run.run_options import AgentOptions, ModelAgentOptions
     from agentkit_memory import Scope
 
 __all__ = ["Agent"]
@@ -72,7 +78,7 @@ class Agent(Generic[Deps, Output]):
             With plain text as layers, what is recalled stands before the input.
         recall: How memory is asked.
         compaction: What is done with a conversation that has grown long: `Trim()` or `Summarise(model)`.
-        output: The type of the answer.
+        output: The type of the answer, a function that ends the run, or an `OutputSpec`; see `Chain`.
         budget: Tokens a composition may have at most.
         tokenizer: Counts tokens; a fast estimate when not given.
         deps: The type of what tools receive in their `ToolContext`; only for type checkers.
@@ -87,17 +93,7 @@ class Agent(Generic[Deps, Output]):
     """
 
     __slots__ = (
-        "_ask",
-        "_at",
-        "_given",
-        "_ready",
-        "chain",
-        "compaction",
-        "limits",
-        "memory",
-        "name",
-        "recall",
-        "specs",
+        *("_ask", "_at", "_given", "_ready", "chain", "compaction", "limits", "memory", "name", "recall", "specs"),
         "tools",
     )
 
@@ -107,17 +103,16 @@ class Agent(Generic[Deps, Output]):
     """The tools as the model is offered them."""
 
     @overload
+    def __init__(self, model: Chain[Output], *, deps: type[Deps] = ..., **options: Unpack[AgentOptions]) -> None: ...
+    @overload
     def __init__(
         self,
-        model: Chain[Output],
+        model: Model | str,
+        layers: Layers | TextPrompt | str = ...,
         *,
-        tools: Tools = ...,
-        memory: RecallSource | None = ...,
-        recall: RecallOptions = ...,
-        compaction: Compaction | None = ...,
+        output: TypeForm[Output] = ...,
         deps: type[Deps] = ...,
-        limits: Limits = ...,
-        name: str = ...,
+        **options: Unpack[ModelAgentOptions],
     ) -> None: ...
     @overload
     def __init__(
@@ -125,16 +120,19 @@ class Agent(Generic[Deps, Output]):
         model: Model | str,
         layers: Layers | TextPrompt | str = ...,
         *,
-        tools: Tools = ...,
-        memory: RecallSource | None = ...,
-        recall: RecallOptions = ...,
-        compaction: Compaction | None = ...,
-        output: type[Output] = ...,
-        budget: int | Budget | None = ...,
-        tokenizer: TokenCounter | None = ...,
+        output: OutputSpec[Output] | Callable[..., Awaitable[Output]],
         deps: type[Deps] = ...,
-        limits: Limits = ...,
-        name: str = ...,
+        **options: Unpack[ModelAgentOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        model: Model | str,
+        layers: Layers | TextPrompt | str = ...,
+        *,
+        output: Callable[..., Output],
+        deps: type[Deps] = ...,
+        **options: Unpack[ModelAgentOptions],
     ) -> None: ...
     def __init__(
         self,
@@ -145,7 +143,7 @@ class Agent(Generic[Deps, Output]):
         memory: RecallSource | None = None,
         recall: RecallOptions = _NO_OPTIONS,
         compaction: Compaction | None = None,
-        output: type[Any] = str,
+        output: Any = str,
         budget: int | Budget | None = None,
         tokenizer: TokenCounter | None = None,
         deps: type[Any] = NoneType,
