@@ -7,6 +7,7 @@ import json
 import logging
 import traceback
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -38,6 +39,7 @@ from agentkit.run.journal import inner_id
 from agentkit.run.listening import TextListener
 from agentkit.run.nested_runs import Nesting
 from agentkit.session import Session
+from agentkit.threads import begin_in_thread, ended, in_thread
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -81,6 +83,8 @@ class AsyncDriver:
     """Whether the run goes on from a journal."""
     unkept: tuple[Message, ...] = ()
     """Messages that could not be added to the conversation."""
+    writing: Future[None] | None = None
+    """What adds messages to the conversation now."""
     beside: Usage = NO_USAGE
     """What model calls took that are no step of the run and that no answer to an effect tells yet."""
     sent: Composition | None = None
@@ -139,7 +143,7 @@ class AsyncDriver:
     async def _begin(self, effect: Begin) -> Beginning:
         if self.is_new and not effect.goes_on and effect.at is None:  # nothing has to be looked up
             return Beginning(self.conversation if self.session is None else self.session.conversation)
-        return await asyncio.to_thread(beginning, effect, self.session, self.conversation, is_new=self.is_new)
+        return await in_thread(partial(beginning, effect, self.session, self.conversation, is_new=self.is_new))
 
     async def _equip(self, effect: Equip) -> Mapping[str, Tool]:
         assert self.equip is not None
@@ -256,13 +260,10 @@ class AsyncDriver:
         try:
             if session.append_now(*effect.messages, key=effect.key):
                 return
-            writing = asyncio.get_running_loop().run_in_executor(None, _appended, session, effect)
-            try:
-                await asyncio.shield(writing)
-            except asyncio.CancelledError:  # nobody may use the session before the write has ended
-                await asyncio.wait([writing])
-                raise
-        except Exception:
+            self.writing = begin_in_thread(partial(_appended, session, effect))
+            await ended(self.writing)
+            self.writing.result()
+        except BaseException:
             self.unkept = effect.messages
             raise
 

@@ -50,7 +50,8 @@ def decision(answer: object, call: str) -> Decision:
     if isinstance(answer, bool):
         return Approved() if answer else Denied()
     raise ApprovalError(
-        f"approval of {call}: expected True, False, Approved() or Denied(reason), got {answer!r:.80}; the call did not run"
+        f"approval of {call}: expected True, False, Approved() or Denied(reason), got {answer!r:.80}; "
+        "the call did not run"
     )
 
 

@@ -19,7 +19,6 @@ from agentkit.run.listening import Listening
 from agentkit.run.loop import RunResult
 from agentkit.run.recording import recording
 from agentkit.run.replaying import replaying
-from agentkit.session import Session
 from agentkit_prompts.composition.composition import Composition
 from agentkit_tools.calling.deadline import DeadlineError, as_coroutine, outcome
 from agentkit_tools.calling.failures_in_a_row import counts_after
@@ -79,14 +78,8 @@ class Run(Generic[Output]):
         if self._known is not None:
             loop = replaying(loop, self._known, driver.was_sent)
         try:
-            with _Alone(driver.session):
-                if self._keep is None:
-                    nesting.record(journal, self._known)
-                    result = await self._within(seconds, self._driven(loop))
-                else:
-                    with keeping(journal, self._keep, self._known) as nesting.keeper:
-                        nesting.record(journal, self._known)
-                        result = await self._within(seconds, self._driven(loop))
+            with _Alone(driver):
+                result = await self._within(seconds, self._kept(loop))
         except BaseException as error:
             self._complete(error)
             if not isinstance(error, LimitExceeded) or nesting.limits.on_limit == "raise" or driver.sent is None:
@@ -130,29 +123,42 @@ class Run(Generic[Output]):
             raise error
         return cast(T, result)
 
+    async def _kept(self, loop: Generator[Effect, Any, RunResult[Output]]) -> RunResult[Output]:
+        """Perform the effects of the loop, keeping the journal where that is wanted."""
+        if self._keep is None:
+            return await self._driven(loop)
+        async with keeping(self.journal, self._keep, self._known) as self._driver.nesting.keeper:
+            return await self._driven(loop)
+
     async def _driven(self, loop: Generator[Effect, Any, RunResult[Output]]) -> RunResult[Output]:
-        with self._driver.nesting:
+        nesting = self._driver.nesting
+        nesting.record(self.journal, self._known)
+        with nesting:
             return await self._driver.drive(loop)
 
 
 class _Alone:
     """Has the conversation of a session to itself: also when others have sessions of their own on it."""
 
-    __slots__ = ("_key", "_session")
+    __slots__ = ("_driver", "_key")
 
-    def __init__(self, session: Session | None) -> None:
-        self._session = session
+    def __init__(self, driver: AsyncDriver) -> None:
+        self._driver = driver
 
     def __enter__(self) -> None:
-        session = self._session
+        session = self._driver.session
         if session is not None:
             self._key = getattr(session, "address", None) or id(session)
             if _RUNNING.setdefault(self._key, self) is not self:
                 raise SessionBusy(session.id)
 
     def __exit__(self, *_: object) -> None:
-        if self._session is not None:
+        if self._driver.session is None:
+            return
+        if (writing := self._driver.writing) is None:
             del _RUNNING[self._key]
+        else:  # a write that hangs was left behind: nobody may use the conversation before it has ended
+            writing.add_done_callback(lambda _: _RUNNING.pop(self._key, None))
 
 
 _RUNNING: dict[object, object] = {}

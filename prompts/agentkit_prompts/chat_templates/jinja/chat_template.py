@@ -19,7 +19,6 @@ from agentkit_prompts.chat_templates.jinja.bounds import CHAT_LIMITS, Bounds
 from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose, read_names
 from agentkit_prompts.chat_templates.jinja.dropped_content import holds_all, losses
 from agentkit_prompts.chat_templates.jinja.environment import Refusal, RunContext, compiled, covered
-from agentkit_prompts.chat_templates.jinja.isolated import IsolatedProcess
 from agentkit_prompts.chat_templates.jinja.markers import literals, rewrites_text, tokens_of_texts
 from agentkit_prompts.chat_templates.jinja.model_files import read_files
 from agentkit_prompts.chat_templates.jinja.open_reply import render_open
@@ -31,9 +30,11 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, nearest
 from agentkit_prompts.templates.engine import Limits
 from agentkit_prompts.templates.engine.values import Fault
+from agentkit_prompts.templates.isolated_process import IsolatedProcess
 
 __all__ = ["JinjaChatTemplate"]
 
+_WORKER = "agentkit_prompts.chat_templates.jinja.isolated_worker"
 _WITH_TOOLS = "tool_use"
 _CLOCK = "strftime_now"
 _HINTS = {
@@ -271,7 +272,7 @@ class JinjaChatTemplate:
 
     @cached_property
     def _process(self) -> IsolatedProcess:
-        return IsolatedProcess()
+        return IsolatedProcess(_WORKER, ChatTemplateError)
 
     def _ask(self, what: str, source: str, **given: Any) -> Any:
         """Return what the process of an isolated template answers."""
