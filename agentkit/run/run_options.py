@@ -28,8 +28,15 @@ if TYPE_CHECKING:
     from agentkit_tools import Tool, TurnTools
 
 __all__ = [
-    *("CHANGES", "AgentOptions", "Changes", "ModelAgentOptions", "ResumeOptions", "RunOptions", "Tools"),
-    *("check_options", "listed"),
+    "CHANGES",
+    "AgentOptions",
+    "Changes",
+    "ModelAgentOptions",
+    "ResumeOptions",
+    "RunOptions",
+    "Tools",
+    "check_options",
+    "listed",
 ]
 
 Tools: TypeAlias = "Iterable[Tool | Callable[..., Any]] | TurnTools"
