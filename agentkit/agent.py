@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing_extensions import TypeVar
 
 from agentkit.agent_tool import agent_tool
 from agentkit.chain import Chain, Output
-from agentkit.compaction import Compaction, Summarise, as_compacted, check_compaction, compacted
+from agentkit.compaction import Compaction, as_compacted, check_compaction, compacted
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model
 from agentkit.models.model_names import changed_model, model_named
@@ -52,6 +52,10 @@ from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
+    from agentkit.output.output_spec import OutputSpec
+    from agentkit.run.run_options import AgentOptions, ModelAgentOptions
     from agentkit_memory import Scope
 
 __all__ = ["Agent"]
@@ -75,7 +79,7 @@ class Agent(Generic[Deps, Output]):
             With plain text as layers, what is recalled stands before the input.
         recall: How memory is asked.
         compaction: What is done with a conversation that has grown long: `Trim()` or `Summarise(model)`.
-        output: The type of the answer.
+        output: The type of the answer, a function that ends the run, or an `OutputSpec`; see `Chain`.
         budget: Tokens a composition may have at most.
         tokenizer: Counts tokens; a fast estimate when not given.
         deps: The type of what tools receive in their `ToolContext`; only for type checkers.
@@ -111,17 +115,16 @@ class Agent(Generic[Deps, Output]):
     """The tools as the model is offered them."""
 
     @overload
+    def __init__(self, model: Chain[Output], *, deps: type[Deps] = ..., **options: Unpack[AgentOptions]) -> None: ...
+    @overload
     def __init__(
         self,
-        model: Chain[Output],
+        model: Model | str,
+        layers: Layers | TextPrompt | str = ...,
         *,
-        tools: Tools = ...,
-        memory: RecallSource | None = ...,
-        recall: RecallOptions = ...,
-        compaction: Compaction | None = ...,
+        output: TypeForm[Output] = ...,
         deps: type[Deps] = ...,
-        limits: Limits = ...,
-        name: str = ...,
+        **options: Unpack[ModelAgentOptions],
     ) -> None: ...
     @overload
     def __init__(
@@ -129,16 +132,19 @@ class Agent(Generic[Deps, Output]):
         model: Model | str,
         layers: Layers | TextPrompt | str = ...,
         *,
-        tools: Tools = ...,
-        memory: RecallSource | None = ...,
-        recall: RecallOptions = ...,
-        compaction: Compaction | None = ...,
-        output: type[Output] = ...,
-        budget: int | Budget | None = ...,
-        tokenizer: TokenCounter | None = ...,
+        output: OutputSpec[Output] | Callable[..., Awaitable[Output]],
         deps: type[Deps] = ...,
-        limits: Limits = ...,
-        name: str = ...,
+        **options: Unpack[ModelAgentOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        model: Model | str,
+        layers: Layers | TextPrompt | str = ...,
+        *,
+        output: Callable[..., Output],
+        deps: type[Deps] = ...,
+        **options: Unpack[ModelAgentOptions],
     ) -> None: ...
     def __init__(
         self,
@@ -149,7 +155,7 @@ class Agent(Generic[Deps, Output]):
         memory: RecallSource | None = None,
         recall: RecallOptions = _NO_OPTIONS,
         compaction: Compaction | None = None,
-        output: type[Any] = str,
+        output: Any = str,
         budget: int | Budget | None = None,
         tokenizer: TokenCounter | None = None,
         deps: type[Any] = NoneType,
@@ -164,7 +170,7 @@ class Agent(Generic[Deps, Output]):
         if not isinstance(model, Chain):
             if isinstance(model, str):
                 model = model_named(model)
-            layers = _placed(layers, memory, compaction)
+            layers = placed(layers, memory, compaction)
             model = Chain(model, layers, output=output, budget=budget, tokenizer=tokenizer)
         elif layers or output is not str or budget is not None or tokenizer is not None:
             raise AgentDefinitionError(
@@ -186,7 +192,7 @@ class Agent(Generic[Deps, Output]):
         given: Any = tools
         self._given: Tools = given if isinstance(given, list | tuple) or hasattr(given, "at") else listed(given)
         self._at = None if type(tools) is Toolset else getattr(tools, "at", None)
-        self.tools = by_name(cast(Iterable[Tool], self._given)) if self._at is None else {}
+        self.tools = model.answer.equipped(by_name(cast(Iterable[Tool], self._given))) if self._at is None else {}
         self.specs = tuple([tool.spec for tool in self.tools.values()])
         self.recall = recall
         self._ask = ask if memory is None else partial(ask, options=shown_options(recall, model.layers))
@@ -205,7 +211,7 @@ class Agent(Generic[Deps, Output]):
                 text = layers if isinstance(layers, TextPrompt | str) else None
             chain = Chain(
                 changed_model(chain.model, changes),
-                layers if text is None else _placed(text, memory, compaction),
+                layers if text is None else placed(text, memory, compaction),
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,
                 budget=chain.budget,
@@ -380,12 +386,12 @@ class Agent(Generic[Deps, Output]):
         """Return what every run declares, and the tools that need deps, where a run has no tools of its own."""
         if self._ready is None:
             needing = tuple([tool for tool in self.tools.values() if tool.deps_types])
-            self._ready = Declarations(self.specs, self.chain.output_schema), needing
+            self._ready = Declarations(self.specs, self.chain.answer.request), needing
         return self._ready
 
     async def _equip(self, ctx: PromptContext, **given: object) -> Mapping[str, Tool]:
         """Return the tools that a run has, checked where its `deps` are given."""
-        tools = by_name(await cast(Any, self._at)(ctx))
+        tools = self.chain.answer.equipped(by_name(await cast(Any, self._at)(ctx)))
         for deps in given.values():
             check_deps(tools.values(), deps)
         return tools
@@ -443,7 +449,3 @@ class Agent(Generic[Deps, Output]):
         """Return what runs, passing each event on to who reads the stream."""
         listener = options.get("on_event")
         return lambda pass_on: self.run(user_input, **{**options, "on_event": both(listener, pass_on)})
-
-
-def _placed(layers: Any, memory: RecallSource | None, compaction: Compaction | None) -> Any:
-    return placed(layers, recalls=memory is not None, compacts=isinstance(compaction, Summarise))

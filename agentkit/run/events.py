@@ -25,6 +25,7 @@ __all__ = [
     "Event",
     "ModelReplied",
     "Nested",
+    "PartialOutput",
     "PromptComposed",
     "Recalled",
     "RunFinished",
@@ -72,6 +73,15 @@ class TextDelta:
 
     step: int
     text: str
+
+
+@dataclass(slots=True)
+class PartialOutput:
+    """The answer of a type has grown."""
+
+    step: int
+    output: Any
+    """What there is of it, as JSON data: nothing is validated yet, and a text at the end may be half of one."""
 
 
 @dataclass(slots=True)
@@ -138,6 +148,7 @@ Event: TypeAlias = (
     | ConversationCompacted
     | PromptComposed
     | TextDelta
+    | PartialOutput
     | ModelReplied
     | ApprovalAsked
     | ApprovalGiven

@@ -14,8 +14,9 @@ from typing import Any, Generic, cast
 from agentkit.chain import Chain, Output
 from agentkit.citations import Citation, citations, unknown_labels
 from agentkit.compaction import Compacted
-from agentkit.errors import LimitExceeded, NothingToContinue, OutputError, RunIdReused
+from agentkit.errors import LimitExceeded, NothingToContinue, OutputError, OutputStopped, RunIdReused
 from agentkit.models.model import NO_USAGE, Reply, Usage
+from agentkit.output.checking import Checked
 from agentkit.recaller import Found
 from agentkit.run.decisions import Decision
 from agentkit.run.effects import (
@@ -25,6 +26,7 @@ from agentkit.run.effects import (
     Beginning,
     CallModel,
     CallTools,
+    CheckOutput,
     Compact,
     Effect,
     Equip,
@@ -122,7 +124,10 @@ def run_loop(
         ctx = ctx.evolve(conversation=begun.conversation)
     messages = begun.done
     answer = Reply(messages[-1]) if messages and _is_answer(messages[-1]) else None
-    if goes_on and answer is not None and _read(chain, answer, may_repair=True)[1] is None:
+    repairs, step = sum(map(is_repair, messages)), sum([message.role == "assistant" for message in messages])
+    if answer is not None:
+        output, repair = yield from _read(chain, answer, messages, step, may_repair=repairs < limits.repairs)
+    if goes_on and answer is not None and repair is None:
         raise NothingToContinue("the last message of the conversation is an answer: give the run an input")
     if messages:
         if not goes_on and messages[0] != ctx.user_input.message:
@@ -145,12 +150,10 @@ def run_loop(
     if recalls:
         ctx = remembering(ctx, (yield Recall(ctx.user_input.text, visible(chain, ctx, memo, is_cut=is_cut))))
     composition = chain.compose(ctx, memo=memo)  # before anything is kept: a prompt that cannot render costs nothing
-    repairs, step = sum(map(is_repair, messages)), sum([message.role == "assistant" for message in messages])
     if not messages:
         messages = (ctx.user_input.message,)
         yield Append(messages, f"{run_id}:0")
     elif answer is not None:
-        output, repair = _read(chain, answer, may_repair=repairs < limits.repairs)
         if repair is None:
             return RunResult(output, messages, composition, usage, step, "stop", run_id, journal)
         yield Append((repair,), f"{run_id}:{step}:repair")
@@ -162,7 +165,7 @@ def run_loop(
         if limits.steps is not None and step >= limits.steps:
             raise LimitExceeded("steps", limits.steps, "the model did not come to an answer; allow more")
         step += 1
-        reply: Reply = yield CallModel(composition, step)
+        reply: Reply = chain.answer.reply((yield CallModel(composition, step)))
         usage = usage + reply.usage
         message = reply.message
         if message.tool_calls:
@@ -183,11 +186,26 @@ def run_loop(
             gone = {result.name for result in results.values() if result.status == "unavailable"}
             if gone:  # they failed too often: the model is not offered them any more
                 ctx = ctx.evolve(tools=tuple([spec for spec in ctx.tools if spec.name not in gone]))
-            yield Append(fresh, f"{run_id}:{step}")
+            ending = None if chain.answer.tool is None else chain.answer.ending(message, results)
+            if ending is not None and ending.ok:  # the function that takes the answer was called
+                output, text = chain.answer.returned(ending)
+                output, repair = yield from _check(chain, output, step, may_repair=repairs < limits.repairs)
+                fresh += (repair or Message("assistant", text),)
+                yield Append(fresh, f"{run_id}:{step}")
+                if repair is None:
+                    messages += fresh
+                    return RunResult(output, messages, composition, usage, step, "stop", run_id, journal)
+            else:
+                yield Append(fresh, f"{run_id}:{step}")
+            if ending is not None:
+                if repairs >= limits.repairs:
+                    raise chain.answer.failed(ending)
+                repairs += 1
         else:
             repair = yield Append((message,), f"{run_id}:{step}")
             if repair is None:
-                output, repair = _read(chain, reply, may_repair=repairs < limits.repairs)
+                may_repair = repairs < limits.repairs
+                output, repair = yield from _read(chain, reply, (), step, may_repair=may_repair)
             if repair is None:
                 messages += (message,)
                 return RunResult(output, messages, composition, usage, step, reply.finish_reason, run_id, journal)
@@ -210,18 +228,43 @@ def _is_answer(message: Message) -> bool:
     return message.role == "assistant" and not message.tool_calls
 
 
-def _read(chain: Chain[Output], reply: Reply, *, may_repair: bool) -> tuple[Output, Message | None]:
-    """Return the answer of a reply, or the message that asks the model to repair it.
+def _read(
+    chain: Chain[Output], reply: Reply, messages: Sequence[Message], step: int, *, may_repair: bool
+) -> Generator[Effect, Any, tuple[Output, Message | None]]:
+    """Return the answer of a reply, or the message that asks the model to repair it; `messages` are those of the run.
 
     Raises:
-        OutputError: It is not the output type, and may not be repaired.
+        OutputError: It is not the output type, or a validator does not take it, and it may not be repaired.
     """
-    try:
-        return chain.parse(reply), None
-    except OutputError as error:
-        if not may_repair:
-            raise
-        return cast(Output, None), Message("user", f"{error}. {_REPAIR}")
+    if chain.answer.tool is not None and len(messages) > 1 and messages[-2].role == "tool":
+        output = chain.answer.restored(reply.message.text)  # the function was called by an earlier attempt
+    else:
+        try:
+            output = chain.parse(reply)
+        except OutputError as error:
+            if not may_repair or isinstance(error, OutputStopped):
+                raise
+            return cast(Output, None), _repairing(error)
+    return (yield from _check(chain, output, step, may_repair=may_repair))
+
+
+def _check(
+    chain: Chain[Output], output: Output, step: int, *, may_repair: bool
+) -> Generator[Effect, Any, tuple[Output, Message | None]]:
+    """Return what the validators make of an answer, or the message that asks the model to answer again."""
+    if not chain.answer.validators:
+        return output, None
+    checked: Checked = yield CheckOutput(output, chain.answer.validators, step)
+    if checked.problem is None:
+        return checked.output, None
+    error = chain.answer.refused(output, checked.problem)
+    if not may_repair:
+        raise error
+    return output, _repairing(error)
+
+
+def _repairing(error: OutputError) -> Message:
+    return Message("user", f"{error}. {_REPAIR}")
 
 
 def visible(chain: Chain[Any], ctx: PromptContext, memo: Memo | None = None, *, is_cut: bool = False) -> int | None:

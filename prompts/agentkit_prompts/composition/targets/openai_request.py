@@ -43,8 +43,10 @@ def openai_payload(composition: Contents, provider: str | None = None) -> dict[s
     declared = composition.declarations
     if declared.tools:
         payload["tools"] = declared.derive(_tools)
-    if declared.schema is not None:
-        schema = {"name": "answer", "schema": declared.schema}
+    if declared.output is not None and declared.output.mode == "native":
+        schema: dict[str, Any] = {"name": "answer", "schema": declared.output.schema}
+        if declared.output.strict:
+            schema["strict"] = True
         payload["response_format"] = {"type": "json_schema", "json_schema": schema}
     return payload
 
