@@ -14,6 +14,7 @@ from agentkit_tools.errors import ToolDescriptionWarning as ToolDescriptionWarni
 from agentkit_tools.errors import ToolError as ToolError
 from agentkit_tools.errors import ToolFailure as ToolFailure
 from agentkit_tools.export import to_anthropic as to_anthropic
+from agentkit_tools.export import to_gemini as to_gemini
 from agentkit_tools.export import to_mcp as to_mcp
 from agentkit_tools.export import to_openai as to_openai
 from agentkit_tools.export import to_text as to_text

@@ -31,7 +31,7 @@ from agentkit_tools.errors import (
     describe_error,
     ends_run,
 )
-from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, late_reader
+from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, late_reader, named_reader
 from agentkit_tools.schemas.callables import (
     docstring_of,
     inner_function,
@@ -151,7 +151,7 @@ class Tool(Generic[P, R]):
         return cls(
             ToolSpec(wire_name(name), text.text if description is None else description, takes.parameters),
             function,
-            takes.reader,
+            named_reader(takes.reader, takes.parameters),
             FunctionRunner(mode_of(inner), takes.binding, "done" if returns in (None, "None") else "null"),
             _PLAIN.but(**policy),
             original_name=name,
@@ -206,7 +206,7 @@ class Tool(Generic[P, R]):
         return cls(
             spec,
             function,
-            late_reader(partial(validator_for, spec.parameters)),
+            named_reader(late_reader(partial(validator_for, spec.parameters)), spec.parameters),
             FunctionRunner(mode_of(inner), takes.binding, "null"),
             _PLAIN.but(**policy),
             original_name=name,
@@ -262,15 +262,21 @@ class Tool(Generic[P, R]):
     def strict(self) -> Tool[P, R]:
         """Return the tool with a schema in OpenAI's strict subset, which keeps a model from writing anything else.
 
+        Every property is required, nothing is additional, and null stands for what may be left out. Limits the subset
+        has no words for are left out; the arguments are still validated against them.
+
         Raises:
             ToolDefinitionError: The parameters do not fit into that subset; every place at fault is named.
         """
-        from agentkit_tools.schemas.strict import strict_parameters
+        from agentkit_prompts.schemas.provider_rules import OPENAI_STRICT
+        from agentkit_prompts.schemas.provider_schema import fitted
 
         if self.spec.strict:
             return self
         other = copy(self)
-        parameters = strict_parameters(self.spec.parameters, tool=self.name)
+        parameters, problems = fitted(self.spec.parameters, OPENAI_STRICT)
+        if problems:
+            raise ToolDefinitionError(f"tool {self.name} cannot be strict: {'; '.join(problems)}")
         other.spec = replace(self.spec, parameters=parameters, strict=True)
         other._loose = self.spec.parameters
         return other
@@ -300,6 +306,8 @@ class Tool(Generic[P, R]):
     def _read(self, text: str) -> tuple[Arguments, str]:
         is_strict, schema = self._loose is not None, self._loose or self.spec.parameters
         validate, repair = self._reader.thoroughly, self.policy.repair
+        if self._reader.own_names is not None:
+            text = self._reader.own_names(text)
         return read_arguments(self.name, text, validate, schema, is_strict=is_strict, repair=repair)
 
     async def _read_in_time(self, text: str) -> tuple[Arguments, str]:
@@ -326,7 +334,7 @@ class Tool(Generic[P, R]):
                 `SystemExit` or what an engine for durable execution controls its flow with.
         """
         text = call.arguments or "{}"
-        at_once, max_chars, _ = self._reader
+        at_once, max_chars, *_ = self._reader
         if self._semaphores is not None or len(text) > max_chars:
             return self._call_under_policy(call, text, context)
         try:  # like `_read_at_once`: most calls
