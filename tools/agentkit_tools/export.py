@@ -18,7 +18,7 @@ def to_openai(tool: Tool | ToolSpec) -> dict[str, Any]:
 
     A description of more than 1,024 characters is cut, with a `ToolFormWarning`.
     """
-    return openai_form(_spec(tool))
+    return dict(openai_form(_spec(tool)))
 
 
 def to_anthropic(tool: Tool | ToolSpec) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def to_anthropic(tool: Tool | ToolSpec) -> dict[str, Any]:
     Names of properties that the API refuses are replaced; the tool takes them in arguments as its own. A strict tool is
     strict where its parameters fit into what is enforced there; otherwise there is a `ToolFormWarning`.
     """
-    return anthropic_form(_spec(tool))
+    return dict(anthropic_form(_spec(tool)))
 
 
 def to_gemini(tool: Tool | ToolSpec) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def to_gemini(tool: Tool | ToolSpec) -> dict[str, Any]:
     Names of properties that the API refuses are replaced; the tool takes them in arguments as its own. References are
     written out, and what the subset has no words for is left out: arguments are validated by the whole schema still.
     """
-    return gemini_form(_spec(tool))
+    return dict(gemini_form(_spec(tool)))
 
 
 def to_mcp(tool: Tool | ToolSpec) -> dict[str, Any]:

@@ -53,7 +53,8 @@ def with_wire_names(schema: Mapping[str, Any], accepted: str) -> Mapping[str, An
     """Return a schema whose properties have names that match `accepted`; the very same where they have."""
     if all(re.fullmatch(accepted, name) for name in _names(schema)):
         return schema
-    return _rewritten(schema, accepted)
+    rewritten: Mapping[str, Any] = _rewritten(schema, accepted)
+    return rewritten
 
 
 def _rewritten(schema: Any, accepted: str) -> Any:

@@ -18,7 +18,7 @@ __all__ = ["anthropic_form", "gemini_form", "openai_form"]
 _ROOT_ALTERNATIVES = ("allOf", "anyOf", "oneOf", "enum", "not", "const", "if", "$ref", "nullable")
 
 
-def openai_form(tool: ToolSpec, *, is_official: bool = True) -> FrozenDict:
+def openai_form(tool: ToolSpec, *, is_official: bool = True) -> Mapping[str, Any]:
     """Return an entry of `tools` of a chat-completions request.
 
     Args:
@@ -34,7 +34,7 @@ def openai_form(tool: ToolSpec, *, is_official: bool = True) -> FrozenDict:
     return FrozenDict(type="function", function=FrozenDict(function))
 
 
-def anthropic_form(tool: ToolSpec) -> FrozenDict:
+def anthropic_form(tool: ToolSpec) -> Mapping[str, Any]:
     """Return an entry of `tools` of an Anthropic messages request; names of properties that it refuses are replaced.
 
     A tool that is strict is so here where its parameters fit into what this provider enforces; otherwise it warns.
@@ -55,7 +55,7 @@ def anthropic_form(tool: ToolSpec) -> FrozenDict:
     return _frozen(spec)
 
 
-def gemini_form(tool: ToolSpec) -> FrozenDict:
+def gemini_form(tool: ToolSpec) -> Mapping[str, Any]:
     """Return a function declaration for Gemini; no `parameters` where there are none.
 
     Names of properties that it refuses are replaced, references written out; what its `Schema` has no words for is

@@ -25,9 +25,8 @@ def schema_at(document: Mapping[str, Any], steps: Sequence[int | str]) -> Mappin
                 named = properties.get(step) if isinstance(properties, Mapping) else None
                 found.append(schema.get("additionalProperties") if named is None else named)
             else:
-                heads = schema.get("prefixItems")
-                is_head = isinstance(heads, list) and step < len(heads)
-                found.append(heads[step] if is_head else schema.get("items"))
+                heads: Sequence[Any] = schema.get("prefixItems") or ()
+                found.append(heads[step] if step < len(heads) else schema.get("items"))
         here = [one for one in found if isinstance(one, Mapping)]
     return here[0] if here else None
 
