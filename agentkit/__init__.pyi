@@ -36,6 +36,7 @@ from agentkit.models.offline import OfflineModel as OfflineModel
 from agentkit.models.openai_chat import OpenAIModel as OpenAIModel
 from agentkit.models.prices import Price as Price
 from agentkit.models.scripted import ScriptedModel as ScriptedModel
+from agentkit.models.settings import ModelSettings as ModelSettings
 from agentkit.recaller import Recaller as Recaller
 from agentkit.recaller import RecallOptions as RecallOptions
 from agentkit.run.decisions import Approved as Approved

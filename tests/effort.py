@@ -17,7 +17,11 @@ def tries(usual: int, full: int) -> int:
 
 def spread(values: Iterable[Any], every: int) -> list[Any]:
     """Return the values of a parametrised test: each is tried with `--all`, and every so many by default."""
-    made = [value if isinstance(value, ParameterSet) else pytest.param(value) for value in values]
+    made = [value if isinstance(value, ParameterSet) else pytest.param(*_each(value)) for value in values]
     return [
         one if at % every == 0 else one._replace(marks=[*one.marks, pytest.mark.long]) for at, one in enumerate(made)
     ]
+
+
+def _each(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)

@@ -6,14 +6,14 @@ import asyncio
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 from urllib.parse import urlsplit
 
-from agentkit.models.model import Reply, passed_on
+from agentkit.models.model import OutputMode, Reply, passed_on
 from agentkit.models.model_errors import (
     ModelAuthError,
     ModelError,
@@ -24,6 +24,7 @@ from agentkit.models.model_errors import (
 )
 from agentkit.models.prices import Price, known_price
 from agentkit.models.reply_reader import ReplyReader
+from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings, body_of, checked_settings, patched
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["OFFICIAL", "EndpointModel", "host_of", "no_real_models", "secret_of"]
+__all__ = ["OFFICIAL", "EndpointModel", "host_of", "no_real_models", "secrets_of"]
 
 OFFICIAL = "https://api.openai.com/v1"
 """Where requests go by default."""
@@ -40,6 +41,7 @@ OFFICIAL = "https://api.openai.com/v1"
 _REFUSED: ContextVar[bool] = ContextVar("agentkit_no_real_models", default=False)
 _NO_KEY = "no-key"
 _CONNECT_SECONDS = 5.0
+_SECONDS = 600.0
 _MIN_SECRET = 8
 """Shorter keys are placeholders; taking them out of messages would only garble the words."""
 
@@ -52,6 +54,7 @@ class EndpointModel(ABC):
 
     path: ClassVar[str]
     """Where requests go, behind the base URL."""
+    output_modes: tuple[OutputMode, ...] = ("native", "tool", "prompted")
 
     def __init__(
         self,
@@ -60,21 +63,57 @@ class EndpointModel(ABC):
         api_key: str | None,
         base_url: str | None,
         client: AsyncOpenAI | None,
-        timeout: float,
         max_retries: int,
         price: Price | None,
+        settings: ModelSettings = NO_SETTINGS,
     ) -> None:
         self.name = model
         self._price = price
         self._api_key = api_key
         self._base_url = base_url
         self._given = client
-        self._timeout = timeout
         self._max_retries = max_retries
         self._clients: dict[asyncio.AbstractEventLoop, tuple[AsyncOpenAI, AsyncGenerator[None]]] = {}
         self._asks_for_usage = True
         if base_url is not None:
             _check(base_url, model)
+        self._set(checked_settings(settings, f"model {model!r}: settings"))
+
+    def with_settings(self, settings: ModelSettings) -> Self:
+        """Return this model with some settings in the place of its own; connections are shared.
+
+        Raises:
+            AgentDefinitionError: Names every setting that it cannot do.
+        """
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made._set(self.settings.under(settings))
+        return made
+
+    def _set(self, settings: ModelSettings) -> None:
+        self.settings = settings
+        self._timeout = _SECONDS if settings.timeout is None else settings.timeout
+        self._fixed = patched(body_of(settings, self._fields(), self.name), settings.extra, keep_none=True)
+
+    def _fields(self) -> Fields:
+        """Return the settings that it can do."""
+        return {}
+
+    def _tool_choice(self, composition: Composition) -> str | None:
+        """Return which tools the model may call; None where the endpoint is to decide.
+
+        Raises:
+            ModelRequestError: It has to call a tool that is not offered.
+        """
+        choice = self.settings.tool_choice
+        if choice not in (None, "auto", "none"):
+            if any(message.role == "tool" for message in composition.intermediate):
+                return "auto" if composition.tools else None
+            offered = [tool.name for tool in composition.tools]
+            if not offered or (choice != "required" and choice not in offered):
+                there = f"the tools are {', '.join(offered)}" if offered else "there are no tools"
+                raise ModelRequestError(f"settings: tool_choice={choice!r}, and {there}", model=self.name)
+        return choice if composition.tools else None
 
     @abstractmethod
     def _body(self, composition: Composition) -> dict[str, object]:
@@ -113,17 +152,17 @@ class EndpointModel(ABC):
         try:
             return await self._request(composition, on_text)
         except ModelError as error:
-            _cut_chain(error, self._secret())
+            _cut_chain(error, self._secrets())
             raise
 
     async def _request(self, composition: Composition, on_text: Callable[[str], None] | None) -> Reply:
         client = await self._client()
-        body, reader = self._body(composition), self._reader(composition)
+        body, reader = patched(self._body(composition), self._fixed), self._reader(composition)
         if on_text is not None:
             return await self._stream(client, body, reader, on_text)
         with self._translating(client):
             # Not chat.completions.create: it walks every message by type, which is most of the cost of a long prompt.
-            answer = await client.post(self.path, body=body, cast_to=object)
+            answer = await client.post(self.path, body=body, cast_to=object, options=self._options())
             reader.add(json.loads(answer) if isinstance(answer, str) else answer)
             return reader.reply(self.name)
 
@@ -131,9 +170,10 @@ class EndpointModel(ABC):
         """Return the state without connections.
 
         Raises:
-            TypeError: It holds a secret: a key, a client, or a base URL with a password.
+            TypeError: It holds a secret: a key, a client, headers, or a base URL with a password.
         """
-        if self._api_key or self._given is not None or "@" in (self._base_url or ""):
+        has_secret = self._api_key or self._given is not None or self.settings.headers
+        if has_secret or "@" in (self._base_url or ""):
             raise TypeError(
                 f"{self!r} cannot be pickled or copied, as it holds a key, a client or a password: make it again "
                 "there, with the key in OPENAI_API_KEY"
@@ -177,6 +217,7 @@ class EndpointModel(ABC):
                         self.path,
                         body={**options, **body, "stream": True},
                         cast_to=object,
+                        options=self._options(),
                         stream=True,
                         stream_cls=AsyncStream[object],
                     )
@@ -184,6 +225,12 @@ class EndpointModel(ABC):
                     if not options or "stream_options" not in error.response.text:
                         raise
                     self._asks_for_usage = False  # an older server: do without the usage from now on
+
+    def _options(self) -> Any:
+        from openai import Timeout
+
+        timeout = Timeout(self._timeout, connect=min(self._timeout, _CONNECT_SECONDS))
+        return {"timeout": timeout, **({"headers": dict(self.settings.headers)} if self.settings.headers else {})}
 
     @contextmanager
     def _translating(self, client: AsyncOpenAI, reader: ReplyReader | None = None) -> Iterator[None]:
@@ -193,9 +240,10 @@ class EndpointModel(ABC):
         except Exception as error:
             from agentkit.models.openai_errors import translate
 
-            key = client.api_key if len(client.api_key) >= _MIN_SECRET else ""
             received = None if reader is None else reader.text
-            ours = translate(error, model=self.name, host=self.host, key=key, path=self.path, received=received)
+            ours = translate(
+                error, model=self.name, host=self.host, secrets=self._secrets(), path=self.path, received=received
+            )
             if ours is None:
                 raise
             raise ours from error
@@ -230,9 +278,11 @@ class EndpointModel(ABC):
             http_client=DefaultAsyncHttpx2Client(verify=_certificates()),
         )
 
-    def _secret(self) -> str:
-        key = (self._given.api_key if self._given else self._api_key or os.environ.get("OPENAI_API_KEY") or "").strip()
-        return key if len(key) >= _MIN_SECRET else ""
+    def _secrets(self) -> tuple[str, ...]:
+        key = self._given.api_key if self._given else self._api_key or os.environ.get("OPENAI_API_KEY") or ""
+        values = [key.strip(), *[value.strip() for value in self.settings.headers.values()]]
+        secrets = [part for value in values for part in (value, value.partition(" ")[2].strip())]  # "Bearer KEY"
+        return tuple([secret for secret in secrets if len(secret) >= _MIN_SECRET])
 
     def _endpoint(self) -> str:
         return self._base_url or os.environ.get("OPENAI_BASE_URL") or OFFICIAL
@@ -298,11 +348,11 @@ def _shown(url: str) -> str:
     return url.rpartition("@")[2].partition("?")[0].partition("#")[0]
 
 
-def _cut_chain(error: BaseException, key: str) -> None:
+def _cut_chain(error: BaseException, secrets: Sequence[str]) -> None:
     """Take out of the chain of an error what quotes the key: `raise ... from None` leaves it in `__context__`."""
     seen = {id(error)}
-    todo, forms = [error], spellings(key)
-    while key and todo:
+    todo, forms = [error], [form for secret in secrets for form in spellings(secret)]
+    while forms and todo:
         at = todo.pop()
         for name in ("__cause__", "__context__"):
             other = getattr(at, name)
@@ -317,9 +367,9 @@ def _cut_chain(error: BaseException, key: str) -> None:
                 todo.append(other)
 
 
-def secret_of(model: object) -> str:
-    """Return the key that a model sends, so that it can be masked; empty for a model without a key."""
-    return model._secret() if isinstance(model, EndpointModel) else ""
+def secrets_of(model: object) -> tuple[str, ...]:
+    """Return what a model sends that must not be shown, so that it can be masked: its key, and values of headers."""
+    return model._secrets() if isinstance(model, EndpointModel) else ()
 
 
 def host_of(url: str) -> str:

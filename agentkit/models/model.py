@@ -7,14 +7,21 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from agentkit.errors import AgentDefinitionError
 from agentkit_prompts.context.messages import Message
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["NO_USAGE", "FinishReason", "Model", "Reply", "Usage", "passed_on"]
+__all__ = ["NO_USAGE", "FinishReason", "Model", "OutputMode", "Reply", "Usage", "output_modes_of", "passed_on"]
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "error"]
+
+OutputMode = Literal["native", "tool", "prompted"]
+"""How an answer of a type is asked for: by the endpoint's structured output (the schema is sent as
+`composition.output_schema`), by a tool that the model calls with its answer, or by words in the prompt."""
+
+_ANY_MODE: tuple[OutputMode, ...] = ("prompted", "tool", "native")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,11 @@ class Reply:
 
 
 class Model(Protocol):
-    """A language model, or something that plays one."""
+    """A language model, or something that plays one.
+
+    Beside this a model may have a `price`, and `output_modes`: the ways in which it can be asked for an answer of a
+    type, the one to take first. A model that has none is asked by words in the prompt, which every model reads.
+    """
 
     @property
     def name(self) -> str:
@@ -85,6 +96,21 @@ class Model(Protocol):
             ModelError: There is no reply; see its subclasses.
         """
         ...
+
+
+def output_modes_of(model: Model) -> tuple[OutputMode, ...]:
+    """Return the ways in which a model can be asked for an answer of a type, the one to take first.
+
+    Raises:
+        AgentDefinitionError: Its `output_modes` are something else.
+    """
+    modes: tuple[OutputMode, ...] = getattr(model, "output_modes", _ANY_MODE)
+    if not isinstance(modes, tuple) or not modes or any(mode not in _ANY_MODE for mode in modes):
+        raise AgentDefinitionError(
+            f"model {model.name!r}: its output_modes must be a tuple of {', '.join(map(repr, _ANY_MODE))}, "
+            f"got {modes!r:.80}"
+        )
+    return modes
 
 
 async def passed_on(text: str, on_text: Callable[[str], object]) -> None:

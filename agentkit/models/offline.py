@@ -17,6 +17,7 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import Document, RecalledMessage
 
 if TYPE_CHECKING:
+    from agentkit.models.settings import ModelSettings
     from agentkit_prompts.composition.composition import Composition
 
 __all__ = ["OfflineModel"]
@@ -59,6 +60,10 @@ class OfflineModel:
 
     name = "offline"
     price = Price(0, 0)
+
+    def with_settings(self, settings: ModelSettings) -> OfflineModel:
+        """Return this model: it stands in for one that has settings, and quotes whatever they are."""
+        return self
 
     async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
         """Return tool calls, tool results or quotes; never raises."""

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agentkit.models.endpoint import OFFICIAL, EndpointModel, host_of
 from agentkit.models.prices import Price
 from agentkit.models.reply_reader import ReplyReader
+from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings, by_request
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-    from pydantic import JsonValue
 
     from agentkit_prompts.composition.composition import Composition
 
 __all__ = ["OpenAIModel"]
+
+_FIELDS: Fields = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "stop": "stop",
+    "seed": "seed",
+    "effort": "reasoning_effort",
+    "tool_choice": by_request,
+    "parallel_tool_calls": by_request,
+    "prompt_cache_key": "prompt_cache_key",
+    "service_tier": "service_tier",
+}
+_OF_OPENAI: Fields = {**_FIELDS, "max_tokens": "max_completion_tokens"}
+_OF_OTHERS: Fields = {**_FIELDS, "max_tokens": "max_tokens", "top_k": "top_k"}
+"""The newest name of a limit where it is required, the oldest everywhere else."""
 
 
 class OpenAIModel(EndpointModel):
@@ -26,10 +40,8 @@ class OpenAIModel(EndpointModel):
     stays yours to close, and to use from one event loop only; otherwise each event loop gets a client of its own,
     closed when the loop ends, or by `aclose`.
 
-    `temperature`, `max_tokens`, `top_p`, `seed` and `stop` are sent when they are given; `extra` is merged over the
-    request body last. `timeout` is how many seconds may pass without anything arriving. `max_retries` counts the
-    further attempts after a 408, 409, 429 or 5xx, or a connection that failed; a stream that has begun is never tried
-    again.
+    `settings` are sent where they are given. `max_retries` counts the further attempts after a 408, 409, 429 or 5xx,
+    or a connection that failed; a stream that has begun is never tried again.
 
     `price` is what `Limits(money=)` and `result.cost` count with; without one it is that of `prices.json`, where the
     provider itself is asked.
@@ -39,6 +51,7 @@ class OpenAIModel(EndpointModel):
 
     Raises:
         ModelRequestError: `base_url` is not an http address.
+        AgentDefinitionError: Names every setting that the endpoint does not have.
     """
 
     path = "/chat/completions"
@@ -50,13 +63,7 @@ class OpenAIModel(EndpointModel):
         api_key: str | None = None,
         base_url: str | None = None,
         client: AsyncOpenAI | None = None,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        top_p: float | None = None,
-        seed: int | None = None,
-        stop: str | Sequence[str] | None = None,
-        extra: Mapping[str, JsonValue] | None = None,
-        timeout: float = 600.0,
+        settings: ModelSettings = NO_SETTINGS,
         max_retries: int = 2,
         price: Price | None = None,
     ) -> None:
@@ -65,20 +72,23 @@ class OpenAIModel(EndpointModel):
             api_key=api_key,
             base_url=base_url,
             client=client,
-            timeout=timeout,
             max_retries=max_retries,
             price=price,
+            settings=settings,
         )
-        self._max_tokens = max_tokens
-        settings = {"temperature": temperature, "top_p": top_p, "seed": seed, "stop": stop}
-        self._settings = {name: value for name, value in settings.items() if value is not None}
-        self._extra = dict(extra or {})
+
+    def _fields(self) -> Fields:
+        return _OF_OPENAI if self.host == host_of(OFFICIAL) else _OF_OTHERS
 
     def _body(self, composition: Composition) -> dict[str, object]:
-        body: dict[str, object] = {"model": self.name, **composition.to_openai(self.host), **self._settings}
-        if self._max_tokens is not None:  # the newest name where it is required, the oldest everywhere else
-            body["max_completion_tokens" if self.host == host_of(OFFICIAL) else "max_tokens"] = self._max_tokens
-        return {**body, **self._extra}
+        body: dict[str, object] = {"model": self.name, **composition.to_openai(self.host)}
+        choice = self._tool_choice(composition)
+        if choice is not None:
+            named = {"type": "function", "function": {"name": choice}}
+            body["tool_choice"] = choice if choice in ("auto", "none", "required") else named
+        if self.settings.parallel_tool_calls is not None and composition.tools:
+            body["parallel_tool_calls"] = self.settings.parallel_tool_calls
+        return body
 
     def _reader(self, composition: Composition) -> ReplyReader:
         return ReplyReader(self.host)

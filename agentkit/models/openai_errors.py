@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -30,18 +31,20 @@ _MALFORMED = (ProtocolError, json.JSONDecodeError, UnicodeDecodeError, Recursion
 
 
 def translate(
-    error: Exception, *, model: str, host: str, key: str, path: str, received: str | None = None
+    error: Exception, *, model: str, host: str, secrets: Sequence[str], path: str, received: str | None = None
 ) -> ModelError | None:
     """Return our error for one of the SDK, or None for any other.
 
-    `received` is the text that a stream has brought so far, None where nothing is streamed (yet); `key` is kept out
-    of the message; `path` is where the request went, behind the base URL.
+    `received` is the text that a stream has brought so far, None where nothing is streamed (yet); `secrets` are kept
+    out of the message; `path` is where the request went, behind the base URL.
     """
     address = f"base_url (OPENAI_BASE_URL) ends where {path} begins, often in /v1"
     where: Where = {"model": model, "host": host}
 
+    forms = [form for secret in secrets for form in spellings(secret)]
+
     def shown(text: str) -> str:
-        for form in spellings(key):
+        for form in forms:
             text = text.replace(form, "***")
         return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}..."
 

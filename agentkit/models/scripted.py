@@ -7,12 +7,14 @@ import itertools
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from agentkit.models.model import Reply, passed_on
+from agentkit.models.model import OutputMode, Reply, passed_on
 from agentkit.models.model_errors import ModelInterrupted, ScriptExhausted
 from agentkit.models.prices import Price
+from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit_prompts.context.messages import Message
 
 if TYPE_CHECKING:
@@ -56,6 +58,9 @@ class ScriptedModel:
     """
 
     requests: deque[Composition]
+    settings: ModelSettings = NO_SETTINGS
+    """What it pretends to be asked with: any."""
+    output_modes: tuple[OutputMode, ...] = ("native", "tool", "prompted")
 
     def __init__(
         self,
@@ -87,6 +92,12 @@ class ScriptedModel:
         model = cls(replies, name=name, keep=keep, price=price)
         model._replies = itertools.cycle(model._replies)
         return model
+
+    def with_settings(self, settings: ModelSettings) -> ScriptedModel:
+        """Return this model with settings, as it has them in `settings`: replies and requests are shared."""
+        made = copy(self)
+        made.settings = self.settings.under(settings)
+        return made
 
     async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
         """Return the next reply, word by word when there is a listener."""

@@ -16,6 +16,7 @@ from agentkit_prompts.errors import nearest
 
 if TYPE_CHECKING:
     from agentkit.models.model import Model
+    from agentkit.models.settings import ModelSettings
     from agentkit.run.limits import Limits
     from agentkit_memory import Scope
     from agentkit_prompts.tree.layers import Layers
@@ -33,6 +34,8 @@ class Changes(TypedDict, total=False):
     """What an agent may have in place of what it was made with: see `Agent.but`."""
 
     model: Model | str
+    settings: ModelSettings
+    """Those that are given take the place of the model's, field by field."""
     layers: Layers | TextPrompt | str
     tools: Tools
     output: Any

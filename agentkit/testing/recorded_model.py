@@ -7,17 +7,19 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
 from agentkit.models import model_errors
-from agentkit.models.endpoint import secret_of
-from agentkit.models.model import Model, Reply, passed_on
+from agentkit.models.endpoint import secrets_of
+from agentkit.models.model import Model, Reply, output_modes_of, passed_on
 from agentkit.models.model_errors import ModelError, ScriptExhausted, spellings
 from agentkit.models.prices import Price, price_of
 from agentkit.models.scripted import speak
+from agentkit.models.settings import ModelSettings, with_settings
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
@@ -63,13 +65,20 @@ class RecordedModel:
         self._path = Path(path)
         self.name = model.name
         self.price = price_of(model)
+        self.output_modes = output_modes_of(model)
         try:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError as error:
             message = "there is a recording already: replay it with ReplayModel, or delete it to record anew"
             raise FileExistsError(f"{self._path}: {message}") from error
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(_line({"recording": _FORMAT, "model": model.name}, ()))
+            file.write(_line({"recording": _FORMAT, "model": model.name, "output_modes": self.output_modes}, ()))
+
+    def with_settings(self, settings: ModelSettings) -> RecordedModel:
+        """Return this model, in the same file, around the model with some settings in the place of its own."""
+        made = copy(self)
+        made._model = with_settings(self._model, settings)
+        return made
 
     async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
         """Ask the model. Raises what it raises."""
@@ -88,7 +97,7 @@ class RecordedModel:
         return reply
 
     def _keep(self, composition: Composition, pieces: list[str], answer: dict[str, Any]) -> None:
-        secrets = _secrets(secret_of(self._model))
+        secrets = _secrets(*secrets_of(self._model))
         text = "".join(pieces)
         if any(secret in text for secret in secrets):  # perhaps in two pieces
             pieces = [text]
@@ -114,7 +123,12 @@ class ReplayModel:
         self.price = price
         head, *lines = self._read()
         self.name: str = head["model"]
+        self.output_modes = tuple(head.get("output_modes", ("native", "tool", "prompted")))
         self._left = lines
+
+    def with_settings(self, settings: ModelSettings) -> ReplayModel:
+        """Return this model: an exchange is known by its prompt, and the model was asked with its settings then."""
+        return self
 
     async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
         """Return the recorded reply, or raise the recorded error.

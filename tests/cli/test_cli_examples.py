@@ -73,6 +73,7 @@ def made_up(text: str) -> Callable[[Asked], Response]:
     return lambda asked: says(text)(asked)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("model", "text", "wrong"),
     [
@@ -104,6 +105,7 @@ def test_the_demo_fails_when_an_answer_is_not_what_it_should_be(
     assert f"WRONG: {wrong}" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_the_demo_reports_an_unreachable_model_in_a_line() -> None:
     done = run(ROOT / "examples/demo.py", OPENAI_BASE_URL="http://127.0.0.1:9/v1")
     assert done.returncode == 1

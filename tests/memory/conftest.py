@@ -11,6 +11,8 @@ import pytest
 from agentkit_memory import Memory
 from agentkit_memory.store.engine import Database
 
+HERE = Path(__file__).parent
+
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
@@ -55,6 +57,14 @@ def fresh_postgres(postgres: str) -> str:
         connection.exec_driver_sql("CREATE SCHEMA public")
     database.close()
     return postgres
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """By default PostgreSQL is tried with conversations only: what else is stored there goes the same way."""
+    for item in items:
+        if "postgresql" in item.name and item.path.is_relative_to(HERE) and item.path.parent.name != "conversations":
+            item.add_marker("long")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="processes are forked
 @pytest.mark.parametrize(
     ("store", "kills"),
     [
-        ("sqlite+edge", 17),
+        pytest.param("sqlite+edge", 17, marks=pytest.mark.long),
         pytest.param("postgresql+edge", 17, marks=pytest.mark.long),
         pytest.param("sqlite+qdrant", 15, marks=pytest.mark.long),
         pytest.param("postgresql+qdrant", 15, marks=pytest.mark.long),

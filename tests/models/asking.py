@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import Model, ModelError, OpenAIModel, Reply
+from agentkit import Model, ModelError, ModelSettings, OpenAIModel, Reply
 from agentkit_prompts import Composition, Layers, PromptContext, ToolSpec, compose
 from tests.servers import ChatServer
 
@@ -31,8 +31,12 @@ def composed(text: str = "Say hello.", **context: Any) -> Composition:
     return compose(Layers("Be brief."), PromptContext(user_input=text, **context))
 
 
-def model_for(server: ChatServer, name: str, **settings: Any) -> OpenAIModel:
-    return OpenAIModel(name, base_url=server.url, max_retries=settings.pop("max_retries", 0), **settings)
+def model_for(
+    server: ChatServer, name: str, max_retries: int = 0, api_key: str | None = None, **settings: Any
+) -> OpenAIModel:
+    return OpenAIModel(
+        name, base_url=server.url, max_retries=max_retries, api_key=api_key, settings=ModelSettings(**settings)
+    )
 
 
 def ask(model: Model, composition: Composition | None = None, on_text: Callable[[str], None] | None = None) -> Reply:

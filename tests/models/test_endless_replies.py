@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agentkit.models.reply_reader import ReplyReader
 from agentkit.models.text_tool_calls import TextToolCalls
-from tests.effort import tries
+from tests.effort import spread, tries
 
 CALL = '<tool_call>{"name": "add", "arguments": {"a": 1, "text": "%s"}}</tool_call>'
 
@@ -58,17 +58,20 @@ def in_pieces(pieces: Iterable[str]) -> tuple[str, list[tuple[str, str]]]:
 
 @pytest.mark.parametrize(
     ("opening", "piece"),
-    [
-        ("", " "),
-        ("", "\n"),
-        ("", ""),
-        ("{", " "),
-        ("[", "["),
-        ("<tool_call>", " "),
-        ("x", "<"),
-        ("", "<tool_call"),
-        ("", " <"),
-    ],
+    spread(
+        [
+            ("", " "),
+            ("", "\n"),
+            ("", ""),
+            ("{", " "),
+            ("[", "["),
+            ("<tool_call>", " "),
+            ("x", "<"),
+            ("", "<tool_call"),
+            ("", " <"),
+        ],
+        5,
+    ),
 )
 def test_pieces_take_time_in_proportion_to_their_number(opening: str, piece: str) -> None:
     def seconds(count: int) -> float:

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from agentkit import (
+    AgentDefinitionError,
     ModelError,
-    ModelRequestError,
+    ModelSettings,
     ModelUnavailable,
     OpenAIModel,
     Reply,
@@ -81,15 +82,16 @@ def test_a_lone_surrogate_in_the_prompt_is_sent_as_a_replacement_character(serve
 
 
 def test_settings_that_json_cannot_hold_are_refused(server: ChatServer) -> None:
-    assert isinstance(failure(model_for(server, "nan", temperature=float("nan"))), ModelRequestError)
     odd: Any = {"x": object()}
-    assert "object" in str(failure(model_for(server, "odd", extra=odd)))
+    for settings, named in (({"temperature": float("nan")}, "nan"), ({"extra": odd}, "object")):
+        with pytest.raises(AgentDefinitionError, match=named):
+            model_for(server, "odd", **settings)
 
 
 def test_the_official_endpoint_gets_max_completion_tokens() -> None:
-    model = OpenAIModel("gpt", api_key=KEY, max_tokens=5)
+    model = OpenAIModel("gpt", api_key=KEY, settings=ModelSettings(max_tokens=5))
     assert model.host == "api.openai.com"
-    assert model._body(composed())["max_completion_tokens"] == 5
+    assert model._fixed == {"max_completion_tokens": 5}
 
 
 # What comes back

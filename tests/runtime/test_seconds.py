@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import spread
+
 ROOT = Path(__file__).parents[2]
 HANGS = '''
 import asyncio, json, sys, threading, time, warnings
@@ -137,13 +139,13 @@ WHAT = [
 
 CASES = [
     *[pytest.param(what, "run") for what in WHAT],
-    *[pytest.param(what, "stream_sync", marks=pytest.mark.long) for what in WHAT],
-    *[pytest.param(what, how, marks=pytest.mark.long) for how in ("run_sync", "stream") for what in ("tool", "last")],
+    *[pytest.param(what, "stream_sync", marks=pytest.mark.long) for what in ("tool", "thread", "recall", "last")],
+    *[pytest.param("last", how, marks=pytest.mark.long) for how in ("run_sync", "stream")],
 ]
 """What hangs, and how the run was started. Each takes some seconds, in which it waits."""
 
 
-@pytest.mark.parametrize(("what", "how"), CASES)
+@pytest.mark.parametrize(("what", "how"), spread(CASES, 4))
 def test_whatever_hangs_is_cut_at_the_limit_and_the_process_ends(what: str, how: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(HANGS)

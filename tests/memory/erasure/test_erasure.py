@@ -139,6 +139,7 @@ def numbers(text: str) -> bytes:
     return struct.pack(f"<{len(vector)}f", *(each / math.hypot(*vector) for each in vector))
 
 
+@pytest.mark.long
 def test_no_vector_of_the_subject_is_left_in_the_files_of_the_index(home: Path) -> None:
     with Memory.open(home, embedder=Words()) as memory:
         others = [memory.facts.add(f"other {number}").id for number in range(30)]

@@ -119,6 +119,7 @@ def test_broken_ones_are_reported_and_the_rest_goes_on(memory: Memory, docs: Pat
     assert refused(memory, docs, content).startswith(said)
 
 
+@pytest.mark.long
 def test_a_page_that_unpacks_to_a_bomb_is_refused_with_its_number(memory: Memory, docs: Path) -> None:
     bomb = make(["zebra", b" " * 300_000_000, "violin"], packed=[1])
     assert len(bomb) < 1_000_000
@@ -127,6 +128,7 @@ def test_a_page_that_unpacks_to_a_bomb_is_refused_with_its_number(memory: Memory
     assert memory.recall("zebra") == ()
 
 
+@pytest.mark.long
 def test_leniently_the_other_pages_are_stored(memory: Memory, docs: Path) -> None:
     (docs / "a.pdf").write_bytes(make(["zebra", b" " * 300_000_000, "violin"], packed=[1]))
     report = memory.ingest(docs, options=IngestOptions(lenient=True))
@@ -157,6 +159,7 @@ def test_a_reader_that_hangs_or_dies_is_one_file_less(
     assert refused(memory, docs, make(["zebra"])) == said
 
 
+@pytest.mark.long
 def test_pages_that_share_what_they_show_have_a_limit_together(
     memory: Memory, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -304,6 +304,7 @@ def test_killed_between_any_two_writes_it_is_the_old_or_the_new(place: tuple[str
             check(memory, PARTS)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
 def test_killed_while_it_is_removed_it_is_gone(place: tuple[str, str], docs: Path) -> None:
     (docs / "a.md").write_text(manual("zebra"))
@@ -326,6 +327,7 @@ def test_killed_while_it_is_removed_it_is_gone(place: tuple[str, str], docs: Pat
         check(memory, PARTS)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
 def test_killed_at_any_moment_it_goes_on(home: Path, docs: Path) -> None:
     random_ = random.Random(5)

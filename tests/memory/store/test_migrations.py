@@ -82,6 +82,7 @@ def test_a_store_of_the_first_revision_keeps_what_it_holds(
         check_tables(memory._store.database)
 
 
+@pytest.mark.long
 def test_processes_that_open_a_new_store_at_once_all_get_it(home: Path) -> None:
     code = "import sys; from agentkit_memory import Memory; Memory.open(sys.argv[1], timeout=30).session('s')"
     opening = [subprocess.Popen([sys.executable, "-c", code, str(home)]) for _ in range(3)]

@@ -189,6 +189,7 @@ async def test_garbage_on_its_stdout_is_skipped_without_noise(capfd: pytest.Capt
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trouble", ["freeze", "torrent"])
 async def test_a_server_that_hangs_or_floods_is_replaced_after_a_call_ran_out_of_time(
     trouble: str, monkeypatch: pytest.MonkeyPatch

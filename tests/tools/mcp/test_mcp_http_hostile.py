@@ -12,6 +12,8 @@ from agentkit.tools import MCPServerError, MCPToolset, Tool, ToolContext, ToolRe
 from tests.tools.mcp.mcp_http import MODES, hand_written
 from tests.tools.mcp.mcp_running import command
 
+pytestmark = pytest.mark.long
+
 
 async def ask(made: Tool) -> ToolResult:
     call = ToolCall("call_1", made.name)

@@ -20,6 +20,8 @@ from agentkit_tools.mcp import bounded_lines
 from tests.paths import ROOT
 from tests.tools.mcp.mcp_running import is_alive
 
+pytestmark = pytest.mark.long
+
 PEER = Path(__file__).parent / "raw_peer.py"
 
 

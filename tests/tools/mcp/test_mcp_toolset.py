@@ -250,6 +250,7 @@ async def test_everything_wrong_with_the_arguments_of_a_prompt_is_named(server: 
         await server.prompt("reviews")
 
 
+@pytest.mark.long
 async def test_a_server_killed_in_the_middle_of_a_call_is_an_error_the_model_reads_and_the_next_call_reconnects(
     tmp_path: Path,
 ) -> None:
@@ -267,6 +268,7 @@ async def test_a_server_killed_in_the_middle_of_a_call_is_an_error_the_model_rea
     assert second.ok and str(second.content).startswith("alive again")
 
 
+@pytest.mark.long
 async def test_a_call_that_only_reads_is_made_again_by_itself(tmp_path: Path) -> None:
     async with MCPToolset(command("honest")) as server:
         result = await ask(named(server, "die_reading"), mark=str(tmp_path / "mark"))
@@ -274,6 +276,7 @@ async def test_a_call_that_only_reads_is_made_again_by_itself(tmp_path: Path) ->
     assert result.ok and str(result.content).startswith("alive again")
 
 
+@pytest.mark.long
 async def test_an_http_server_killed_in_the_middle_of_a_call_is_reached_again_when_it_is_back(
     http_peer: HTTPPeer, tmp_path: Path
 ) -> None:
@@ -302,6 +305,7 @@ async def test_a_server_that_died_between_two_calls_is_started_again_without_an_
     assert result.ok and result.content != str(pid)
 
 
+@pytest.mark.long
 async def test_many_calls_in_flight_when_the_server_dies_all_end(tmp_path: Path) -> None:
     async with MCPToolset(command("honest")) as server:
         wait, marks = named(server, "wait"), [tmp_path / f"mark {number}" for number in range(5)]
@@ -342,6 +346,7 @@ def test_closing_while_a_call_runs_ends_the_call(tmp_path: Path) -> None:
     assert isinstance(result.error, MCPServerLost)
 
 
+@pytest.mark.long
 def test_a_server_that_ignores_polite_requests_to_end_is_killed() -> None:
     server = MCPToolset(command("stubborn"))
     pid = int(str(asyncio.run(ask(named(server, "pid"))).content))
@@ -350,6 +355,7 @@ def test_a_server_that_ignores_polite_requests_to_end_is_killed() -> None:
     assert not is_alive(pid)
 
 
+@pytest.mark.long
 def test_a_toolset_nobody_closed_ends_its_server_when_it_is_forgotten_or_the_process_ends(tmp_path: Path) -> None:
     server = MCPToolset(command("honest"))
     pid = int(str(asyncio.run(ask(named(server, "pid"))).content))
@@ -418,6 +424,7 @@ async def test_headers_reach_the_server_and_appear_in_no_message(http_peer: HTTP
         assert "s3cret" not in repr(server)
 
 
+@pytest.mark.long
 async def test_a_transport_of_ones_own_is_used_each_time_it_connects(http_peer: HTTPPeer, tmp_path: Path) -> None:
     from mcp.client.streamable_http import streamable_http_client
 

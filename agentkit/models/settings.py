@@ -1,0 +1,276 @@
+"""`ModelSettings`: how a model is to answer, beside the prompt; and the tables by which adapters write it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+from pydantic import JsonValue
+
+from agentkit.errors import AgentDefinitionError
+from agentkit_prompts.context.frozen import FrozenDict, freeze
+from agentkit_prompts.errors import ContextError, nearest
+
+if TYPE_CHECKING:
+    from agentkit.models.model import Model
+
+__all__ = [
+    "NO_SETTINGS",
+    "Effort",
+    "Fields",
+    "ModelSettings",
+    "body_of",
+    "by_request",
+    "checked_settings",
+    "patched",
+    "with_settings",
+]
+
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_OF_THE_REQUEST = frozenset(("headers", "timeout", "extra"))
+"""Fields that no table lists: every endpoint has them."""
+_OWN_KEYS = ("model", "messages", "input", "prompt", "system", "instructions", "tools", "stream")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """How a model is to answer. None leaves a thing to the endpoint.
+
+    Given to a model, and to one run (`settings=` of `run`, `stream`, `resume` and `override`), whose fields then take
+    the place of the model's. What the model cannot do is an error when the model, or the run, is made.
+
+    Raises:
+        AgentDefinitionError: Names every value that no model takes.
+    """
+
+    temperature: float | None = None
+    """0 or more: how much the reply varies."""
+    top_p: float | None = None
+    """Above 0 and at most 1: only the likeliest tokens that together have this probability."""
+    top_k: int | None = None
+    """1 or more: only so many of the likeliest tokens."""
+    max_tokens: int | None = None
+    """Tokens of the reply at most, 1 or more; what a model thinks counts where the endpoint counts it."""
+    stop: str | Sequence[str] | None = None
+    """Texts at which the reply ends."""
+    seed: int | None = None
+    """The same reply for the same request, as far as the endpoint can."""
+    effort: Effort | None = None
+    """How hard the model thinks."""
+    thinking_tokens: int | None = None
+    """Tokens the model may think, 0 or more."""
+    tool_choice: str | None = None
+    """`auto`, `none`, `required`, or the name of the one tool to call. The last two hold until the run has called a
+    tool: a model that had to call one at every step would never answer."""
+    parallel_tool_calls: bool | None = None
+    """Whether one reply may call several tools."""
+    headers: Mapping[str, str] = field(default_factory=FrozenDict, hash=False)
+    """HTTP headers to send. Their values are taken out of errors, and not shown."""
+    timeout: float | None = None
+    """Seconds to wait for a connection, a whole reply, or the next piece of a streamed one; 600 when not given."""
+    prompt_cache_key: str | None = None
+    """What requests with the same beginning share, so that they find the same cache."""
+    service_tier: str | None = None
+    """The endpoint's name for how fast and at what price it answers."""
+    extra: Mapping[str, JsonValue] = field(default_factory=FrozenDict, hash=False)
+    """Merged over the body of the request last, objects key by key; None takes a key out."""
+
+    def __post_init__(self) -> None:
+        wrong = [problem for name, check in _CHECKS.items() if (problem := _problem(name, getattr(self, name), check))]
+        wrong += _header_problems(self.headers)
+        try:
+            if isinstance(self.extra, Mapping):
+                object.__setattr__(self, "extra", freeze(self.extra, json_only=True))
+                wrong += _extra_problems(self.extra)
+            else:
+                wrong.append(f"extra: expected a mapping, got {type(self.extra).__name__}")
+        except ContextError as error:
+            wrong.append(f"extra: {error}")
+        if wrong:
+            raise AgentDefinitionError(f"settings: {'; '.join(wrong)}")
+        object.__setattr__(self, "headers", FrozenDict(self.headers))
+        if self.stop is not None and not isinstance(self.stop, str):
+            object.__setattr__(self, "stop", tuple(self.stop))
+
+    def under(self, other: ModelSettings) -> ModelSettings:
+        """Return these settings with those fields of `other` in their place that it has."""
+        given = {name: value for name, value in _given(other).items() if name not in ("headers", "extra")}
+        headers = {name.lower(): (name, value) for name, value in (*self.headers.items(), *other.headers.items())}
+        extra = patched(self.extra, other.extra, keep_none=True)
+        return replace(self, **given, headers=FrozenDict(headers.values()), extra=extra)
+
+    def __repr__(self) -> str:
+        shown = {**_given(self), **({"headers": [*self.headers]} if self.headers else {})}
+        return f"ModelSettings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+def _given(settings: ModelSettings) -> dict[str, Any]:
+    """Return the fields that are given, by name."""
+    values = {one.name: getattr(settings, one.name) for one in fields(settings)}
+    return {name: value for name, value in values.items() if value is not None and value != {}}
+
+
+_Check: TypeAlias = tuple[Callable[[Any], bool], str]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_stop(value: object) -> bool:
+    texts = [value] if isinstance(value, str) else value
+    return isinstance(texts, list | tuple) and bool(texts) and all(isinstance(one, str) and one for one in texts)
+
+
+_CHECKS: Mapping[str, _Check] = {
+    "temperature": (lambda value: _is_number(value) and value >= 0, "a number, 0 or more"),
+    "top_p": (lambda value: _is_number(value) and 0 < value <= 1, "a number above 0 and at most 1"),
+    "top_k": (lambda value: _is_whole(value) and value >= 1, "a whole number, 1 or more"),
+    "max_tokens": (lambda value: _is_whole(value) and value >= 1, "a whole number, 1 or more"),
+    "stop": (_is_stop, "a text, or a list of texts that are not empty"),
+    "seed": (_is_whole, "a whole number"),
+    "effort": (lambda value: value in get_args(Effort), f"one of {', '.join(get_args(Effort))}"),
+    "thinking_tokens": (lambda value: _is_whole(value) and value >= 0, "a whole number, 0 or more"),
+    "tool_choice": (_is_text, "auto, none, required or the name of a tool"),
+    "parallel_tool_calls": (lambda value: isinstance(value, bool), "True or False"),
+    "timeout": (lambda value: _is_number(value) and value > 0, "seconds, above 0"),
+    "prompt_cache_key": (_is_text, "a text"),
+    "service_tier": (_is_text, "a text"),
+}
+
+
+def _problem(name: str, value: Any, check: _Check) -> str:
+    is_right, expected = check
+    try:
+        right = value is None or is_right(value)
+    except TypeError:  # a value that cannot be compared or hashed
+        right = False
+    return "" if right else f"{name}: expected {expected}, got {value!r:.60}"
+
+
+def _header_problems(headers: object) -> list[str]:
+    if not isinstance(headers, Mapping):
+        return [f"headers: expected a mapping of names to texts, got {type(headers).__name__}"]
+    wrong: list[str] = []
+    for name, value in headers.items():
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+            wrong.append(f"headers: {name!r:.60} is not the name of a header")
+        elif not isinstance(value, str) or not all(" " <= one <= "~" for one in value):  # never shown: it may be a key
+            wrong.append(f"headers[{name!r}]: expected text of printable ASCII characters on one line")
+    return wrong
+
+
+def _extra_problems(extra: Mapping[str, Any]) -> list[str]:
+    wrong = [
+        f"extra[{name!r}]: is written by the model itself, and would be replaced" for name in _OWN_KEYS if name in extra
+    ]
+    return wrong + [f"extra{place}: {value} is not JSON" for place, value in _not_finite(extra, "")]
+
+
+def _not_finite(value: Any, place: str) -> list[tuple[str, float]]:
+    if isinstance(value, float):
+        return [] if math.isfinite(value) else [(place, value)]
+    if isinstance(value, Mapping):
+        return [one for key, item in value.items() for one in _not_finite(item, f"{place}[{key!r}]")]
+    if isinstance(value, list):
+        return [one for at, item in enumerate(value) for one in _not_finite(item, f"{place}[{at}]")]
+    return []
+
+
+Fields: TypeAlias = Mapping[str, str | Callable[[Any], Mapping[str, Any]]]
+"""How a wire form writes settings: the name of a field, and its key in the body or a function that returns what
+stands in the body. The function raises `ValueError` for a value that the endpoint does not take."""
+
+NO_SETTINGS = ModelSettings()
+
+
+def checked_settings(settings: object, where: str = "settings") -> ModelSettings:
+    """Return what a model or a run was given as its settings.
+
+    Raises:
+        AgentDefinitionError: It is something else.
+    """
+    if isinstance(settings, ModelSettings):
+        return settings
+    if isinstance(settings, Mapping):
+        hint = "".join(nearest(str(name), [one.name for one in fields(ModelSettings)]) for name in settings)
+        raise AgentDefinitionError(
+            f"{where}: expected ModelSettings(...), got a mapping: write ModelSettings(**it){hint}"
+        )
+    raise AgentDefinitionError(
+        f"{where}: expected ModelSettings, such as ModelSettings(temperature=0), got {settings!r:.60}"
+    )
+
+
+def body_of(settings: ModelSettings, table: Fields, model: str) -> dict[str, Any]:
+    """Return what settings put into the body of every request.
+
+    Raises:
+        AgentDefinitionError: Names every field that the table does not have, and every value the endpoint refuses.
+    """
+    body: dict[str, Any] = {}
+    wrong: list[str] = []
+    for name, value in _given(settings).items():
+        if name in _OF_THE_REQUEST:
+            continue
+        written = table.get(name)
+        if written is None:
+            wrong.append(f"{name}: it has no such setting; leave it out, or send what it does have with extra={{...}}")
+            continue
+        try:
+            made = {written: value} if isinstance(written, str) else written(value)
+        except ValueError as error:
+            wrong.append(f"{name}={value!r:.40}: {error}")
+            continue
+        body = patched(body, made)
+    if wrong:
+        raise AgentDefinitionError(f"model {model!r}: settings: {'; '.join(wrong)}")
+    return body
+
+
+def by_request(value: object) -> Mapping[str, Any]:
+    """Return nothing, in a table: what the field becomes depends on the tools of each request."""
+    return {}
+
+
+def with_settings(model: Model, settings: object) -> Model:
+    """Return a model with these settings in the place of its own, field by field.
+
+    Raises:
+        AgentDefinitionError: The model cannot do one of them, or takes none.
+    """
+    given = checked_settings(settings)
+    change: Callable[[ModelSettings], Model] | None = getattr(model, "with_settings", None)
+    if change is None:
+        raise AgentDefinitionError(
+            f"settings: the model {model.name!r} ({type(model).__name__}) takes none: give its class a method "
+            "with_settings(settings), which returns the model that has them"
+        )
+    return change(given)
+
+
+def patched(body: Mapping[str, Any], changes: Mapping[str, Any], *, keep_none: bool = False) -> dict[str, Any]:
+    """Return a body with changes merged over it, objects key by key; None takes a key out, or is kept for later."""
+    made = dict(body)
+    for key, value in changes.items():
+        if value is None and not keep_none:
+            made.pop(key, None)
+        elif isinstance(value, Mapping):
+            before = made.get(key)
+            made[key] = patched(before if isinstance(before, Mapping) else {}, value, keep_none=keep_none)
+        else:
+            made[key] = value
+    return made

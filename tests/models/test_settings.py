@@ -1,0 +1,225 @@
+"""`ModelSettings`: what a model is asked with, per model and per run, and what is refused before anything is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from agentkit import (
+    Agent,
+    AgentDefinitionError,
+    ModelAuthError,
+    ModelRequestError,
+    ModelSettings,
+    OpenAIModel,
+    ScriptedModel,
+    tool,
+)
+from agentkit_prompts import Composition
+from tests.models.asking import ADD, ask, composed, failure, model_for
+from tests.servers import ChatServer, in_turn, says, sends
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def agent_for(server: ChatServer, name: str, **settings: Any) -> Agent[None, str]:
+    return Agent(model_for(server, name, **settings), "Be brief.", tools=[add])
+
+
+CALLS = says("", ("x", "add", '{"a": 2, "b": 3}'))
+WRONG: dict[str, Any] = {
+    "temperature": -1,
+    "top_p": 0,
+    "top_k": 1.5,
+    "max_tokens": 0,
+    "stop": [""],
+    "seed": "7",
+    "effort": "a lot",
+    "thinking_tokens": -1,
+    "tool_choice": " ",
+    "parallel_tool_calls": 1,
+    "headers": {"x y": "z"},
+    "timeout": float("inf"),
+    "prompt_cache_key": "",
+    "service_tier": 3,
+    "extra": {"messages": []},
+}
+
+
+def test_every_value_that_no_model_takes_is_named_at_once() -> None:
+    with pytest.raises(AgentDefinitionError) as caught:
+        ModelSettings(**WRONG)
+    assert [name for name in WRONG if f"{name}" not in str(caught.value)] == []
+    for name, value in WRONG.items():
+        with pytest.raises(AgentDefinitionError, match=name):
+            ModelSettings(**{name: value})
+
+
+@pytest.mark.parametrize("value", [True, "1", [], {}, object(), float("nan"), float("-inf"), 1j])
+def test_a_number_is_a_finite_number(value: Any) -> None:
+    for name in ("temperature", "top_p", "top_k", "max_tokens", "seed", "thinking_tokens", "timeout"):
+        with pytest.raises(AgentDefinitionError, match=name):
+            ModelSettings(**{name: value})
+
+
+@pytest.mark.parametrize("key", ["model", "messages", "input", "prompt", "system", "tools", "stream"])
+def test_what_a_model_writes_itself_is_not_replaced(key: str) -> None:
+    with pytest.raises(AgentDefinitionError, match=f"extra\\['{key}'\\]"):
+        ModelSettings(extra={key: True})
+
+
+def test_settings_cannot_change_behind_the_back_of_a_model() -> None:
+    extra: dict[str, Any] = {"a": {"b": 1}}
+    settings = ModelSettings(extra=extra, stop=["x"])
+    extra["a"]["b"] = 2
+    assert settings.extra == {"a": {"b": 1}}
+    assert hash(ModelSettings(temperature=0)) == hash(ModelSettings(temperature=0))
+    assert pickle.loads(pickle.dumps(settings)) == settings
+    adapter = TypeAdapter(ModelSettings)
+    assert adapter.validate_python(adapter.dump_python(settings)) == settings
+
+
+def test_values_of_headers_are_not_shown() -> None:
+    assert "hunter2" not in repr(ModelSettings(headers={"x-key": "hunter2"}))
+    with pytest.raises(AgentDefinitionError) as caught:
+        ModelSettings(headers={"x-key": "hunter2\n"})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_headers_are_sent_and_taken_out_of_errors(server: ChatServer) -> None:
+    headers = {"X-Team": "blue", "Authorization": "Bearer a-very-secret-value"}
+    name = server.on("headers", sends({"error": {"message": "no a-very-secret-value here"}}, 401))
+    model = model_for(server, name, headers=headers)
+    error = failure(model)
+    assert isinstance(error, ModelAuthError)
+    assert "a-very-secret-value" not in str(error)
+    assert error.__cause__ is None
+    sent = server.to(name)[-1].headers
+    assert (sent["x-team"], sent["authorization"]) == ("blue", "Bearer a-very-secret-value")
+    with pytest.raises(TypeError, match="headers"):
+        pickle.dumps(model)
+
+
+def test_extra_is_merged_key_by_key_and_none_takes_out(server: ChatServer) -> None:
+    name = server.on("extra", says("Hi"))
+    extra = {"provider": {"order": ["a"]}, "seed": None, "top_k": 3}
+    model = model_for(server, name, seed=1, extra=extra).with_settings(
+        ModelSettings(extra={"provider": {"only": True}})
+    )
+    ask(model)
+    body = server.to(name)[-1].body
+    assert body["provider"] == {"order": ["a"], "only": True}
+    assert body["top_k"] == 3
+    assert "seed" not in body
+
+
+def test_a_setting_of_the_run_takes_the_place_of_that_of_the_model_and_leaves_it(server: ChatServer) -> None:
+    name = server.on("per-run", says("Hi"))
+    agent = agent_for(server, name, temperature=0.1, seed=3)
+    settings = ModelSettings(temperature=0.9, max_tokens=7)
+    agent.run_sync("Hello", settings=settings)
+    with agent.override(settings=ModelSettings(seed=4)):
+        agent.run_sync("Hello")
+        agent.run_sync("Hello", settings=settings)
+    agent.run_sync("Hello")
+    asked = [{key: asked.body.get(key) for key in ("temperature", "seed", "max_tokens")} for asked in server.to(name)]
+    assert asked == [
+        {"temperature": 0.9, "seed": 3, "max_tokens": 7},
+        {"temperature": 0.1, "seed": 4, "max_tokens": None},
+        {"temperature": 0.9, "seed": 4, "max_tokens": 7},
+        {"temperature": 0.1, "seed": 3, "max_tokens": None},
+    ]
+
+
+def test_stream_and_resume_take_settings(server: ChatServer) -> None:
+    name = server.on("ways", in_turn(CALLS, says("5"), sends({"error": {"message": "away"}}, 500), says("6")))
+    agent = agent_for(server, name)
+
+    async def streamed() -> None:
+        async for _ in agent.stream("2+3?", settings=ModelSettings(seed=1)):
+            pass
+
+    asyncio.run(streamed())
+    with pytest.raises(Exception, match="away") as caught:
+        agent.run_sync("Again", settings=ModelSettings(seed=2))
+    assert agent.resume_sync(caught.value.journal, settings=ModelSettings(seed=3)).output == "6"
+    assert [asked.body["seed"] for asked in server.to(name)] == [1, 1, 2, 3]
+
+
+def test_what_an_endpoint_cannot_do_is_an_error_when_the_model_or_the_run_is_made(server: ChatServer) -> None:
+    settings = ModelSettings(top_k=5, thinking_tokens=9, temperature=0)
+    with pytest.raises(AgentDefinitionError, match=r"(?s)model 'gpt'.*top_k.*thinking_tokens"):
+        OpenAIModel("gpt", settings=settings)
+    name = server.on("cannot", says("Hi"))
+    agent = agent_for(server, name)
+    before = len(server.to(name))
+    with pytest.raises(AgentDefinitionError, match="thinking_tokens"):
+        agent.run_sync("Hello", settings=settings)
+    assert len(server.to(name)) == before
+
+
+@pytest.mark.parametrize("settings", [{"temperature": 0}, {"temprature": 0}, "hot", 3, None])
+def test_settings_of_another_type_are_refused(settings: Any) -> None:
+    with pytest.raises(AgentDefinitionError, match="expected ModelSettings"):
+        OpenAIModel("gpt", settings=settings)
+    with pytest.raises(AgentDefinitionError, match="expected ModelSettings"):
+        Agent(ScriptedModel(["Hi"])).run_sync("Hello", settings=settings)
+
+
+def test_a_model_that_takes_no_settings_says_so() -> None:
+    class Own:
+        name = "own"
+
+        async def request(self, composition: Composition, *, on_text: Any = None) -> Any:
+            raise NotImplementedError
+
+    with pytest.raises(AgentDefinitionError, match=r"'own' \(Own\) takes none"):
+        Agent(Own()).run_sync("Hello", settings=ModelSettings(seed=1))
+
+
+def test_a_scripted_model_has_the_settings_of_the_run_and_shares_its_replies() -> None:
+    model = ScriptedModel(["one", "two"])
+    agent = Agent(model)
+    assert agent.run_sync("Hello", settings=ModelSettings(seed=1)).output == "one"
+    assert agent.run_sync("Hello").output == "two"
+    assert len(model.requests) == 2
+
+
+# Which tool is called
+
+
+def chosen(server: ChatServer, choice: str, **more: Any) -> list[Any]:
+    name = server.on(f"choice-{choice}", in_turn(CALLS, says("It is 5.")))
+    before = len(server.to(name))
+    agent_for(server, name, tool_choice=choice, **more).run_sync("2+3?")
+    return [asked.body.get("tool_choice") for asked in server.to(name)[before:]]
+
+
+def test_a_forced_choice_holds_until_a_tool_was_called(server: ChatServer) -> None:
+    assert chosen(server, "required") == ["required", "auto"]
+    assert chosen(server, "add") == [{"type": "function", "function": {"name": "add"}}, "auto"]
+    assert chosen(server, "none") == ["none", "none"]
+
+
+@pytest.mark.parametrize(("choice", "tools"), [("required", []), ("add", []), ("mul", [ADD])])
+def test_a_tool_that_is_not_offered_cannot_be_chosen(server: ChatServer, choice: str, tools: list[Any]) -> None:
+    name = server.on("not-offered", says("Hi"))
+    with pytest.raises(ModelRequestError, match="tool_choice"):
+        ask(model_for(server, name, tool_choice=choice), composed(tools=tools))
+    assert not server.to(name)
+
+
+def test_without_tools_nothing_is_sent_about_tools(server: ChatServer) -> None:
+    name = server.on("no-tools", says("Hi"))
+    ask(model_for(server, name, tool_choice="auto", parallel_tool_calls=False))
+    assert not {"tool_choice", "parallel_tool_calls", "tools"} & server.to(name)[-1].body.keys()
+    ask(model_for(server, name, parallel_tool_calls=False), composed(tools=[ADD]))
+    assert server.to(name)[-1].body["parallel_tool_calls"] is False
