@@ -8,11 +8,13 @@ from agentkit.compaction import Trim as Trim
 from agentkit.errors import AgentDefinitionError as AgentDefinitionError
 from agentkit.errors import AgentError as AgentError
 from agentkit.errors import ApprovalError as ApprovalError
+from agentkit.errors import AskAgain as AskAgain
 from agentkit.errors import DepsMismatch as DepsMismatch
 from agentkit.errors import JournalError as JournalError
 from agentkit.errors import LimitExceeded as LimitExceeded
 from agentkit.errors import NothingToContinue as NothingToContinue
 from agentkit.errors import OutputError as OutputError
+from agentkit.errors import OutputStopped as OutputStopped
 from agentkit.errors import Paused as Paused
 from agentkit.errors import RunIdReused as RunIdReused
 from agentkit.errors import ScopeMismatch as ScopeMismatch
@@ -37,6 +39,7 @@ from agentkit.models.openai_chat import OpenAIModel as OpenAIModel
 from agentkit.models.prices import Price as Price
 from agentkit.models.scripted import ScriptedModel as ScriptedModel
 from agentkit.models.settings import ModelSettings as ModelSettings
+from agentkit.output.output_spec import OutputSpec as OutputSpec
 from agentkit.recaller import Recaller as Recaller
 from agentkit.recaller import RecallOptions as RecallOptions
 from agentkit.run.decisions import Approved as Approved
@@ -48,11 +51,13 @@ from agentkit.run.events import ConversationCompacted as ConversationCompacted
 from agentkit.run.events import Event as Event
 from agentkit.run.events import ModelReplied as ModelReplied
 from agentkit.run.events import Nested as Nested
+from agentkit.run.events import PartialOutput as PartialOutput
 from agentkit.run.events import PromptComposed as PromptComposed
 from agentkit.run.events import Recalled as Recalled
 from agentkit.run.events import RunFinished as RunFinished
 from agentkit.run.events import TextDelta as TextDelta
 from agentkit.run.events import ToolFinished as ToolFinished
+from agentkit.run.events import ToolProgress as ToolProgress
 from agentkit.run.events import ToolStarted as ToolStarted
 from agentkit.run.journal import Journal as Journal
 from agentkit.run.limits import Limits as Limits

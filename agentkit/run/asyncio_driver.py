@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import traceback
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -16,10 +15,12 @@ from agentkit.compaction import Compacted, Send
 from agentkit.errors import AgentError, ApprovalError, Paused
 from agentkit.models.model import NO_USAGE, Model, Reply, Usage
 from agentkit.models.model_errors import ModelReplyError
+from agentkit.output.checking import checked_output
+from agentkit.output.growing import GrowingOutput
 from agentkit.recaller import Found
 from agentkit.run import events
 from agentkit.run.begin import beginning
-from agentkit.run.decisions import Approved, Decision, Denied, decision
+from agentkit.run.decisions import Decision, decision
 from agentkit.run.effects import (
     Append,
     AskApproval,
@@ -27,6 +28,7 @@ from agentkit.run.effects import (
     Beginning,
     CallModel,
     CallTools,
+    CheckOutput,
     Compact,
     Effect,
     Equip,
@@ -35,14 +37,13 @@ from agentkit.run.effects import (
 )
 from agentkit.run.journal import inner_id
 from agentkit.run.nested_runs import Nesting
+from agentkit.run.tool_round import CallWaits, ToolRound
 from agentkit.session import Session
 from agentkit.threads import begin_in_thread, ended, in_thread
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, Selection
-from agentkit_prompts.context.wire.clean import clean
-from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.dispatch import call_tools
 from agentkit_tools.tool import Tool
@@ -118,6 +119,9 @@ class AsyncDriver:
                     answer = await self._compact(effect)
                 elif isinstance(effect, SelectExamples):
                     answer = await self.select(effect.ctx)
+                elif isinstance(effect, CheckOutput):
+                    context = ToolContext(self.deps, self.run_id, f"output_{effect.step}")
+                    answer = await checked_output(effect.output, effect.validators, context)
                 else:
                     answer = await self._equip(effect)
                 effect = loop.send(answer)
@@ -180,10 +184,17 @@ class AsyncDriver:
                 if (taken := emit(events.PromptComposed(step, composition))) is not None:
                     await taken
 
+                growing = None if composition.output is None else GrowingOutput(composition.output)
+
                 def on_text(text: str) -> Any:
-                    return emit(events.TextDelta(step, text))
+                    taken = emit(events.TextDelta(step, text))
+                    if growing is None or (grown := growing.add(text)) is None:
+                        return taken
+                    return _all(taken, emit(events.PartialOutput(step, grown)))
 
                 reply = await model.request(composition, on_text=on_text)
+                if growing is not None and (grown := growing.now()) is not None:
+                    await self._tell(events.PartialOutput(step, grown))
             if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
                 raise ModelReplyError(_no_reply(reply), model=model.name)
             if price is not None:
@@ -211,11 +222,11 @@ class AsyncDriver:
             if self.resumes:
                 self._check_decisions()
         nesting.calls = effect.calls
-        round_ = _Round(self, effect, loop)
+        round_ = ToolRound(self, effect, loop)
         try:
             calls = await round_.allowed()
             await call_tools(calls, self.tools, round_.context, on_start=round_.on_start, on_end=round_.on_end)
-        except _Waits:
+        except CallWaits:
             pass
         except (Exception, asyncio.CancelledError) as error:  # cancelled, or a listener failed
             await self._keep(round_, error)
@@ -238,13 +249,14 @@ class AsyncDriver:
         if unknown:
             raise ApprovalError(f"approve: no call that waits has the id {', '.join(sorted(map(repr, unknown)))}")
 
-    async def _keep(self, round_: _Round, error: BaseException) -> None:
+    async def _keep(self, round_: ToolRound, error: BaseException) -> None:
         """Keep a round of tool calls that was cut short: some of them may have changed the world."""
         try:
             last = round_.cut_short()
             if isinstance(last, Append):
                 await self._append(last)
-                round_.loop.send(None)
+                with suppress(StopIteration):  # one of them was the answer
+                    round_.loop.send(None)
         except Exception as failure:
             error.add_note(f"The results of the tool calls could not be kept: {type(failure).__name__}: {failure}")
 
@@ -296,102 +308,6 @@ class AsyncDriver:
         return await self.tools[call.name].needs_approval(call, ToolContext(self.deps, self.run_id, call.id))
 
 
-class _Round:
-    """The calls of one reply: the context of each, the events of each, and what the loop says to each result."""
-
-    __slots__ = ("_driver", "_is_heard", "_nesting", "_started", "effect", "loop")
-
-    effect: Effect
-    """What the loop asks for now: the calls that have not ended, or what comes after them."""
-
-    def __init__(self, driver: AsyncDriver, effect: CallTools, loop: Generator[Effect, Any, Any]) -> None:
-        self._driver = driver
-        self._nesting = driver.nesting
-        self._started: set[str] = set()
-        self._is_heard = True
-        self.effect = effect
-        self.loop = loop
-
-    async def allowed(self) -> tuple[ToolCall, ...]:
-        """Return the calls that may run, as they were approved; the others end here."""
-        assert isinstance(self.effect, CallTools)
-        calls, decisions = self.effect.calls, self.effect.decisions
-        if not decisions:
-            return calls
-        found: list[ToolCall] = []
-        for call in calls:
-            made = decisions.get(call.id)
-            if isinstance(made, Denied):
-                reason = f"it was denied: {clean(made.reason)}" if made.reason else "it was denied."
-                denied = ToolResult(call.id, call.name, f"{call.name} was not called: {reason}", "denied")
-                if (taken := self.on_end(denied)) is not None:
-                    await taken
-            elif made is not None and made.arguments is not None:
-                found.append(replace(call, arguments=json.dumps(dict(made.arguments))))
-            else:
-                found.append(call)
-        return tuple(found)
-
-    def context(self, call: ToolCall) -> ToolContext[Any]:
-        driver = self._driver
-        assert isinstance(self.effect, CallTools)
-        approved = isinstance(self.effect.decisions.get(call.id), Approved)
-        return ToolContext(driver.deps, driver.run_id, call.id, approved=approved, calls=driver.calls)
-
-    def on_start(self, call: ToolCall) -> Awaitable[None] | None:
-        if self._nesting.stopped and self._is_behind(call):
-            raise _Waits
-        self._started.add(call.id)
-        if (emit := self._nesting.emit) is None:
-            return None
-        assert isinstance(self.effect, CallTools)
-        return emit(events.ToolStarted(self.effect.step, call))
-
-    def on_end(self, result: ToolResult) -> Awaitable[None] | None:
-        nesting = self._nesting
-        if not self._is_heard or result.call_id in nesting.stopped:
-            return None  # the loop has ended: what was answered could not be written down; or it is no answer
-        assert isinstance(self.effect, CallTools)
-        calls, step = self.effect.calls, self.effect.step
-        if result.error is not None and _log.isEnabledFor(logging.WARNING):
-            trace = clean("".join(traceback.format_exception(result.error)))  # a handler has to encode it
-            _log.warning("run %s: the tool %s failed (%s)\n%s", self._driver.run_id, result.name, result.call_id, trace)
-        self._is_heard = False
-        self.effect = self.loop.send((result, nesting.inner_usage(calls, result.call_id)))
-        self._is_heard = True
-        if nesting.keeper is not None:
-            nesting.keeper.begin()  # other calls may take hours
-        return None if (emit := nesting.emit) is None else emit(events.ToolFinished(step, result))
-
-    def _is_behind(self, call: ToolCall) -> bool:
-        """Whether a call waits for one before it that has stopped: one of them is sequential, or one between them."""
-        has_stopped = is_behind = False
-        for other in self._nesting.calls:
-            tool = self._driver.tools.get(other.name)
-            is_sequential = tool is not None and tool.policy.sequential
-            is_behind = is_behind or (is_sequential and has_stopped)
-            if other.id == call.id:
-                return is_behind
-            if other.id in self._nesting.stopped:
-                has_stopped, is_behind = True, is_behind or is_sequential
-        return False
-
-    def cut_short(self) -> Effect:
-        """Tell the loop how the calls that did not end were cut short, and return what it asks for then."""
-        while self._is_heard and isinstance(self.effect, CallTools):
-            call = self.effect.calls[0]
-            text = f"{call.name} was not called: the run was cancelled first."
-            if call.id in self._started:
-                text = f"{call.name} was cancelled with the run. It may still have had an effect."
-            cancelled = ToolResult(call.id, call.name, text, "cancelled")
-            self.effect = self.loop.send((cancelled, self._nesting.inner_usage(self.effect.calls, call.id)))
-        return self.effect
-
-
-class _Waits(Exception):
-    """A call must not begin: one before it has stopped."""
-
-
 def _stop(calls: Sequence[ToolCall], stopped: Mapping[str, AgentError]) -> AgentError:
     """Return what stops a run whose tools are agents that were stopped."""
     waiting: list[ToolCall] = []
@@ -411,6 +327,12 @@ def _stop(calls: Sequence[ToolCall], stopped: Mapping[str, AgentError]) -> Agent
 def _outer(call: object) -> str | None:
     """Return the id of the call whose agent a decision is for; None where it is for the run itself."""
     return call.partition("/")[0] if isinstance(call, str) and "/" in call else None
+
+
+async def _all(*taken: Awaitable[object] | None) -> None:
+    for one in taken:
+        if one is not None:
+            await one
 
 
 def _named(call: ToolCall) -> str:

@@ -104,9 +104,11 @@ def _own(run_id: str, session: Session, first: int) -> tuple[Message, ...]:
     own, step = [conversation[first]], 1
     while (found := session.position(f"{run_id}:{step}")) is not None:
         own.append(conversation[found])
-        for message in conversation[found + 1 :]:
-            if message.role != "tool" and not is_repair(message):
+        following = session.position(f"{run_id}:{step + 1}")
+        for at, message in enumerate(conversation[found + 1 :], found + 1):
+            is_answer = own[-1].role == "tool" and message.role == "assistant" and not message.tool_calls
+            if at == following or (message.role != "tool" and not is_repair(message) and not is_answer):
                 break
-            own.append(message)
+            own.append(message)  # an answer directly behind results was kept with them: a tool ended the run
         step += 1
     return tuple(own)

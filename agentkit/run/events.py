@@ -25,11 +25,13 @@ __all__ = [
     "Event",
     "ModelReplied",
     "Nested",
+    "PartialOutput",
     "PromptComposed",
     "Recalled",
     "RunFinished",
     "TextDelta",
     "ToolFinished",
+    "ToolProgress",
     "ToolStarted",
 ]
 
@@ -75,6 +77,15 @@ class TextDelta:
 
 
 @dataclass(slots=True)
+class PartialOutput:
+    """The answer of a type has grown."""
+
+    step: int
+    output: Any
+    """What there is of it, as JSON data: nothing is validated yet, and a text at the end may be half of one."""
+
+
+@dataclass(slots=True)
 class ModelReplied:
     """The model answered, with text, tool calls or both."""
 
@@ -108,6 +119,19 @@ class ToolStarted:
 
 
 @dataclass(slots=True)
+class ToolProgress:
+    """A tool said how far it is. Of several that nobody has taken yet, the last one of a call is kept."""
+
+    step: int
+    call: ToolCall
+    message: str
+    done: float | None = None
+    """How much is done, in units of the tool's own."""
+    total: float | None = None
+    """How much there is to do, where that is known."""
+
+
+@dataclass(slots=True)
 class ToolFinished:
     """A tool call ended, one way or another."""
 
@@ -138,10 +162,12 @@ Event: TypeAlias = (
     | ConversationCompacted
     | PromptComposed
     | TextDelta
+    | PartialOutput
     | ModelReplied
     | ApprovalAsked
     | ApprovalGiven
     | ToolStarted
+    | ToolProgress
     | ToolFinished
     | Nested
     | RunFinished[Answer]

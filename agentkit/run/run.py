@@ -107,7 +107,7 @@ class Run(Generic[Output]):
         """Return what there is of a run that reached a limit: where the answer is text, the last that there was."""
         journal = self.journal
         texts = [message.text for message in journal.messages if message.role == "assistant"]
-        output: Any = None if sent.output_schema is not None else next(filter(None, reversed(texts)), "")
+        output: Any = None if sent.output is not None else next(filter(None, reversed(texts)), "")
         steps = sum([entry.effect == "CallModel" for entry in journal.entries])
         return RunResult(output, journal.messages, sent, journal.usage, steps, "limit", journal.run_id, journal, error)
 

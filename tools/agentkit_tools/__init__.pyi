@@ -30,7 +30,11 @@ from agentkit_tools.schemas.callables import wire_name as wire_name
 from agentkit_tools.tool import Tool as Tool
 from agentkit_tools.tool import tool as tool
 from agentkit_tools.tool import unknown_tool as unknown_tool
+from agentkit_tools.tool_context import RunState as RunState
+from agentkit_tools.tool_context import TokenUsage as TokenUsage
 from agentkit_tools.tool_context import ToolContext as ToolContext
+from agentkit_tools.toolsets.tool_search import ToolSearch as ToolSearch
+from agentkit_tools.toolsets.toolset import StepTools as StepTools
 from agentkit_tools.toolsets.toolset import Toolset as Toolset
 from agentkit_tools.toolsets.toolset import TurnTools as TurnTools
 from agentkit_tools.toolsets.toolset import by_name as by_name

@@ -15,7 +15,7 @@ from typing_extensions import ParamSpec, TypeVar  # with defaults: a bare `Tool`
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec, Trust
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.errors import ContextError, nearest
 from agentkit_tools.calling.arguments import read_arguments, unreadable
 from agentkit_tools.calling.deadline import DeadlineError, outcome
 from agentkit_tools.calling.enforcement import Semaphores, enforced, needs_approval
@@ -28,6 +28,7 @@ from agentkit_tools.errors import (
     ToolArgumentError,
     ToolDefinitionError,
     ToolDescriptionWarning,
+    ToolFailure,
     describe_error,
     ends_run,
 )
@@ -213,6 +214,31 @@ class Tool(Generic[P, R]):
             deps_types=takes.deps_types,
         )
 
+    @classmethod
+    def from_provider(cls, native: Mapping[str, Any], *, name: str | None = None) -> Tool[..., Any]:
+        """Return a tool that the provider of the model runs itself, such as a web search: sent as it is.
+
+        Args:
+            native: The entry that the provider takes, such as `{"type": "web_search_20250305", "name": "web_search"}`.
+            name: What it is called here; by default the `name` in it, or the `type`.
+
+        Raises:
+            ToolDefinitionError: There is neither, or it is not JSON.
+        """
+        found = name or native.get("name") or native.get("type") or next(iter(native), None)
+        if not isinstance(found, str):
+            raise ToolDefinitionError(f"a tool of a provider is a mapping with `type`, got {dict(native)!r:.200}")
+
+        async def answer(**arguments: Any) -> Any:
+            raise ToolFailure(f"{found} runs at the provider of the model, and cannot be called here")
+
+        made = cls.from_json_schema(found, "", None, cast(Any, answer))
+        try:
+            made.spec = replace(made.spec, native=native)
+        except ContextError as error:
+            raise ToolDefinitionError(f"tool {found}: {error}") from error
+        return made
+
     def but(
         self, *, name: str | None = None, description: str | None = None, **policy: Unpack[PolicyOptions]
     ) -> Tool[P, R]:
@@ -268,15 +294,12 @@ class Tool(Generic[P, R]):
         Raises:
             ToolDefinitionError: The parameters do not fit into that subset; every place at fault is named.
         """
-        from agentkit_prompts.schemas.provider_rules import OPENAI_STRICT
-        from agentkit_prompts.schemas.provider_schema import fitted
+        from agentkit_tools.schemas.strict import strict_parameters
 
         if self.spec.strict:
             return self
         other = copy(self)
-        parameters, problems = fitted(self.spec.parameters, OPENAI_STRICT)
-        if problems:
-            raise ToolDefinitionError(f"tool {self.name} cannot be strict: {'; '.join(problems)}")
+        parameters = strict_parameters(self.spec.parameters, tool=self.name)
         other.spec = replace(self.spec, parameters=parameters, strict=True)
         other._loose = self.spec.parameters
         return other

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.contents import Contents
@@ -128,5 +128,5 @@ def _renamed(block: FrozenDict, key: str, names: dict[str, str]) -> FrozenDict:
     return FrozenDict({**block, key: names[block[key]]}) if block.get(key) in names else block
 
 
-def _cached(block: FrozenDict) -> FrozenDict:
+def _cached(block: Mapping[str, Any]) -> FrozenDict:
     return FrozenDict({**block, "cache_control": _CACHE})

@@ -45,11 +45,12 @@ def openai_payload(composition: Contents, provider: str | None = None) -> dict[s
     payload: dict[str, Any] = {"messages": messages}
     declared = composition.declarations
     if declared.tools:
-        payload["tools"] = declared.derive(
-            _tools if provider is None or provider.partition(":")[0].endswith(_OFFICIAL) else _tools_of_others
-        )
-    if declared.schema is not None:
-        schema = {"name": "answer", "schema": declared.schema}
+        is_official = provider is None or provider.partition(":")[0].endswith(_OFFICIAL)
+        payload["tools"] = declared.derive(_tools if is_official else _tools_of_others)
+    if declared.output is not None and declared.output.mode == "native":
+        schema: dict[str, Any] = {"name": "answer", "schema": declared.output.schema}
+        if declared.output.strict:
+            schema["strict"] = True
         payload["response_format"] = {"type": "json_schema", "json_schema": schema}
     return payload
 
