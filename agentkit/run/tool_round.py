@@ -6,10 +6,10 @@ import asyncio
 import json
 import logging
 import traceback
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agentkit.models.model import Usage
 from agentkit.run import events
@@ -21,11 +21,22 @@ from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
-    from agentkit.run.asyncio_driver import AsyncDriver
+    from agentkit.run.nested_runs import Nesting
+    from agentkit_tools.tool import Tool
 
 __all__ = ["CallWaits", "ToolRound"]
 
 _log = logging.getLogger("agentkit")
+
+
+class _Driver(Protocol):
+    """What is needed of the driver."""
+
+    nesting: Nesting
+    deps: Any
+    run_id: str
+    calls: dict[str, int]
+    tools: Mapping[str, Tool]
 
 
 class ToolRound:
@@ -47,7 +58,7 @@ class ToolRound:
     effect: Effect
     """What the loop asks for now: the calls that have not ended, or what comes after them."""
 
-    def __init__(self, driver: AsyncDriver, effect: CallTools, loop: Generator[Effect, Any, Any]) -> None:
+    def __init__(self, driver: _Driver, effect: CallTools, loop: Generator[Effect, Any, Any]) -> None:
         self._driver = driver
         self._nesting = driver.nesting
         self._started: set[str] = set()
