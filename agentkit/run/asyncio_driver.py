@@ -308,7 +308,7 @@ class AsyncDriver:
         return await self.tools[call.name].needs_approval(call, ToolContext(self.deps, self.run_id, call.id))
 
 
-def _stop(calls: Sequence[ToolCall], stopped: Mapping[str, AgentError]) -> AgentError:
+def _stop(calls: Sequence[ToolCall], stopped: Mapping[str, Exception]) -> Exception:
     """Return what stops a run whose tools are agents that were stopped."""
     waiting: list[ToolCall] = []
     agents: dict[str, str] = {}
@@ -319,8 +319,10 @@ def _stop(calls: Sequence[ToolCall], stopped: Mapping[str, AgentError]) -> Agent
                 own = inner_id(call.id, inner.id)
                 waiting.append(replace(inner, id=own))
                 agents[own] = f"{call.name}/{error.agents[inner.id]}" if inner.id in error.agents else call.name
-        elif error is not None:
+        elif isinstance(error, AgentError):
             return type(error)(f"{_named(call)}: {error}").with_traceback(error.__traceback__)
+        elif error is not None:
+            return error
     return Paused(waiting, agents)
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias
 
 from agentkit.run.events import Event, TextDelta, ToolProgress
 
-__all__ = ["Channel", "Emit", "Listener", "ListenerErrors", "Listening", "both"]
+__all__ = ["Emit", "Listener", "ListenerErrors", "Listening", "PassOn", "both", "streaming"]
 
 Listener: TypeAlias = Callable[[Event[Any]], "Awaitable[object] | None"]
 """Is called with every event; what it returns is awaited."""
+PassOn: TypeAlias = Callable[[Event[Any]], Awaitable[None]]
+"""Passes an event on to who iterates."""
 ListenerErrors: TypeAlias = Literal["raise", "report"]
 Emit: TypeAlias = Callable[[Event[Any]], "Awaitable[None] | None"]
 """Passes an event on; what it returns has to be awaited before there is another one."""
@@ -139,7 +141,7 @@ class _Taken:
         return self._listening.taken().__await__()
 
 
-def both(listener: Listener | None, pass_on: Callable[[Event[Any]], Awaitable[None]]) -> Listener:
+def both(listener: Listener | None, pass_on: PassOn) -> Listener:
     """Return a listener that calls `listener` and passes each event on, also where `listener` fails."""
 
     async def listen(event: Event[Any]) -> None:
@@ -152,7 +154,7 @@ def both(listener: Listener | None, pass_on: Callable[[Event[Any]], Awaitable[No
     return listen
 
 
-class Channel:
+class _Channel:
     """Events that are passed on to who iterates; who passes them on waits once a few are waiting."""
 
     def __init__(self) -> None:
@@ -174,7 +176,7 @@ class Channel:
         self._has_ended = True
         self._more.set()
 
-    def __aiter__(self) -> Channel:
+    def __aiter__(self) -> _Channel:
         return self
 
     async def __anext__(self) -> Event[Any]:
@@ -186,3 +188,18 @@ class Channel:
         event = self._events.popleft()
         self._room.set()
         return event
+
+
+async def streaming(run: Callable[[PassOn], Coroutine[Any, Any, object]]) -> AsyncGenerator[Event[Any], None]:
+    """Yield what `run` passes on, and raise what it raises. Leaving early cancels it."""
+    channel = _Channel()
+    running = asyncio.create_task(run(channel.pass_on))
+    running.add_done_callback(channel.end)
+    try:
+        async for event in channel:
+            yield event
+        await running
+    finally:
+        if not running.done():
+            running.cancel()
+            await asyncio.wait([running])

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from agentkit.errors import JournalError
 from agentkit.models.model import Usage
 from agentkit.run import events
 from agentkit.run.decisions import Approved, Denied
@@ -146,6 +147,8 @@ class ToolRound:
 
     def on_end(self, result: ToolResult) -> Awaitable[None] | None:
         nesting = self._nesting
+        if nesting.unfinished and result.call_id in nesting.unfinished and result.status in ("success", "error"):
+            nesting.stopped[result.call_id] = JournalError(_changed(result))
         if not self._is_heard or result.call_id in nesting.stopped:
             return None  # the loop has ended: what was answered could not be written down; or it is no answer
         assert isinstance(self.effect, CallTools)
@@ -195,3 +198,9 @@ class CallWaits(Exception):
 async def _await(taken: Awaitable[None]) -> None:
     with suppress(Exception):
         await taken
+
+
+def _changed(result: ToolResult) -> str:
+    return (
+        f"its agent did not go on from its journal: the tool is gone or has changed since ({result.message.text:.200})"
+    )

@@ -223,7 +223,7 @@ def _or_null(result: dict[str, Any]) -> dict[str, Any]:
     if result.get("default", 0) is not None and _is_null_default(result):
         result["default"] = None
     if any(key in result for key in _WRAPPED):
-        options: Sequence[Any] = next((result[key] for key in ("anyOf", "oneOf") if key in result), [])
+        options: list[Any] = next((result[key] for key in ("anyOf", "oneOf") if key in result), [])
         if {"type": "null"} in options:
             return result
         outside = {key: value for key, value in result.items() if key in _ANNOTATIONS or key.startswith("x-")}

@@ -25,8 +25,11 @@ def schema_at(document: Mapping[str, Any], steps: Sequence[int | str]) -> Mappin
                 named = properties.get(step) if isinstance(properties, Mapping) else None
                 found.append(schema.get("additionalProperties") if named is None else named)
             else:
-                heads: Sequence[Any] = schema.get("prefixItems") or ()
-                found.append(heads[step] if step < len(heads) else schema.get("items"))
+                heads = schema.get("prefixItems")
+                if isinstance(heads, list) and step < len(heads):
+                    found.append(heads[step])
+                else:
+                    found.append(schema.get("items"))
         here = [one for one in found if isinstance(one, Mapping)]
     return here[0] if here else None
 
