@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -35,7 +36,7 @@ from agentkit.run.effects import (
 )
 from agentkit.run.listening import TextListener
 from agentkit.run.nested_runs import Nesting
-from agentkit.run.tool_round import ToolRound, Waits, named, what_stopped
+from agentkit.run.tool_round import CallWaits, ToolRound, named, what_stopped
 from agentkit.session import Session
 from agentkit.threads import begin_in_thread, ended, in_thread
 from agentkit_prompts.composition.composition import Composition
@@ -212,11 +213,11 @@ class AsyncDriver:
             if self.resumes:
                 self._check_decisions()
         nesting.calls = effect.calls
-        round_ = ToolRound(effect, loop, nesting, self.tools, self.deps, self.run_id, self.calls)
+        round_ = ToolRound(self, effect, loop)
         try:
             calls = await round_.allowed()
             await call_tools(calls, self.tools, round_.context, on_start=round_.on_start, on_end=round_.on_end)
-        except Waits:
+        except CallWaits:
             pass
         except (Exception, asyncio.CancelledError) as error:  # cancelled, or a listener failed
             await self._keep(round_, error)
@@ -245,7 +246,8 @@ class AsyncDriver:
             last = round_.cut_short()
             if isinstance(last, Append):
                 await self._append(last)
-                round_.loop.send(None)
+                with suppress(StopIteration):  # one of them was the answer
+                    round_.loop.send(None)
         except Exception as failure:
             error.add_note(f"The results of the tool calls could not be kept: {type(failure).__name__}: {failure}")
 

@@ -31,6 +31,7 @@ __all__ = [
     "RunFinished",
     "TextDelta",
     "ToolFinished",
+    "ToolProgress",
     "ToolStarted",
 ]
 
@@ -118,6 +119,19 @@ class ToolStarted:
 
 
 @dataclass(slots=True)
+class ToolProgress:
+    """A tool said how far it is. Of several that nobody has taken yet, the last one of a call is kept."""
+
+    step: int
+    call: ToolCall
+    message: str
+    done: float | None = None
+    """How much is done, in units of the tool's own."""
+    total: float | None = None
+    """How much there is to do, where that is known."""
+
+
+@dataclass(slots=True)
 class ToolFinished:
     """A tool call ended, one way or another."""
 
@@ -153,6 +167,7 @@ Event: TypeAlias = (
     | ApprovalAsked
     | ApprovalGiven
     | ToolStarted
+    | ToolProgress
     | ToolFinished
     | Nested
     | RunFinished[Answer]

@@ -10,7 +10,7 @@ from inspect import isawaitable
 from typing import Any, Literal, TypeAlias
 
 from agentkit.output.growing import GrowingOutput
-from agentkit.run.events import Event, PartialOutput, TextDelta
+from agentkit.run.events import Event, PartialOutput, TextDelta, ToolProgress
 from agentkit_prompts.composition.declarations import OutputRequest
 
 __all__ = ["Emit", "Listener", "ListenerErrors", "Listening", "PassOn", "TextListener", "both", "streaming"]
@@ -86,6 +86,8 @@ class Listening:
                 return None
             self._is_async, self._lock = True, asyncio.Lock()
             waiting.append(answer)
+        elif type(event) is ToolProgress and waiting and _is_of(waiting[-1], event):
+            waiting[-1] = event
         elif not (type(event) is TextDelta and waiting and self._joins(event)):
             waiting.append(event)
         return _Taken(self)
@@ -122,6 +124,11 @@ class Listening:
         if len(self.errors) < _MAX_ERRORS:
             self.errors.append(error)
             _log.warning("a listener failed", exc_info=error)
+
+
+def _is_of(waiting: object, event: ToolProgress) -> bool:
+    """Whether what waits is the progress of the same call."""
+    return isinstance(waiting, ToolProgress) and waiting.call.id == event.call.id
 
 
 class _Taken:
