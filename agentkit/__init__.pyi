@@ -19,6 +19,7 @@ from agentkit.errors import Paused as Paused
 from agentkit.errors import RunIdReused as RunIdReused
 from agentkit.errors import ScopeMismatch as ScopeMismatch
 from agentkit.errors import SessionBusy as SessionBusy
+from agentkit.errors import UnknownOption as UnknownOption
 from agentkit.fact_extraction import FoundFact as FoundFact
 from agentkit.fact_extraction import FoundFacts as FoundFacts
 from agentkit.fact_extraction import fact_extractor as fact_extractor

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -29,7 +28,7 @@ from agentkit.run.events import Event
 from agentkit.run.journal import Journal
 from agentkit.run.journal_file import Keep
 from agentkit.run.limits import Limits, checked_limits
-from agentkit.run.listening import Channel, Listening, both
+from agentkit.run.listening import Listening, PassOn, both, streaming
 from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Nesting
 from agentkit.run.run import Run
@@ -38,6 +37,7 @@ from agentkit.run_context import Input, check_deps, placed, run_context, with_ke
 from agentkit.session import Session, checked_session
 from agentkit.sync_driver import run_blocking, streamed
 from agentkit.threads import in_thread
+from agentkit.unknown_options import ELSEWHERE, refusing_unknown
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.declarations import Declarations
@@ -65,8 +65,10 @@ __all__ = ["Agent"]
 Deps = TypeVar("Deps", default=None)
 _DEFAULT_LIMITS = Limits()
 _NO_OPTIONS = RecallOptions()
+_NOT_OF_THE_CHAIN = frozenset(("tools", "limits", "recall"))
 
 
+@refusing_unknown(**ELSEWHERE)
 class Agent(Generic[Deps, Output]):
     """Answers user input, calling tools on the way.
 
@@ -94,7 +96,8 @@ class Agent(Generic[Deps, Output]):
     """
 
     __slots__ = (
-        *("_ask", "_at", "_given", "_ready", "chain", "compaction", "limits", "memory", "name", "recall", "specs"),
+        *("_ask", "_at", "_given", "_ready", "_text", "chain", "compaction", "limits", "memory", "name", "recall"),
+        "specs",
         "tools",
     )
 
@@ -155,11 +158,11 @@ class Agent(Generic[Deps, Output]):
         self.name = name
         self.memory = memory
         self.compaction = compaction
+        self._text = layers if isinstance(layers, TextPrompt | str) and not isinstance(model, Chain) else None
         if not isinstance(model, Chain):
             if isinstance(model, str):
                 model = model_named(model)
-            if memory is not None or compaction is not None:
-                layers = self._placed(layers)
+            layers = _placed(layers, memory, compaction)
             model = Chain(model, layers, output=output, budget=budget, tokenizer=tokenizer)
         elif layers or output is not str or budget is not None or tokenizer is not None:
             raise AgentDefinitionError(
@@ -189,30 +192,34 @@ class Agent(Generic[Deps, Output]):
         self._ready: tuple[Declarations, tuple[Tool, ...]] | None = None
 
     def but(self, **changes: Unpack[Changes]) -> Agent[Deps, Any]:
-        """Return the agent with another model, settings, layers, tools, output or limits. Raises like the class."""
+        """Return the agent with something in place of what it was made with: see `Changes`. Raises like the class."""
         check_options(changes, Changes)
-        chain = self.chain
-        if not changes.keys().isdisjoint(("model", "settings", "layers", "output")):
+        chain, text = self.chain, self._text
+        memory, compaction = changes.get("memory", self.memory), changes.get("compaction", self.compaction)
+        if not changes.keys() <= _NOT_OF_THE_CHAIN:
+            layers: Any = chain.prompter or chain.layers
+            if "layers" in changes:
+                layers = changes["layers"]
+                text = layers if isinstance(layers, TextPrompt | str) else None
             chain = Chain(
                 changed_model(chain.model, changes),
-                self._placed(changes["layers"]) if "layers" in changes else chain.prompter or chain.layers,
+                layers if text is None else _placed(text, memory, compaction),
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,
                 budget=chain.budget,
                 redact=chain.redact,
             )
-        return Agent(
+        changed: Agent[Deps, Any] = Agent(
             chain,
             tools=changes.get("tools", self._given),
-            memory=self.memory,
-            recall=self.recall,
-            compaction=self.compaction,
+            memory=memory,
+            recall=changes.get("recall", _NO_OPTIONS if memory is None else self.recall),
+            compaction=compaction,
             limits=changes.get("limits", self.limits),
             name=self.name,
         )
-
-    def _placed(self, layers: Layers | TextPrompt | str) -> Any:
-        return placed(layers, recalls=self.memory is not None, compacts=isinstance(self.compaction, Summarise))
+        changed._text = text
+        return changed
 
     def override(self, **changes: Unpack[Changes]) -> AbstractContextManager[None]:
         """Compose, run and resume with changes until the end of the block, wherever that is called: for tests.
@@ -411,7 +418,7 @@ class Agent(Generic[Deps, Output]):
         """
         return agent_tool(self, name, description, argument, policy)
 
-    async def stream(
+    def stream(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
     ) -> AsyncGenerator[Event[Output], None]:
         """Answer one user input, yielding events; the last one is `RunFinished`. Raises what `run` does.
@@ -419,18 +426,7 @@ class Agent(Generic[Deps, Output]):
         The run waits for who reads the events once a few are waiting. Leaving early cancels it. To have it ended before
         going on, use `contextlib.aclosing`.
         """
-        channel = Channel()
-        options["on_event"] = both(options.get("on_event"), channel.pass_on)
-        run = asyncio.create_task(self.run(user_input, **options))
-        run.add_done_callback(channel.end)
-        try:
-            async for event in channel:
-                yield event
-            await run
-        finally:
-            if not run.done():
-                run.cancel()
-                await asyncio.wait([run])
+        return streaming(self._passing_on(user_input, options))
 
     def stream_sync(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
@@ -439,10 +435,13 @@ class Agent(Generic[Deps, Output]):
 
         The run waits for who reads the events once a few are waiting. Leaving early cancels it: close the generator.
         """
+        return streamed(self._passing_on(user_input, options))
+
+    def _passing_on(self, user_input: Input | None, options: Any) -> Callable[[PassOn], Coroutine[Any, Any, object]]:
+        """Return what runs, passing each event on to who reads the stream."""
         listener = options.get("on_event")
+        return lambda pass_on: self.run(user_input, **{**options, "on_event": both(listener, pass_on)})
 
-        def run(pass_on: Any) -> Any:
-            options["on_event"] = both(listener, pass_on)
-            return self.run(user_input, **options)
 
-        yield from streamed(run)
+def _placed(layers: Any, memory: RecallSource | None, compaction: Compaction | None) -> Any:
+    return placed(layers, recalls=memory is not None, compacts=isinstance(compaction, Summarise))

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agentkit.errors import ApprovalError, JournalError, Paused
-from agentkit.run.decisions import Approver, Decisions, Denied
+from agentkit.run.decisions import Approver, Decision, Decisions, Denied
 from agentkit.run.events import Nested
 from agentkit.run.journal import inner_id
-from agentkit.run.nested_runs import current_run
+from agentkit.run.nested_runs import Nesting, current_run
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_tools.calling.tool_result import ToolResult
@@ -81,7 +81,7 @@ def agent_tool(agent: _Agent, name: str, description: str, argument: str, policy
             approve = outer.approve if outer is not None and callable(outer.approve) else _nobody
             result = await agent.run(asked, approve=approve, run_id=_context.idempotency_key, **options)
             return result.output
-        options["approve"] = _approver(outer.approve, call_id)
+        options["approve"] = _approver(outer, call_id)
         known = outer.unfinished.pop(call_id, None)
         try:
             with outer.calling(call_id):
@@ -89,8 +89,11 @@ def agent_tool(agent: _Agent, name: str, description: str, argument: str, policy
                     result = await agent.resume(known, **options)
                 else:
                     result = await agent.run(asked, run_id=_context.idempotency_key, **options)
-        except (Paused, ApprovalError, JournalError) as error:  # nothing that the model could answer
-            outer.stopped[call_id] = error
+        except Exception as error:
+            if isinstance(error, Paused | ApprovalError | JournalError):  # nothing that the model could answer
+                outer.stopped.setdefault(call_id, error)
+            if call_id not in outer.stopped:
+                raise
             return ToolResult(call_id, name, f"{name} was stopped.", "denied")
         return result.output
 
@@ -98,10 +101,20 @@ def agent_tool(agent: _Agent, name: str, description: str, argument: str, policy
     return Tool.from_json_schema(name, description, parameters, answer, **policy)
 
 
-def _approver(approve: Approver | Decisions | None, call_id: str) -> Approver | Decisions | None:
+def _approver(outer: Nesting, call_id: str) -> Approver | Decisions | None:
     """Return what decides about the calls of the agent of a call, which have its id in front for the run around it."""
+    approve = outer.approve
     if callable(approve):
-        return lambda call: approve(replace(call, id=inner_id(call_id, call.id)))
+
+        async def ask(call: ToolCall) -> Decision | bool:
+            try:
+                answer = approve(replace(call, id=inner_id(call_id, call.id)))
+                return await answer if isinstance(answer, Awaitable) else answer
+            except Exception as error:  # it ends the run that it was given to
+                outer.stopped[call_id] = error
+                raise
+
+        return ask
     start = inner_id(call_id, "")
     own = {call: made for call, made in (approve or {}).items() if isinstance(call, str) and call.startswith(start)}
     return {call.removeprefix(start): made for call, made in own.items()}

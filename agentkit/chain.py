@@ -12,6 +12,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model, Reply
 from agentkit.output.answer import AnswerReader
 from agentkit.sync_driver import run_blocking
+from agentkit.unknown_options import ELSEWHERE, refusing_unknown
 from agentkit_prompts.composition.compose import Memo, compose
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, UserInput
@@ -43,6 +44,7 @@ class _Options(TypedDict, total=False):
     redact: Callable[[Composition], Composition] | None
 
 
+@refusing_unknown(**ELSEWHERE)
 class Chain(Generic[Output]):
     """A prompt bound to a model: one composition in, one answer out.
 

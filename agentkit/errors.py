@@ -27,6 +27,7 @@ __all__ = [
     "RunIdReused",
     "ScopeMismatch",
     "SessionBusy",
+    "UnknownOption",
 ]
 
 
@@ -52,6 +53,10 @@ class AgentError(Picklable):
 
 class AgentDefinitionError(AgentError, ValueError):
     """An agent, chain or limit that can never work as it was written."""
+
+
+class UnknownOption(AgentDefinitionError, TypeError):
+    """Options that do not exist, and so would be ignored. The message names all of them, and those that were meant."""
 
 
 class ApprovalError(AgentError, TypeError):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 from uuid import uuid4
 
+from agentkit.models.json_end import JsonEnd
 from agentkit.models.model import Reply, Usage
 from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.context.messages import Message, Thinking, ToolCall
@@ -172,13 +173,15 @@ class ReplyReader:
 
 
 class _Call:
-    __slots__ = ("_arguments", "id", "kept", "name")
+    __slots__ = ("_arguments", "_end", "_walked", "id", "kept", "name")
 
     def __init__(self, id_: str) -> None:
         self.id = id_
         self.name = ""
         self.kept: _Object = {}
         self._arguments: list[str] = []
+        self._end = JsonEnd()
+        self._walked = 0
 
     def is_over(self, id_: str, name: str, arguments: object) -> bool:
         """Whether this piece begins another call, for servers that give every call the index 0."""
@@ -189,11 +192,10 @@ class _Call:
         return bool(self._arguments) and (name != self.name or bool(arguments and self._is_complete()))
 
     def _is_complete(self) -> bool:
-        try:
-            json.loads("".join(self._arguments))
-        except (ValueError, RecursionError):
-            return False
-        return True
+        for piece in self._arguments[self._walked :]:
+            self._end.add(piece)
+        self._walked = len(self._arguments)
+        return self._end.is_whole
 
     def add(self, id_: str, name: str, arguments: object) -> None:
         self.id = self.id or id_

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from agentkit.compaction import Compacted, Send
-from agentkit.errors import AgentError, ApprovalError, Paused
+from agentkit.errors import AgentError, ApprovalError, JournalError, Paused
 from agentkit.models.model import NO_USAGE, Model, Reply, Usage
 from agentkit.models.model_errors import ModelReplyError
 from agentkit.output.checking import checked_output
@@ -354,6 +354,8 @@ class _Round:
 
     def on_end(self, result: ToolResult) -> Awaitable[None] | None:
         nesting = self._nesting
+        if nesting.unfinished and result.call_id in nesting.unfinished and result.status in ("success", "error"):
+            nesting.stopped[result.call_id] = JournalError(_changed(result))
         if not self._is_heard or result.call_id in nesting.stopped:
             return None  # the loop has ended: what was answered could not be written down; or it is no answer
         assert isinstance(self.effect, CallTools)
@@ -397,7 +399,7 @@ class _Waits(Exception):
     """A call must not begin: one before it has stopped."""
 
 
-def _stop(calls: Sequence[ToolCall], stopped: Mapping[str, AgentError]) -> AgentError:
+def _stop(calls: Sequence[ToolCall], stopped: Mapping[str, Exception]) -> Exception:
     """Return what stops a run whose tools are agents that were stopped."""
     waiting: list[ToolCall] = []
     agents: dict[str, str] = {}
@@ -408,9 +410,17 @@ def _stop(calls: Sequence[ToolCall], stopped: Mapping[str, AgentError]) -> Agent
                 own = inner_id(call.id, inner.id)
                 waiting.append(replace(inner, id=own))
                 agents[own] = f"{call.name}/{error.agents[inner.id]}" if inner.id in error.agents else call.name
-        elif error is not None:
+        elif isinstance(error, AgentError):
             return type(error)(f"{_named(call)}: {error}").with_traceback(error.__traceback__)
+        elif error is not None:
+            return error
     return Paused(waiting, agents)
+
+
+def _changed(result: ToolResult) -> str:
+    return (
+        f"its agent did not go on from its journal: the tool is gone or has changed since ({result.message.text:.200})"
+    )
 
 
 def _outer(call: object) -> str | None:

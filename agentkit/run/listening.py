@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias
 
@@ -13,10 +13,12 @@ from agentkit.output.growing import GrowingOutput
 from agentkit.run.events import Event, PartialOutput, TextDelta
 from agentkit_prompts.composition.declarations import OutputRequest
 
-__all__ = ["Channel", "Emit", "Listener", "ListenerErrors", "Listening", "TextListener", "both"]
+__all__ = ["Emit", "Listener", "ListenerErrors", "Listening", "PassOn", "TextListener", "both", "streaming"]
 
 Listener: TypeAlias = Callable[[Event[Any]], "Awaitable[object] | None"]
 """Is called with every event; what it returns is awaited."""
+PassOn: TypeAlias = Callable[[Event[Any]], Awaitable[None]]
+"""Passes an event on to who iterates."""
 ListenerErrors: TypeAlias = Literal["raise", "report"]
 Emit: TypeAlias = Callable[[Event[Any]], "Awaitable[None] | None"]
 """Passes an event on; what it returns has to be awaited before there is another one."""
@@ -134,7 +136,7 @@ class _Taken:
         return self._listening.taken().__await__()
 
 
-def both(listener: Listener | None, pass_on: Callable[[Event[Any]], Awaitable[None]]) -> Listener:
+def both(listener: Listener | None, pass_on: PassOn) -> Listener:
     """Return a listener that calls `listener` and passes each event on, also where `listener` fails."""
 
     async def listen(event: Event[Any]) -> None:
@@ -147,7 +149,7 @@ def both(listener: Listener | None, pass_on: Callable[[Event[Any]], Awaitable[No
     return listen
 
 
-class Channel:
+class _Channel:
     """Events that are passed on to who iterates; who passes them on waits once a few are waiting."""
 
     def __init__(self) -> None:
@@ -169,7 +171,7 @@ class Channel:
         self._has_ended = True
         self._more.set()
 
-    def __aiter__(self) -> Channel:
+    def __aiter__(self) -> _Channel:
         return self
 
     async def __anext__(self) -> Event[Any]:
@@ -229,3 +231,18 @@ class _Then:
         taken = self._emit(self._event)
         if taken is not None:
             yield from taken.__await__()
+
+
+async def streaming(run: Callable[[PassOn], Coroutine[Any, Any, object]]) -> AsyncGenerator[Event[Any], None]:
+    """Yield what `run` passes on, and raise what it raises. Leaving early cancels it."""
+    channel = _Channel()
+    running = asyncio.create_task(run(channel.pass_on))
+    running.add_done_callback(channel.end)
+    try:
+        async for event in channel:
+            yield event
+        await running
+    finally:
+        if not running.done():
+            running.cancel()
+            await asyncio.wait([running])

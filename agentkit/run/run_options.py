@@ -12,7 +12,7 @@ from agentkit.run.events import Event
 from agentkit.run.journal_file import Keep
 from agentkit.run.listening import ListenerErrors
 from agentkit.session import Session
-from agentkit_prompts.errors import nearest
+from agentkit.unknown_options import ELSEWHERE, check_names
 
 if TYPE_CHECKING:
     from agentkit.compaction import Compaction
@@ -52,6 +52,9 @@ class Changes(TypedDict, total=False):
     """Those that are given take the place of the model's, field by field."""
     layers: Layers | TextPrompt | str
     tools: Tools
+    memory: RecallSource | None
+    recall: RecallOptions
+    compaction: Compaction | None
     output: Any
     limits: Limits
 
@@ -103,6 +106,7 @@ class RunOptions(ResumeOptions[Deps, Output], Generic[Deps, Output], total=False
     """Whose memory is read where there is no session. With a session it is that of the session."""
 
 
+_MEANT = {**ELSEWHERE, "model_settings": "settings", "context": "deps", "history": "session"}
 CHANGES = frozenset(Changes.__annotations__)
 
 
@@ -110,12 +114,11 @@ def check_options(options: Mapping[str, Any], known: Any) -> None:
     """Refuse options that would be ignored.
 
     Raises:
-        TypeError: Names all of them.
+        UnknownOption: Names all of them.
     """
     names = known.__annotations__
     if not names.keys() >= options.keys():
-        unknown = [name for name in options if name not in names]
-        raise TypeError("; ".join(f"there is no option {name!r}{nearest(name, names)}" for name in unknown))
+        check_names("", options, names, _MEANT)
 
 
 def listed(tools: Any) -> Any:

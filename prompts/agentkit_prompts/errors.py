@@ -27,6 +27,7 @@ __all__ = [
     "PrompterError",
     "SchemaConflict",
     "TemplateError",
+    "brief",
     "nearest",
     "similar",
     "warn",
@@ -202,6 +203,14 @@ def similar(name: str, names: Iterable[str]) -> str | None:
 
     close = get_close_matches(name[:_MAX_NAME], list(names)[:_MAX_NAMES], 1)
     return close[0] if close else None
+
+
+def brief(value: object, most: int = 80) -> str:
+    """Return a value as an error names it, in at most so many characters, whatever its `repr` does."""
+    try:
+        return repr(value)[:most]
+    except Exception:  # such as a number of more digits than Python writes
+        return f"a {type(value).__name__} that cannot be written out"
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

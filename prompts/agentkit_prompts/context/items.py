@@ -55,6 +55,7 @@ _LABEL = re.compile(r"(?!\u200b)[^\[\]\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _NO_LABEL = re.compile(r"[\[\]]+")
 _SHORT_ID = re.compile(r"[A-Za-z0-9_.-]{1,16}")
 _MAX_LABEL = 80
+_MAX_POSITION = 2**63 - 1
 """Characters of the name of a source in a label; of a longer one the end is kept."""
 
 
@@ -136,6 +137,8 @@ class Document(_Item):
 
     def __post_init__(self) -> None:
         _Item.__post_init__(self)
+        if self.position is not None and not -_MAX_POSITION <= self.position <= _MAX_POSITION:
+            raise ContextError("Document", [("position", f"expected at most {_MAX_POSITION:,}")])
         if not self.label:
             object.__setattr__(self, "label", _label(self))
         elif not isinstance(self.label, str) or "#" not in self.label or not _LABEL.fullmatch(self.label):

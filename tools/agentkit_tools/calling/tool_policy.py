@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.errors import brief, nearest
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool_context import ToolContext
 
@@ -32,6 +32,10 @@ class PolicyOptions(TypedDict, total=False):
     approval: Approval
     max_result_chars: int | None
     repair: bool
+
+
+_MAX_COUNT = 2**63
+_MAX_SECONDS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class ToolPolicy:
 
     def __post_init__(self) -> None:
         problems = [
-            f"{name}={value!r} must be {rule}"
+            f"{name}={brief(value)} must be {rule}"
             for name, (rule, is_right) in _RULES.items()
             if not is_right(value := getattr(self, name))
         ]
@@ -99,15 +103,15 @@ def checked(what: str, name: str, value: object, least: int) -> None:
         ToolDefinitionError: `value` is not a whole number, or is less than `least`.
     """
     if not _is_count(value, least):
-        raise ToolDefinitionError(f"{what}: {name}={value!r} must be {least} or more")
+        raise ToolDefinitionError(f"{what}: {name}={brief(value)} must be {least} or more")
 
 
 def _is_count(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MAX_COUNT
 
 
 def _is_seconds(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MAX_SECONDS
 
 
 def _is_exceptions(value: object) -> bool:

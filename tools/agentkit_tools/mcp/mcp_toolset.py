@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import to_thread
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,7 +81,8 @@ class MCPToolset(Toolset):
         """What the toolset holds, as its base class wants it."""
         if self._changes != (changes := self._connection.changes):
             with self._keeping():
-                self._adopt(changes, self._connection.request_blocking(_list_tools))
+                definitions = self._connection.request_blocking(_list_tools)
+                self._adopt(changes, make_tools(definitions, self._connection, self._policy))
         return self._listed
 
     async def at(self, context: PromptContext) -> Toolset:
@@ -92,7 +94,8 @@ class MCPToolset(Toolset):
     async def _refresh(self) -> None:
         if self._changes != (changes := self._connection.changes):
             with self._keeping():
-                self._adopt(changes, await self._connection.request(_list_tools))
+                definitions = await self._connection.request(_list_tools)
+                self._adopt(changes, await to_thread(make_tools, definitions, self._connection, self._policy))
 
     @contextmanager
     def _keeping(self) -> Iterator[None]:
@@ -103,8 +106,8 @@ class MCPToolset(Toolset):
             if self._changes < 0:
                 raise
 
-    def _adopt(self, changes: int, definitions: Sequence[Any]) -> None:
-        self._listed, self._problems = make_tools(definitions, self._connection, self._policy)
+    def _adopt(self, changes: int, made: tuple[dict[str, Tool], tuple[ToolDefinitionError, ...]]) -> None:
+        self._listed, self._problems = made
         self._changes = changes
 
     @property
@@ -183,8 +186,6 @@ class MCPToolset(Toolset):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        from asyncio import to_thread
-
         await to_thread(self.close)
 
     def __repr__(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
 from agentkit_prompts.schemas.check import JsonChecker
@@ -15,6 +16,7 @@ from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import MCPServerError, MCPServerLost, ToolDefinitionError, describe_error
 from agentkit_tools.mcp.connection import Connection
 from agentkit_tools.mcp.content import to_result
+from agentkit_tools.mcp.listed_tools import MAX_LISTED, PROBLEM
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
@@ -30,7 +32,6 @@ IDEMPOTENCY_KEY = "agentkit/idempotency-key"
 
 _TIMEOUT = 60.0
 _MAX_PAGES = 200
-_MAX_LISTED = 20_000
 _MAX_DESCRIPTION = 20_000
 _MAX_SCHEMA = 500_000
 _MAX_PROBLEMS = 10
@@ -49,13 +50,13 @@ async def list_all(client: Client, kind: Literal["tools", "resources", "prompts"
     for _ in range(_MAX_PAGES):
         page = await getattr(client, f"list_{kind}")(cursor=cursor)
         found += getattr(page, kind)
-        if page.next_cursor is None and len(found) <= _MAX_LISTED:
+        if page.next_cursor is None and len(found) <= MAX_LISTED:
             return found
-        if page.next_cursor == cursor or len(found) > _MAX_LISTED:
+        if page.next_cursor == cursor or len(found) > MAX_LISTED:
             break
         cursor = page.next_cursor
     raise MCPServerError(
-        f"the server's list of {kind} does not end: {len(found):,} so far; {_MAX_LISTED:,} on {_MAX_PAGES} pages are"
+        f"the server's list of {kind} does not end: {len(found):,} so far; {MAX_LISTED:,} on {_MAX_PAGES} pages are"
         " allowed"
     )
 
@@ -66,10 +67,19 @@ def make_tools(
     """Return the tools by name, and what is wrong with those that cannot be offered.
 
     `policy` goes before what follows from the hints of the server.
+
+    Raises:
+        MCPServerError: Reading them takes longer than the server has for an answer.
     """
+    end = monotonic() + connection.seconds
     tools: dict[str, Tool] = {}
     problems: list[ToolDefinitionError] = []
-    for definition in definitions:
+    for number, definition in enumerate(definitions):
+        if monotonic() > end:
+            raise MCPServerError(
+                f"MCP server {connection.name} lists {len(definitions):,} tools, of which {number:,} could be read"
+                f" within {connection.seconds:g} seconds"
+            )
         try:
             made = _tool(definition, connection, policy)
         except ToolDefinitionError as error:
@@ -85,6 +95,9 @@ def make_tools(
 def _tool(definition: Definition, connection: Connection, policy: PolicyOptions) -> Tool:
     name, schema = definition.name, definition.input_schema
     description = definition.description or definition.title or ""
+    if isinstance(problem := (definition.meta or {}).get(PROBLEM), str):
+        what = "its JSON Schema cannot be used" if "Schema" in problem[:12] else "its definition cannot be used"
+        raise ToolDefinitionError(f"tool {name or '(without a name)'}: {what}; {problem}")
     if not name.strip():
         raise ToolDefinitionError("a tool of the server has no name")
     if len(description) > _MAX_DESCRIPTION:
