@@ -51,6 +51,12 @@ from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from typing_extensions import TypeForm
+
+    from agentkit.output.output_spec import OutputSpec
+    from agentkit.run.run_options import AgentOptions, ModelAgentOptions
     from agentkit_memory import Scope
 
 __all__ = ["Agent"]
@@ -74,7 +80,7 @@ class Agent(Generic[Deps, Output]):
             With plain text as layers, what is recalled stands before the input.
         recall: How memory is asked.
         compaction: What is done with a conversation that has grown long: `Trim()` or `Summarise(model)`.
-        output: The type of the answer.
+        output: The type of the answer, a function that ends the run, or an `OutputSpec`; see `Chain`.
         budget: Tokens a composition may have at most.
         tokenizer: Counts tokens; a fast estimate when not given.
         deps: The type of what tools receive in their `ToolContext`; only for type checkers.
@@ -89,6 +95,7 @@ class Agent(Generic[Deps, Output]):
     """
 
     __slots__ = (
+<<<<<<< HEAD
         "_ask",
         "_equipment",
         "_text",
@@ -98,6 +105,9 @@ class Agent(Generic[Deps, Output]):
         "memory",
         "name",
         "recall",
+=======
+        *("_ask", "_at", "_given", "_ready", "_text", "chain", "compaction", "limits", "memory", "name", "recall"),
+>>>>>>> h2-outputs
         "specs",
         "tools",
     )
@@ -108,17 +118,16 @@ class Agent(Generic[Deps, Output]):
     """The tools as the model is offered them."""
 
     @overload
+    def __init__(self, model: Chain[Output], *, deps: type[Deps] = ..., **options: Unpack[AgentOptions]) -> None: ...
+    @overload
     def __init__(
         self,
-        model: Chain[Output],
+        model: Model | str,
+        layers: Layers | TextPrompt | str = ...,
         *,
-        tools: Tools = ...,
-        memory: RecallSource | None = ...,
-        recall: RecallOptions = ...,
-        compaction: Compaction | None = ...,
+        output: TypeForm[Output] = ...,
         deps: type[Deps] = ...,
-        limits: Limits = ...,
-        name: str = ...,
+        **options: Unpack[ModelAgentOptions],
     ) -> None: ...
     @overload
     def __init__(
@@ -126,16 +135,19 @@ class Agent(Generic[Deps, Output]):
         model: Model | str,
         layers: Layers | TextPrompt | str = ...,
         *,
-        tools: Tools = ...,
-        memory: RecallSource | None = ...,
-        recall: RecallOptions = ...,
-        compaction: Compaction | None = ...,
-        output: type[Output] = ...,
-        budget: int | Budget | None = ...,
-        tokenizer: TokenCounter | None = ...,
+        output: OutputSpec[Output] | Callable[..., Awaitable[Output]],
         deps: type[Deps] = ...,
-        limits: Limits = ...,
-        name: str = ...,
+        **options: Unpack[ModelAgentOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        model: Model | str,
+        layers: Layers | TextPrompt | str = ...,
+        *,
+        output: Callable[..., Output],
+        deps: type[Deps] = ...,
+        **options: Unpack[ModelAgentOptions],
     ) -> None: ...
     def __init__(
         self,
@@ -146,7 +158,7 @@ class Agent(Generic[Deps, Output]):
         memory: RecallSource | None = None,
         recall: RecallOptions = _NO_OPTIONS,
         compaction: Compaction | None = None,
-        output: type[Any] = str,
+        output: Any = str,
         budget: int | Budget | None = None,
         tokenizer: TokenCounter | None = None,
         deps: type[Any] = NoneType,

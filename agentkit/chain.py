@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, cast, overload
 
 from typing_extensions import TypeVar
 
@@ -25,12 +25,23 @@ from agentkit_prompts.tree.leaves import TextPrompt
 from agentkit_prompts.tree.prompt import BasePrompt
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from typing_extensions import TypeForm
+
+    from agentkit.output.output_spec import OutputSpec
     from agentkit_prompts.prompters.history import History, Tools
     from agentkit_prompts.prompters.prompter import Prompter, SlotValues
 
 __all__ = ["Chain"]
 
 Output = TypeVar("Output", default=str)
+
+
+class _Options(TypedDict, total=False):
+    tokenizer: TokenCounter | None
+    budget: int | Budget | None
+    redact: Callable[[Composition], Composition] | None
 
 
 @refusing_unknown(**ELSEWHERE)
@@ -72,12 +83,39 @@ class Chain(Generic[Output]):
     prompter: Prompter | None
     """What reads the input of a run, where the chain was made with one."""
 
+    @overload
+    def __init__(
+        self,
+        model: Model,
+        layers: Layers | Prompter | TextPrompt | str = ...,
+        *,
+        output: TypeForm[Output] = ...,
+        **options: Unpack[_Options],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        model: Model,
+        layers: Layers | Prompter | TextPrompt | str = ...,
+        *,
+        output: OutputSpec[Output] | Callable[..., Awaitable[Output]],
+        **options: Unpack[_Options],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        model: Model,
+        layers: Layers | Prompter | TextPrompt | str = ...,
+        *,
+        output: Callable[..., Output],
+        **options: Unpack[_Options],
+    ) -> None: ...
     def __init__(
         self,
         model: Model,
         layers: Layers | Prompter | TextPrompt | str = "",
         *,
-        output: type[Output] = str,  # type: ignore[assignment]  # pyright: ignore[reportArgumentType]
+        output: Any = str,
         tokenizer: TokenCounter | None = None,
         budget: int | Budget | None = None,
         redact: Callable[[Composition], Composition] | None = None,

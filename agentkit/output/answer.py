@@ -89,7 +89,7 @@ class AnswerReader:
         modes = output_modes_of(model)
         if self.tool is not None:
             self._name, self._kind = f"call of {self.tool.name}", _returned(self.tool)
-            self.schema, wanted = self.tool.spec.parameters, "tool"
+            self.schema, wanted = cast(JsonSchema, self.tool.spec.parameters), "tool"
             if spec.mode not in (None, "tool"):
                 raise AgentDefinitionError(f"output={self.tool.name}: a function is a tool, not {spec.mode}")
         else:
@@ -100,7 +100,7 @@ class AnswerReader:
             raise AgentDefinitionError(
                 f"model {model.name!r} cannot be asked for an answer in the mode {wanted!r}: it has {', '.join(modes)}"
             )
-        self.mode = cast(OutputMode, wanted)
+        self.mode = wanted
         if self.tool is None:
             assert self._kind is not None
             self.request = _request(self._kind, self.mode, self._name)
@@ -172,7 +172,8 @@ class AnswerReader:
 
     def refused(self, output: Any, problem: str) -> OutputError:
         """Return the error of an answer that a validator does not take."""
-        return OutputError(self._name, self.returned(output), problem)
+        text = output if isinstance(output, str) else to_json(output, fallback=str).decode()
+        return OutputError(self._name, text, problem)
 
     def ending(self, message: Message, results: Mapping[str, ToolResult]) -> ToolResult | None:
         """Return the result of the call that ends a run: the first that ended well, else the first there is."""
@@ -184,24 +185,22 @@ class AnswerReader:
         """Return the error of a function that could not take the answer, after all repair turns."""
         return OutputError(self._name, "", result.message.text)
 
-    def returned(self, value: Any) -> str:
-        """Return what a function returned, as the text that ends the conversation of a run."""
-        if isinstance(value, str):
-            return value
-        try:
-            return to_json(value, fallback=str).decode()
-        except ValueError:
-            return str(value)
+    def returned(self, result: ToolResult) -> tuple[Any, str]:
+        """Return what a function returned, and the text of it that ends the conversation of the run."""
+        text = result.whole or result.message.text
+        return result.value if result.value is not None else self.restored(text), text  # a journal has the text only
 
     def restored(self, text: str) -> Any:
-        """Return what a function returned in an earlier attempt at a run, from the text that it ended with."""
-        kind = self._kind
-        if kind is None or self.tool is None:
-            return text
-        try:
-            return kind.adapter.validate_json(text)
-        except ValidationError:
-            return text
+        """Return what a function returned, from its text: a value of the type that it is annotated with."""
+        assert self._kind is not None
+        adapter = self._kind.adapter
+        for read, given in ((adapter.validate_json, text), (adapter.validate_python, text)):
+            try:
+                value = read(given)
+            except ValidationError:
+                continue
+            return text if isinstance(value, str) else value
+        return None if _takes_none(adapter) else text
 
     def _valid(self, text: str, whole: str, *, wrapped: bool | None = None) -> Any:
         """Return the answer that a text in JSON is; `wrapped` where it has to be in an object, or must not be."""
@@ -304,6 +303,14 @@ def _returned(tool: Tool[..., Any]) -> _Kind:
         adapter = TypeAdapter(Any)
     empty: JsonSchema = cast(JsonSchema, freeze({}))
     return _Kind(adapter, empty, None, empty, None)
+
+
+def _takes_none(adapter: TypeAdapter[Any]) -> bool:
+    try:
+        adapter.validate_python(None)
+    except ValidationError:
+        return False
+    return True
 
 
 def _type_name(output: Any) -> str:

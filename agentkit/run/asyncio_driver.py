@@ -16,7 +16,6 @@ from agentkit.errors import AgentError, ApprovalError, Paused
 from agentkit.models.model import NO_USAGE, Model, Reply, Usage
 from agentkit.models.model_errors import ModelReplyError
 from agentkit.output.checking import checked_output
-from agentkit.output.growing import GrowingOutput
 from agentkit.recaller import Found
 from agentkit.run import events
 from agentkit.run.begin import beginning
@@ -36,6 +35,7 @@ from agentkit.run.effects import (
     SelectExamples,
 )
 from agentkit.run.journal import inner_id
+from agentkit.run.listening import TextListener
 from agentkit.run.nested_runs import Nesting
 from agentkit.run.tool_round import CallWaits, ToolRound
 from agentkit.session import Session
@@ -184,17 +184,9 @@ class AsyncDriver:
                 if (taken := emit(events.PromptComposed(step, composition))) is not None:
                     await taken
 
-                growing = None if composition.output is None else GrowingOutput(composition.output)
-
-                def on_text(text: str) -> Any:
-                    taken = emit(events.TextDelta(step, text))
-                    if growing is None or (grown := growing.add(text)) is None:
-                        return taken
-                    return _all(taken, emit(events.PartialOutput(step, grown)))
-
-                reply = await model.request(composition, on_text=on_text)
-                if growing is not None and (grown := growing.now()) is not None:
-                    await self._tell(events.PartialOutput(step, grown))
+                heard = TextListener(emit, step, composition.output)
+                reply = await model.request(composition, on_text=heard)
+                await heard.end()
             if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
                 raise ModelReplyError(_no_reply(reply), model=model.name)
             if price is not None:
@@ -329,12 +321,6 @@ def _stop(calls: Sequence[ToolCall], stopped: Mapping[str, Exception]) -> Except
 def _outer(call: object) -> str | None:
     """Return the id of the call whose agent a decision is for; None where it is for the run itself."""
     return call.partition("/")[0] if isinstance(call, str) and "/" in call else None
-
-
-async def _all(*taken: Awaitable[object] | None) -> None:
-    for one in taken:
-        if one is not None:
-            await one
 
 
 def _named(call: ToolCall) -> str:

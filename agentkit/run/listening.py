@@ -9,9 +9,15 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias
 
+<<<<<<< HEAD
 from agentkit.run.events import Event, TextDelta, ToolProgress
+=======
+from agentkit.output.growing import GrowingOutput
+from agentkit.run.events import Event, PartialOutput, TextDelta
+from agentkit_prompts.composition.declarations import OutputRequest
+>>>>>>> h2-outputs
 
-__all__ = ["Emit", "Listener", "ListenerErrors", "Listening", "PassOn", "both", "streaming"]
+__all__ = ["Emit", "Listener", "ListenerErrors", "Listening", "PassOn", "TextListener", "both", "streaming"]
 
 Listener: TypeAlias = Callable[[Event[Any]], "Awaitable[object] | None"]
 """Is called with every event; what it returns is awaited."""
@@ -188,6 +194,54 @@ class _Channel:
         event = self._events.popleft()
         self._room.set()
         return event
+
+
+class TextListener:
+    """What a model is given to pass its text on to: it makes events of the pieces, and of an answer that grows.
+
+    Args:
+        emit: Passes an event on.
+        step: The step of the run.
+        request: How an answer of a type was asked for; None for text.
+    """
+
+    __slots__ = ("_emit", "_growing", "_step")
+
+    def __init__(self, emit: Emit, step: int, request: OutputRequest | None) -> None:
+        self._emit = emit
+        self._step = step
+        self._growing = None if request is None else GrowingOutput(request)
+
+    def __call__(self, text: str) -> Any:
+        taken = self._emit(TextDelta(self._step, text))
+        if self._growing is None or (grown := self._growing.add(text)) is None:
+            return taken
+        event = PartialOutput(self._step, grown)
+        return self._emit(event) if taken is None else _Then(taken, self._emit, event)
+
+    async def end(self) -> None:
+        """Pass on what of an answer was not seen yet."""
+        if self._growing is not None and (grown := self._growing.now()) is not None:
+            taken = self._emit(PartialOutput(self._step, grown))
+            if taken is not None:
+                await taken
+
+
+class _Then:
+    """Passes an event on when the one before it was taken; nothing happens where nobody waits for that."""
+
+    __slots__ = ("_before", "_emit", "_event")
+
+    def __init__(self, before: Awaitable[None], emit: Emit, event: Event[Any]) -> None:
+        self._before = before
+        self._emit = emit
+        self._event = event
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        yield from self._before.__await__()
+        taken = self._emit(self._event)
+        if taken is not None:
+            yield from taken.__await__()
 
 
 async def streaming(run: Callable[[PassOn], Coroutine[Any, Any, object]]) -> AsyncGenerator[Event[Any], None]:

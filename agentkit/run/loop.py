@@ -204,8 +204,9 @@ def run_loop(
                 return RunResult(output, messages, composition, usage, step, "stop", run_id, journal)
             ending = None if chain.answer.tool is None else chain.answer.ending(message, results)
             if ending is not None and ending.ok:  # the function that takes the answer was called
-                output, repair = yield from _check(chain, ending.value, step, may_repair=repairs < limits.repairs)
-                fresh += (repair or Message("assistant", chain.answer.returned(output)),)
+                output, text = chain.answer.returned(ending)
+                output, repair = yield from _check(chain, output, step, may_repair=repairs < limits.repairs)
+                fresh += (repair or Message("assistant", text),)
                 yield Append(fresh, f"{run_id}:{step}")
                 if repair is None:
                     messages += fresh
@@ -255,13 +256,14 @@ def _read(
         OutputError: It is not the output type, or a validator does not take it, and it may not be repaired.
     """
     if chain.answer.tool is not None and len(messages) > 1 and messages[-2].role == "tool":
-        return chain.answer.restored(reply.message.text), None  # the function was called by an earlier attempt
-    try:
-        output = chain.parse(reply)
-    except OutputError as error:
-        if not may_repair or isinstance(error, OutputStopped):
-            raise
-        return cast(Output, None), _repairing(error)
+        output = chain.answer.restored(reply.message.text)  # the function was called by an earlier attempt
+    else:
+        try:
+            output = chain.parse(reply)
+        except OutputError as error:
+            if not may_repair or isinstance(error, OutputStopped):
+                raise
+            return cast(Output, None), _repairing(error)
     return (yield from _check(chain, output, step, may_repair=may_repair))
 
 

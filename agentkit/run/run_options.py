@@ -21,11 +21,23 @@ if TYPE_CHECKING:
     from agentkit.recaller import RecallOptions, RecallSource
     from agentkit.run.limits import Limits
     from agentkit_memory import Scope
+    from agentkit_prompts.tokens.budget import Budget
+    from agentkit_prompts.tokens.counter import TokenCounter
     from agentkit_prompts.tree.layers import Layers
     from agentkit_prompts.tree.leaves import TextPrompt
     from agentkit_tools import Tool, TurnTools
 
-__all__ = ["CHANGES", "Changes", "ResumeOptions", "RunOptions", "Tools", "check_options", "listed"]
+__all__ = [
+    "CHANGES",
+    "AgentOptions",
+    "Changes",
+    "ModelAgentOptions",
+    "ResumeOptions",
+    "RunOptions",
+    "Tools",
+    "check_options",
+    "listed",
+]
 
 Tools: TypeAlias = "Iterable[Tool | Callable[..., Any]] | TurnTools"
 Deps = TypeVar("Deps", default=Any)
@@ -45,6 +57,24 @@ class Changes(TypedDict, total=False):
     compaction: Compaction | None
     output: Any
     limits: Limits
+
+
+class AgentOptions(TypedDict, total=False):
+    """What an agent may be made with, whatever its model; see `Agent`."""
+
+    tools: Tools
+    memory: RecallSource | None
+    recall: RecallOptions
+    compaction: Compaction | None
+    limits: Limits
+    name: str
+
+
+class ModelAgentOptions(AgentOptions, total=False):
+    """What an agent may be made with that is given no chain; see `Agent`."""
+
+    budget: int | Budget | None
+    tokenizer: TokenCounter | None
 
 
 class ResumeOptions(Changes, Generic[Deps, Output], total=False):
