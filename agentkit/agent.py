@@ -95,7 +95,6 @@ class Agent(Generic[Deps, Output]):
     """
 
     __slots__ = (
-<<<<<<< HEAD
         "_ask",
         "_equipment",
         "_text",
@@ -105,9 +104,6 @@ class Agent(Generic[Deps, Output]):
         "memory",
         "name",
         "recall",
-=======
-        *("_ask", "_at", "_given", "_ready", "_text", "chain", "compaction", "limits", "memory", "name", "recall"),
->>>>>>> h2-outputs
         "specs",
         "tools",
     )

@@ -102,19 +102,8 @@ def _own(run_id: str, session: Session, first: int) -> tuple[Message, ...]:
     """Return the messages of a run, which were kept step by step; those of another writer may stand between them."""
     conversation = session.conversation
     own, step = [conversation[first]], 1
-<<<<<<< HEAD
-    while (found := session.position(f"{run_id}:{step}")) is not None:
-        own.append(conversation[found])
-        following = session.position(f"{run_id}:{step + 1}")
-        for at, message in enumerate(conversation[found + 1 :], found + 1):
-            is_answer = own[-1].role == "tool" and message.role == "assistant" and not message.tool_calls
-            if at == following or (message.role != "tool" and not is_repair(message) and not is_answer):
-                break
-            own.append(message)  # an answer directly behind results was kept with them: a tool ended the run
-=======
     found = session.position(f"{run_id}:1")
     while found is not None:
->>>>>>> h2-outputs
         step += 1
         following = session.position(f"{run_id}:{step}")
         for at in range(found, len(conversation)):

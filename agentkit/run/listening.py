@@ -9,13 +9,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias
 
-<<<<<<< HEAD
-from agentkit.run.events import Event, TextDelta, ToolProgress
-=======
 from agentkit.output.growing import GrowingOutput
-from agentkit.run.events import Event, PartialOutput, TextDelta
+from agentkit.run.events import Event, PartialOutput, TextDelta, ToolProgress
 from agentkit_prompts.composition.declarations import OutputRequest
->>>>>>> h2-outputs
 
 __all__ = ["Emit", "Listener", "ListenerErrors", "Listening", "PassOn", "TextListener", "both", "streaming"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -23,6 +23,7 @@ from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
     from mcp import Client
+    from mcp.shared.dispatcher import ProgressFnT
     from mcp_types import CallToolResult, ToolAnnotations
     from mcp_types import Tool as Definition
 
@@ -158,7 +159,7 @@ def _caller(name: str, connection: Connection, output_schema: Mapping[str, Any] 
     return call
 
 
-def _reporter(context: ToolContext[Any]) -> Callable[[float, float | None, str | None], Awaitable[None]] | None:
+def _reporter(context: ToolContext[Any]) -> ProgressFnT | None:
     """Return what passes the progress that a server reports on to who listens to the run; None where nobody can."""
     if context.run is None:
         return None
