@@ -57,7 +57,11 @@ class GrowingOutput:
             return None
         if self._request.wrapped:
             found = found.get("value") if isinstance(found, dict) else None
-        if found is None or (found == self._last and type(found) is type(self._last)):
+        if (
+            found is None
+            or (not found and self._last is None)
+            or (found == self._last and type(found) is type(self._last))
+        ):
             return None
         self._last = found
         return found
