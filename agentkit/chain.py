@@ -11,7 +11,7 @@ from pydantic.errors import PydanticUserError
 from typing_extensions import TypeVar
 
 from agentkit.errors import AgentDefinitionError, OutputError
-from agentkit.models.model import Model, Reply
+from agentkit.models.model import Model, OnDelta, Reply
 from agentkit.sync_driver import run_blocking
 from agentkit_prompts.composition.compose import Memo, compose
 from agentkit_prompts.composition.composition import Composition
@@ -173,7 +173,7 @@ class Chain(Generic[Output]):
         self.preflight(ctx.user_input)
         if self.layers.plan.selecting:
             ctx = ctx.evolve(selections=await self.selections(ctx))
-        return self.parse(await self.model.request(self.compose(ctx), on_text=on_text))
+        return self.parse(await self.model.request(self.compose(ctx), on_delta=_texts_only(on_text)))
 
     def run_sync(
         self,
@@ -228,6 +228,13 @@ def _adapter(output: Any) -> tuple[TypeAdapter[Any], JsonSchema]:
         raise AgentDefinitionError(
             f"output={_type_name(output)}: a model can only be asked for types that JSON Schema can describe; {why}"
         ) from error
+
+
+def _texts_only(on_text: Callable[[str], None] | None) -> OnDelta | None:
+    """Return what passes the text of a reply on, piece by piece."""
+    if on_text is None:
+        return None
+    return lambda delta: on_text(delta.text) if delta.kind in ("text", "refusal") else None
 
 
 def _type_name(output: Any) -> str:

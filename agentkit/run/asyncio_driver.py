@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from agentkit.compaction import Compacted, Send
 from agentkit.errors import ApprovalError, Paused
-from agentkit.models.model import NO_USAGE, Model, Reply, Usage
+from agentkit.models.model import NO_USAGE, Delta, Model, Reply, Usage
 from agentkit.models.model_errors import ModelReplyError
 from agentkit.recaller import Found
 from agentkit.run import events
@@ -174,10 +174,10 @@ class AsyncDriver:
                 if (taken := emit(events.PromptComposed(step, composition))) is not None:
                     await taken
 
-                def on_text(text: str) -> Any:
-                    return emit(events.TextDelta(step, text))
+                def on_delta(delta: Delta) -> Any:
+                    return emit(events.delta_event(step, delta))
 
-                reply = await model.request(composition, on_text=on_text)
+                reply = await model.request(composition, on_delta=on_delta)
             if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
                 raise ModelReplyError(_no_reply(reply), model=model.name)
             if price is not None:

@@ -29,15 +29,15 @@ _log = logging.getLogger("agentkit")
 class _Text:
     """Deltas of one step that nobody waited to be taken: together they take no more room than the text."""
 
-    __slots__ = ("pieces", "step")
+    __slots__ = ("is_refusal", "pieces", "step")
 
     def __init__(self, first: TextDelta) -> None:
-        self.step = first.step
+        self.step, self.is_refusal = first.step, first.is_refusal
         self.pieces = [first.text]
 
     @property
     def event(self) -> TextDelta:
-        return TextDelta(self.step, "".join(self.pieces))
+        return TextDelta(self.step, "".join(self.pieces), self.is_refusal)
 
 
 class Listening:
@@ -89,9 +89,9 @@ class Listening:
     def _joins(self, event: TextDelta) -> bool:
         """Add a delta to the one before it, where nobody waited for that one to be taken."""
         last = self._waiting[-1]
-        if isinstance(last, TextDelta) and last.step == event.step:
+        if isinstance(last, TextDelta):
             last = self._waiting[-1] = _Text(last)
-        if isinstance(last, _Text) and last.step == event.step:
+        if isinstance(last, _Text) and (last.step, last.is_refusal) == (event.step, event.is_refusal):
             last.pieces.append(event.text)
             return True
         return False
