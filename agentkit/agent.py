@@ -37,6 +37,7 @@ from agentkit.run.run_options import CHANGES, Changes, ResumeOptions, RunOptions
 from agentkit.run_context import Input, check_deps, placed, run_context, with_key
 from agentkit.session import Session, checked_session
 from agentkit.sync_driver import run_blocking, streamed
+from agentkit.threads import in_thread
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.declarations import Declarations
@@ -316,14 +317,14 @@ class Agent(Generic[Deps, Output]):
         return await self._now(options)._go_on(journal, options)
 
     async def _go_on(self, journal: Journal | Path, options: Mapping[str, Any]) -> RunResult[Output]:
-        known = journal if isinstance(journal, Journal) else await asyncio.to_thread(Journal.read, journal)
+        known = journal if isinstance(journal, Journal) else await in_thread(partial(Journal.read, journal))
         session = checked_session(options.get("session"))
-        await asyncio.to_thread(check_journal, known, self.name, session, options.get("approve"))
+        await in_thread(partial(check_journal, known, self.name, session, options.get("approve")))
         scope = None if known.scope is None or session is not None else known.scope
         memory = in_scope(self.memory, session, scope)
         ctx = with_key(known.context, self.chain, session, known.run_id)
         keep = None if isinstance(journal, Journal) else journal
-        return await self._run(known.anew(), ctx, memory, options, known=known, keep=keep)
+        return await self._run(known.copy(), ctx, memory, options, known=known, keep=keep)
 
     async def _run(
         self,
@@ -397,8 +398,9 @@ class Agent(Generic[Deps, Output]):
 
         Each call is a run of its own, without a session: the model that calls asks in one text, and the
         additional kwargs that the prompts of this agent require are parameters of the tool. What goes wrong in the
-        run is an error result of the call. The run gets the `deps` of the outer one and its approver; it is cancelled
-        with it; its tokens count there and it may use no more than are left there; its events arrive as `Nested`.
+        run is an error result of the call. The run gets the `deps` of the outer one and its approver, pauses with it
+        and is cancelled with it; its tokens count there and it may use no more than are left there; its journal is part
+        of that one's; its events arrive as `Nested`.
 
         Args:
             name: Name for the model.

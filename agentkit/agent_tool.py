@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from agentkit.run.decisions import Approver, Denied
+from agentkit.errors import ApprovalError, JournalError, Paused
+from agentkit.run.decisions import Approver, Decisions, Denied
 from agentkit.run.events import Nested
-from agentkit.run.nested_runs import Nesting, current_run
-from agentkit_prompts.context.prompt_context import UserInput
+from agentkit.run.journal import inner_id
+from agentkit.run.nested_runs import current_run
+from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.context.prompt_context import PromptContext, UserInput
+from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
@@ -31,6 +36,10 @@ class _Agent(Protocol):
     def additional_kwargs_schema(self) -> JsonSchema | None: ...
     @property
     def run(self) -> Callable[..., Awaitable[RunResult[Any]]]: ...
+    @property
+    def resume(self) -> Callable[..., Awaitable[RunResult[Any]]]: ...
+    @property
+    def context(self) -> Callable[..., PromptContext]: ...
 
 
 def agent_tool(agent: _Agent, name: str, description: str, argument: str, policy: PolicyOptions) -> Tool[..., Any]:
@@ -61,23 +70,42 @@ def agent_tool(agent: _Agent, name: str, description: str, argument: str, policy
     }
 
     async def answer(_context: ToolContext[Any], **arguments: Any) -> Any:
-        outer = current_run()
+        outer, call_id = current_run(), _context.call_id
         emit = outer.emit if outer is not None else None
-        result = await agent.run(
-            UserInput(arguments.pop(argument), additional_kwargs=arguments),
-            deps=_context.deps,
-            on_event=None if emit is None else lambda event: emit(Nested(_context.call_id, name, event)),
-            approve=_outer_approver(outer),
-            run_id=_context.idempotency_key,
-        )
+        asked = UserInput(arguments.pop(argument), additional_kwargs=arguments)
+        options = {
+            "deps": _context.deps,
+            "on_event": None if emit is None else lambda event: emit(Nested(call_id, name, event)),
+        }
+        if outer is None or call_id not in [call.id for call in outer.calls]:  # nothing could go on with it
+            approve = outer.approve if outer is not None and callable(outer.approve) else _nobody
+            result = await agent.run(asked, approve=approve, run_id=_context.idempotency_key, **options)
+            return result.output
+        options["approve"] = _approver(outer.approve, call_id)
+        known = outer.unfinished.pop(call_id, None)
+        try:
+            with outer.calling(call_id):
+                if known is not None and known.context.user_input == agent.context(asked).user_input:
+                    result = await agent.resume(known, **options)
+                else:
+                    result = await agent.run(asked, run_id=_context.idempotency_key, **options)
+        except (Paused, ApprovalError, JournalError) as error:  # nothing that the model could answer
+            outer.stopped[call_id] = error
+            return ToolResult(call_id, name, f"{name} was stopped.", "denied")
         return result.output
 
     policy.setdefault("timeout", _SECONDS)
     return Tool.from_json_schema(name, description, parameters, answer, **policy)
 
 
-def _outer_approver(outer: Nesting | None) -> Approver:
-    """Return what decides about the calls of an agent that is a tool: what decides for the run around it."""
-    if outer is not None and callable(outer.approve):
-        return outer.approve
-    return lambda call: Denied("it needs the approval of a person, and nobody is there to ask.")
+def _approver(approve: Approver | Decisions | None, call_id: str) -> Approver | Decisions | None:
+    """Return what decides about the calls of the agent of a call, which have its id in front for the run around it."""
+    if callable(approve):
+        return lambda call: approve(replace(call, id=inner_id(call_id, call.id)))
+    start = inner_id(call_id, "")
+    own = {call: made for call, made in (approve or {}).items() if isinstance(call, str) and call.startswith(start)}
+    return {call.removeprefix(start): made for call, made in own.items()}
+
+
+def _nobody(call: ToolCall) -> Denied:
+    return Denied("it needs the approval of a person, and nobody is there to ask.")

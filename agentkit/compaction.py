@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from agentkit.chain import Chain
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model, Reply, Usage
 from agentkit.session import Session
+from agentkit.threads import in_thread
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import PromptContext
@@ -144,7 +145,7 @@ async def compacted(
     """
     conversation, limit = ctx.conversation, _limit(compaction, chain)
     assert limit is not None
-    known = await asyncio.to_thread(_known, compaction, conversation, session)
+    known = await in_thread(partial(_known, compaction, conversation, session))
     count = message_tokens(chain.tokenizer or ESTIMATE)
     if conversation[known.messages :].total(count) <= limit:
         return known
@@ -166,7 +167,7 @@ async def compacted(
     keep_note: Callable[..., None] | None = getattr(session, "keep_note", None)
     if keep_note is not None:
         noted = {"messages": made.messages, "text": made.summary}
-        await asyncio.to_thread(keep_note, _SUMMARY, noted, made.messages)
+        await in_thread(partial(keep_note, _SUMMARY, noted, made.messages))
     return made
 
 

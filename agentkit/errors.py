@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.errors import Picklable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from agentkit_prompts.context.messages import Message, ToolCall
 
@@ -102,17 +103,21 @@ class Paused(AgentError):
     """The run waits for decisions about tool calls: `agent.resume(paused.journal, approve=...)` goes on with it.
 
     Attributes:
-        calls: The calls that wait, none of which has run.
+        calls: The calls that wait, none of which has run. That of an agent that runs as a tool has the id of the
+            tool's call, a slash and its own, such as `c1/c7`.
+        agents: The tool that each such call comes from, by the id of the call; `a/b` where `b` is a tool of agent `a`.
         journal: The run until here; `journal.dumps()` is text to store.
     """
 
-    def __init__(self, calls: Sequence[ToolCall]) -> None:
-        names = ", ".join(f"{call.name} ({call.id})" for call in calls)
+    def __init__(self, calls: Sequence[ToolCall], agents: Mapping[str, str] = MappingProxyType({})) -> None:
+        whose = {call: f" of {name}" for call, name in agents.items()}
+        names = ", ".join(f"{call.name} ({call.id}){whose.get(call.id, '')}" for call in calls)
         super().__init__(
             f"the run waits for a decision about {names}: resume it with approve=, a function or a mapping of call ids "
             "to decisions"
         )
         self.calls = tuple(calls)
+        self.agents = dict(agents)
 
 
 class RunIdReused(AgentError):

@@ -70,12 +70,24 @@ class InMemorySession:
         self._notes: dict[str, dict[int, Any]] = {}
 
     def append(self, *messages: Message | Mapping[str, Any], key: str | None = None) -> Conversation:
-        """Add messages, once per key."""
-        if key is None or key not in self._positions:
-            read = read_messages(messages, where="append", before=self.conversation)
-            if key is not None:
-                self._positions[key] = len(self.conversation)
-            self.conversation = self.conversation.append(*read)
+        """Add messages, once per key.
+
+        Raises:
+            KeyReused: The key was used for other messages.
+            MessageError: A value is not a message.
+        """
+        read = read_messages(messages, where="append", before=self.conversation)
+        if key is not None and (used := self._positions.get(key)) is not None:
+            if tuple(self.conversation[used : used + len(read)]) != tuple(read):
+                from agentkit_memory.errors import KeyReused
+
+                raise KeyReused(self.id, key, used + 1)
+            return self.conversation
+        if not read:
+            return self.conversation
+        if key is not None:
+            self._positions[key] = len(self.conversation)
+        self.conversation = self.conversation.append(*read)
         return self.conversation
 
     def append_now(self, *messages: Message | Mapping[str, Any], key: str | None = None) -> bool:

@@ -6,13 +6,14 @@ import asyncio
 import json
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from agentkit.compaction import Compacted, Send
-from agentkit.errors import ApprovalError, Paused
+from agentkit.errors import AgentError, ApprovalError, Paused
 from agentkit.models.model import NO_USAGE, Delta, Model, Reply, Usage
 from agentkit.models.model_errors import ModelReplyError
 from agentkit.recaller import Found
@@ -32,9 +33,10 @@ from agentkit.run.effects import (
     Recall,
     SelectExamples,
 )
-from agentkit.run.journal_file import Keeper
+from agentkit.run.journal import inner_id
 from agentkit.run.nested_runs import Nesting
 from agentkit.session import Session
+from agentkit.threads import begin_in_thread, ended, in_thread
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -74,12 +76,12 @@ class AsyncDriver:
     is_new: bool
     """Whether no run had this id before."""
     nesting: Nesting
-    decided: set[str] = field(default_factory=set)
-    """Ids of the calls that there were decisions about, before this run goes on or since."""
-    keeper: Keeper | None = None
-    """What keeps the journal: nothing is done before all lines are written."""
+    resumes: bool = False
+    """Whether the run goes on from a journal."""
     unkept: tuple[Message, ...] = ()
     """Messages that could not be added to the conversation."""
+    writing: Future[None] | None = None
+    """What adds messages to the conversation now."""
     beside: Usage = NO_USAGE
     """What model calls took that are no step of the run and that no answer to an effect tells yet."""
     sent: Composition | None = None
@@ -90,12 +92,12 @@ class AsyncDriver:
     async def drive(self, loop: Generator[Effect, Any, R]) -> R:
         """Perform effects until the loop returns."""
         answer: Any = None
-        is_logged = _log.isEnabledFor(logging.DEBUG)
+        is_logged, keeper = _log.isEnabledFor(logging.DEBUG), self.nesting.keeper
         try:
             effect = loop.send(None)
             while True:
-                if self.keeper is not None:
-                    await self.keeper.written()
+                if keeper is not None:
+                    await keeper.written()
                 if is_logged:
                     _log.debug("run %s: %s", self.run_id, type(effect).__name__)
                 if isinstance(effect, CallModel):
@@ -120,8 +122,10 @@ class AsyncDriver:
                     answer = await self._equip(effect)
                 effect = loop.send(answer)
         except StopIteration as end:
-            if self.keeper is not None:
-                await self.keeper.written()
+            if keeper is not None:
+                await keeper.written()
+            if self.resumes:
+                self._check_decisions()
             return end.value  # type: ignore[no-any-return]
         finally:
             loop.close()
@@ -133,7 +137,7 @@ class AsyncDriver:
     async def _begin(self, effect: Begin) -> Beginning:
         if self.is_new and not effect.goes_on and effect.at is None:  # nothing has to be looked up
             return Beginning(self.conversation if self.session is None else self.session.conversation)
-        return await asyncio.to_thread(beginning, effect, self.session, self.conversation, is_new=self.is_new)
+        return await in_thread(partial(beginning, effect, self.session, self.conversation, is_new=self.is_new))
 
     async def _equip(self, effect: Equip) -> Mapping[str, Tool]:
         assert self.equip is not None
@@ -155,6 +159,8 @@ class AsyncDriver:
         return reply
 
     async def _call_model(self, effect: CallModel) -> Reply:
+        if self.resumes:
+            self._check_decisions()
         self.sent = effect.composition
         reply = await self._request(self.model, effect.composition, effect.step)
         emit = self.nesting.emit
@@ -194,7 +200,7 @@ class AsyncDriver:
 
     async def _call_tools(self, effect: CallTools, loop: Generator[Effect, Any, Any]) -> Effect:
         """Run calls, tell the loop each result as it comes, and return what it asks for then."""
-        approve = self.nesting.approve
+        nesting, approve = self.nesting, self.nesting.approve
         if isinstance(approve, Mapping):
             ignored = [_named(call) for call in effect.calls if call.id in approve and call.id not in effect.decisions]
             if ignored:  # the tools have changed since the run paused
@@ -202,14 +208,35 @@ class AsyncDriver:
                     f"approve: {', '.join(ignored)} needs no approval now, or there is no such tool: the decision "
                     "would be ignored; the call did not run"
                 )
+            if self.resumes:
+                self._check_decisions()
+        nesting.calls = effect.calls
         round_ = _Round(self, effect, loop)
         try:
             calls = await round_.allowed()
             await call_tools(calls, self.tools, round_.context, on_start=round_.on_start, on_end=round_.on_end)
+        except _Waits:
+            pass
         except (Exception, asyncio.CancelledError) as error:  # cancelled, or a listener failed
             await self._keep(round_, error)
             raise
+        if nesting.stopped:
+            raise _stop(effect.calls, nesting.stopped)
         return round_.effect
+
+    def _check_decisions(self, asked: Collection[str] = ()) -> None:
+        """Refuse decisions about calls that do not wait: neither `asked`, nor decided before, nor of an agent inside.
+
+        Raises:
+            ApprovalError: Names all of them.
+        """
+        given, journal = self.nesting.approve, self.nesting.journal
+        if not isinstance(given, Mapping) or not given or journal is None:
+            return
+        inside, decided = self.nesting.unfinished, journal.decisions
+        unknown = [call for call in given if call not in asked and call not in decided and _outer(call) not in inside]
+        if unknown:
+            raise ApprovalError(f"approve: no call that waits has the id {', '.join(sorted(map(repr, unknown)))}")
 
     async def _keep(self, round_: _Round, error: BaseException) -> None:
         """Keep a round of tool calls that was cut short: some of them may have changed the world."""
@@ -228,13 +255,10 @@ class AsyncDriver:
         try:
             if session.append_now(*effect.messages, key=effect.key):
                 return
-            writing = asyncio.get_running_loop().run_in_executor(None, _appended, session, effect)
-            try:
-                await asyncio.shield(writing)
-            except asyncio.CancelledError:  # nobody may use the session before the write has ended
-                await asyncio.wait([writing])
-                raise
-        except Exception:
+            self.writing = begin_in_thread(partial(_appended, session, effect))
+            await ended(self.writing)
+            self.writing.result()
+        except BaseException:
             self.unkept = effect.messages
             raise
 
@@ -254,8 +278,7 @@ class AsyncDriver:
             await self._tell(events.ApprovalAsked(effect.step, tuple(asked)))
         if approve is None or isinstance(approve, Mapping):
             given: Mapping[str, Any] = approve or {}
-            if unknown := given.keys() - {call.id for call in asked} - self.decided:
-                raise ApprovalError(f"approve: no call that waits has the id {', '.join(sorted(map(repr, unknown)))}")
+            self._check_decisions({call.id for call in asked})
             if waiting := [call for call in asked if call.id not in given]:
                 raise Paused(waiting)
             made = {call.id: decision(given[call.id], _named(call)) for call in asked}
@@ -264,7 +287,6 @@ class AsyncDriver:
             for call in asked:
                 answer = approve(call)
                 made[call.id] = decision((await answer) if isinstance(answer, Awaitable) else answer, _named(call))
-        self.decided |= made.keys()
         if emit is not None:
             for call in asked:
                 await self._tell(events.ApprovalGiven(effect.step, call, made[call.id]))
@@ -317,6 +339,8 @@ class _Round:
         return ToolContext(driver.deps, driver.run_id, call.id, approved=approved, calls=driver.calls)
 
     def on_start(self, call: ToolCall) -> Awaitable[None] | None:
+        if self._nesting.stopped and self._is_behind(call):
+            raise _Waits
         self._started.add(call.id)
         if (emit := self._nesting.emit) is None:
             return None
@@ -324,18 +348,33 @@ class _Round:
         return emit(events.ToolStarted(self.effect.step, call))
 
     def on_end(self, result: ToolResult) -> Awaitable[None] | None:
-        if not self._is_heard:  # the loop has ended: what was answered could not be written down
-            return None
-        step = self.effect.step if isinstance(self.effect, CallTools) else 0
+        nesting = self._nesting
+        if not self._is_heard or result.call_id in nesting.stopped:
+            return None  # the loop has ended: what was answered could not be written down; or it is no answer
+        assert isinstance(self.effect, CallTools)
+        calls, step = self.effect.calls, self.effect.step
         if result.error is not None and _log.isEnabledFor(logging.WARNING):
             trace = clean("".join(traceback.format_exception(result.error)))  # a handler has to encode it
             _log.warning("run %s: the tool %s failed (%s)\n%s", self._driver.run_id, result.name, result.call_id, trace)
         self._is_heard = False
-        self.effect = self.loop.send((result, self._nesting.inner_usage()))
+        self.effect = self.loop.send((result, nesting.inner_usage(calls, result.call_id)))
         self._is_heard = True
-        if self._driver.keeper is not None:
-            self._driver.keeper.begin()  # other calls may take hours
-        return None if (emit := self._nesting.emit) is None else emit(events.ToolFinished(step, result))
+        if nesting.keeper is not None:
+            nesting.keeper.begin()  # other calls may take hours
+        return None if (emit := nesting.emit) is None else emit(events.ToolFinished(step, result))
+
+    def _is_behind(self, call: ToolCall) -> bool:
+        """Whether a call waits for one before it that has stopped: one of them is sequential, or one between them."""
+        has_stopped = is_behind = False
+        for other in self._nesting.calls:
+            tool = self._driver.tools.get(other.name)
+            is_sequential = tool is not None and tool.policy.sequential
+            is_behind = is_behind or (is_sequential and has_stopped)
+            if other.id == call.id:
+                return is_behind
+            if other.id in self._nesting.stopped:
+                has_stopped, is_behind = True, is_behind or is_sequential
+        return False
 
     def cut_short(self) -> Effect:
         """Tell the loop how the calls that did not end were cut short, and return what it asks for then."""
@@ -345,8 +384,33 @@ class _Round:
             if call.id in self._started:
                 text = f"{call.name} was cancelled with the run. It may still have had an effect."
             cancelled = ToolResult(call.id, call.name, text, "cancelled")
-            self.effect = self.loop.send((cancelled, self._nesting.inner_usage()))
+            self.effect = self.loop.send((cancelled, self._nesting.inner_usage(self.effect.calls, call.id)))
         return self.effect
+
+
+class _Waits(Exception):
+    """A call must not begin: one before it has stopped."""
+
+
+def _stop(calls: Sequence[ToolCall], stopped: Mapping[str, AgentError]) -> AgentError:
+    """Return what stops a run whose tools are agents that were stopped."""
+    waiting: list[ToolCall] = []
+    agents: dict[str, str] = {}
+    for call in calls:
+        error = stopped.get(call.id)
+        if isinstance(error, Paused):
+            for inner in error.calls:
+                own = inner_id(call.id, inner.id)
+                waiting.append(replace(inner, id=own))
+                agents[own] = f"{call.name}/{error.agents[inner.id]}" if inner.id in error.agents else call.name
+        elif error is not None:
+            return type(error)(f"{_named(call)}: {error}").with_traceback(error.__traceback__)
+    return Paused(waiting, agents)
+
+
+def _outer(call: object) -> str | None:
+    """Return the id of the call whose agent a decision is for; None where it is for the run itself."""
+    return call.partition("/")[0] if isinstance(call, str) and "/" in call else None
 
 
 def _named(call: ToolCall) -> str:

@@ -83,7 +83,11 @@ class Recall:
 
 @dataclass(slots=True)
 class Append:
-    """Keep messages at the end of the conversation. Answered with nothing."""
+    """Keep messages at the end of the conversation.
+
+    Answered with nothing; where a run goes on from its journal, with the message that asked the model to repair the
+    answer that is kept, if there was one: the output type may be another now.
+    """
 
     messages: tuple[Message, ...]
     key: str

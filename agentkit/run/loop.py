@@ -14,7 +14,7 @@ from typing import Any, Generic, cast
 from agentkit.chain import Chain, Output
 from agentkit.citations import Citation, citations, unknown_labels
 from agentkit.compaction import Compacted
-from agentkit.errors import LimitExceeded, OutputError, RunIdReused
+from agentkit.errors import LimitExceeded, NothingToContinue, OutputError, RunIdReused
 from agentkit.models.model import NO_USAGE, Reply, Usage
 from agentkit.recaller import Found
 from agentkit.run.decisions import Decision
@@ -37,14 +37,14 @@ from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
-from agentkit_prompts.context.prompt_context import PromptContext, UserInput
+from agentkit_prompts.context.prompt_context import PromptContext, RecalledMessage, UserInput
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
 
-__all__ = ["REPAIR", "RunResult", "remembering", "run_loop", "visible"]
+__all__ = ["RunResult", "is_repair", "remembering", "run_loop", "visible"]
 
-REPAIR = "Answer again, with valid JSON only."
-"""How the message ends that asks the model to repair its answer."""
+_REPAIR = "Answer again, with valid JSON only."
+"""How a message ends that asks the model to repair its answer."""
 _NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
 
 
@@ -121,6 +121,9 @@ def run_loop(
     if begun.conversation is not ctx.conversation:
         ctx = ctx.evolve(conversation=begun.conversation)
     messages = begun.done
+    answer = Reply(messages[-1]) if messages and _is_answer(messages[-1]) else None
+    if goes_on and answer is not None and _read(chain, answer, may_repair=True)[1] is None:
+        raise NothingToContinue("the last message of the conversation is an answer: give the run an input")
     if messages:
         if not goes_on and messages[0] != ctx.user_input.message:
             raise RunIdReused(run_id)
@@ -142,12 +145,18 @@ def run_loop(
     if recalls:
         ctx = remembering(ctx, (yield Recall(ctx.user_input.text, visible(chain, ctx, memo, is_cut=is_cut))))
     composition = chain.compose(ctx, memo=memo)  # before anything is kept: a prompt that cannot render costs nothing
-    repairs, step = 0, sum([message.role == "assistant" for message in messages])
+    repairs, step = sum(map(is_repair, messages)), sum([message.role == "assistant" for message in messages])
     if not messages:
         messages = (ctx.user_input.message,)
         yield Append(messages, f"{run_id}:0")
-    elif (last := messages[-1]).role == "assistant" and not last.tool_calls:  # the answer is there already
-        return RunResult(chain.parse(Reply(last)), messages, composition, usage, step, "stop", run_id, journal)
+    elif answer is not None:
+        output, repair = _read(chain, answer, may_repair=repairs < limits.repairs)
+        if repair is None:
+            return RunResult(output, messages, composition, usage, step, "stop", run_id, journal)
+        yield Append((repair,), f"{run_id}:{step}:repair")
+        messages += (repair,)
+        ctx = ctx.evolve(intermediate=ctx.intermediate.append(repair))
+        composition, repairs = chain.compose(ctx, memo=memo), repairs + 1
     seen = {call.id for message in messages for call in message.tool_calls}
     while True:
         if limits.steps is not None and step >= limits.steps:
@@ -174,25 +183,45 @@ def run_loop(
             gone = {result.name for result in results.values() if result.status == "unavailable"}
             if gone:  # they failed too often: the model is not offered them any more
                 ctx = ctx.evolve(tools=tuple([spec for spec in ctx.tools if spec.name not in gone]))
+            yield Append(fresh, f"{run_id}:{step}")
         else:
-            try:
-                output = chain.parse(reply)
-            except OutputError as error:
-                if repairs == limits.repairs:
-                    yield Append((message,), f"{run_id}:{step}")
-                    raise
-                repairs += 1
-                fresh = (message, Message("user", f"{error}. {REPAIR}"))
-            else:
-                yield Append((message,), f"{run_id}:{step}")
+            repair = yield Append((message,), f"{run_id}:{step}")
+            if repair is None:
+                output, repair = _read(chain, reply, may_repair=repairs < limits.repairs)
+            if repair is None:
                 messages += (message,)
                 return RunResult(output, messages, composition, usage, step, reply.finish_reason, run_id, journal)
-        yield Append(fresh, f"{run_id}:{step}")
+            repairs += 1
+            yield Append((repair,), f"{run_id}:{step}:repair")
+            fresh = (message, repair)
         messages += fresh
         limits.check(usage)
         traffic = ctx.intermediate
         ctx = ctx.evolve(intermediate=traffic.append(*fresh) if len(traffic) else Conversation(fresh))
         composition = chain.compose(ctx, memo=memo)
+
+
+def is_repair(message: Message | RecalledMessage) -> bool:
+    """Return whether a message asks the model to repair its answer."""
+    return message.role == "user" and message.text.endswith(_REPAIR)
+
+
+def _is_answer(message: Message) -> bool:
+    return message.role == "assistant" and not message.tool_calls
+
+
+def _read(chain: Chain[Output], reply: Reply, *, may_repair: bool) -> tuple[Output, Message | None]:
+    """Return the answer of a reply, or the message that asks the model to repair it.
+
+    Raises:
+        OutputError: It is not the output type, and may not be repaired.
+    """
+    try:
+        return chain.parse(reply), None
+    except OutputError as error:
+        if not may_repair:
+            raise
+        return cast(Output, None), Message("user", f"{error}. {_REPAIR}")
 
 
 def visible(chain: Chain[Any], ctx: PromptContext, memo: Memo | None = None, *, is_cut: bool = False) -> int | None:
@@ -210,7 +239,7 @@ def remembering(ctx: PromptContext, found: Found) -> PromptContext:
 
     What asked a model to repair its answer stands in the name of the user, and may quote the model: it is left out.
     """
-    recalled = tuple([message for message in found.recalled if not message.text.endswith(REPAIR)])
+    recalled = tuple([message for message in found.recalled if not is_repair(message)])
     knowledge = (*ctx.knowledge, *found.knowledge)
     return ctx.evolve(documents=found.documents, knowledge=knowledge, recalled=recalled)
 
@@ -221,11 +250,14 @@ def _asking(calls: tuple[ToolCall, ...], tools: Mapping[str, Tool]) -> tuple[Too
 
 
 def _with_own_ids(message: Message, seen: set[str], step: int) -> Message:
-    """Give a call without an id, or with one this run has seen, another: results, approval, idempotency go by it."""
+    """Give a call without an id, or with one this run has seen, another: results, approval, idempotency go by it.
+
+    One with a slash gets another too: a slash stands between the id of a call and those of the agent that it runs.
+    """
     calls = []
     for number, call in enumerate(message.tool_calls, 1):
         own = call.id
-        if not own or own in seen:
+        if not own or own in seen or "/" in own:
             own = f"call_{step}_{number}"
             while own in seen:
                 own += "_"

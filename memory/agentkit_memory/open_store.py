@@ -69,7 +69,6 @@ class OpenStore:
             self.indexes.catch_up()
 
     def close(self) -> None:
-        self.threads.close()
         self.embedders.close()  # first: whoever waits for one may hold an index, which is waited for
         try:
             self.indexes.close()

@@ -197,7 +197,7 @@ def test_a_selector_that_returns_garbage_or_raises_is_a_prompt_error(found: Any,
     assert caught.value.journal is not None  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("answer", [None, False, "yes", 1, b"yes", ValueError("no"), KeyError("k")], ids=repr)
+@pytest.mark.parametrize("answer", [None, 0, "yes", 1, b"yes", ValueError("no"), KeyError("k")], ids=repr)
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_decider_that_raises_or_answers_with_garbage_runs_no_call_and_loses_nothing(
     answer: Any, is_async: bool

@@ -32,7 +32,16 @@ from agentkit_tools.errors import (
     ends_run,
 )
 from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, late_reader
-from agentkit_tools.schemas.callables import inner_function, is_unbound_method, mode_of, name_of, raw, wire_name
+from agentkit_tools.schemas.callables import (
+    docstring_of,
+    inner_function,
+    is_model,
+    is_unbound_method,
+    mode_of,
+    name_of,
+    raw,
+    wire_name,
+)
 from agentkit_tools.schemas.deps_type import fits, name_of_type
 from agentkit_tools.schemas.docstring import read_docstring
 from agentkit_tools.schemas.function_schema import context_parameters, read_signature
@@ -112,9 +121,12 @@ class Tool(Generic[P, R]):
     ) -> Tool[P, R]:
         """Make a tool from a function, a method or any callable: its parameters, types and docstring give the rest.
 
+        A decorator's own docstring and signature count before those of what it decorates.
+
         Args:
             function: Sync or async; a generator's items are collected. A parameter annotated `ToolContext` receives
-                the context of the call and is not shown to the model.
+                the context of the call and is not shown to the model. A model or dataclass of pydantic's gives a tool
+                that returns one, validated as a whole; what has no field is refused unless its config has `extra`.
             name: Name for the model; the name of the function if None.
             description: Text for the model; the prose of the docstring if None. Under `python -OO` there are no
                 docstrings: a tool without a description warns with `ToolDescriptionWarning`.
@@ -125,11 +137,16 @@ class Tool(Generic[P, R]):
         """
         inner = inner_function(function)
         name = name or name_of(function)
-        text = read_docstring(inner.__doc__ if hasattr(inner, "__code__") else function.__doc__)
+        text = read_docstring(docstring_of(function))
         if description is None and not text.text and sys.flags.optimize > 1:
             missing = f"tool {name} has no description: `python -OO` removes docstrings, so give it description=..."
             warn(missing, ToolDescriptionWarning, stacklevel=2)
-        takes = read_signature(raw(function), text.parameters, tool=name, skip_first=is_unbound_method(function))
+        if is_model(function):
+            from agentkit_tools.schemas.model_schema import read_model
+
+            takes = read_model(function, text.parameters, tool=name)
+        else:
+            takes = read_signature(raw(function), text.parameters, tool=name, skip_first=is_unbound_method(function))
         returns = getattr(inner, "__annotations__", {}).get("return")
         return cls(
             ToolSpec(wire_name(name), text.text if description is None else description, takes.parameters),

@@ -400,10 +400,7 @@ class StoredSession:
         if len(stored) != len(messages) or any(
             old.message != new and not old.redacted for old, new in zip(stored, messages, strict=True)
         ):
-            raise KeyReused(
-                f"conversation {self.id!r}: key {key!r} was used for other messages (message {used} on); "
-                "give every append a key of its own"
-            )
+            raise KeyReused(self.id, key, used)
 
 
 def shown(session: object, database: Database, last: int | None) -> tuple[str, tuple[tuple[int, int, int], ...]]:

@@ -250,7 +250,8 @@ def test_a_default_that_does_not_fit_moves_into_the_description() -> None:
     assert found == {"type": "boolean", "description": "Whether. (default: false)"}
     fitting = made({"type": ["integer", "null"], "default": None}).spec.parameters["properties"]["v"]
     assert fitting == {"type": ["integer", "null"], "default": None}
-    assert made({"type": "integer", "default": None}).spec.parameters["properties"]["v"] == {"type": "integer"}
+    listed = made({"type": "string", "enum": ["a"], "default": "b"}).spec.parameters["properties"]["v"]
+    assert listed == {"type": "string", "enum": ["a"], "description": "(default: b)"}
 
 
 def test_required_flags_inside_of_properties_are_collected() -> None:

@@ -17,10 +17,18 @@ from agentkit_tools.schemas.validation_cost import (
     validation_cost,
 )
 
-__all__ = ["ArgumentReader", "Arguments", "late_reader", "reader_of"]
+__all__ = ["ArgumentReader", "Arguments", "ModelArguments", "late_reader", "reader_of"]
 
 Arguments: TypeAlias = dict[str, Any]
 """Validated arguments by parameter name; those the model left out are absent."""
+
+
+class ModelArguments(dict[str, Any]):
+    """The arguments a model was made from, and the model."""
+
+    made: Any
+
+
 Validate: TypeAlias = Callable[[str], Arguments]
 
 _QUICK_CHARS = 100_000

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["MAX_LEVELS", "SchemaError", "normalise"]
+__all__ = ["MAX_LEVELS", "SchemaError", "kind_of", "normalise"]
 
 MAX_LEVELS = 64
 """How deep a schema may be nested."""
@@ -29,7 +29,13 @@ _UNION = re.compile(r"\s*\|\s*|\s+or\s+")
 _ONE = ("items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else", "additionalItems")
 _MANY = ("anyOf", "oneOf", "allOf", "prefixItems")
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-_READ_ABOVE = frozenset(("type", "required", "optional", *_ONE, *_MANY, *_NAMED))
+_NULLABLE = ("nullable", "x-nullable")
+_READ_ABOVE = frozenset(("type", "required", "optional", *_ONE, *_MANY, *_NAMED, *_NULLABLE))
+_WRAPPED = ("$ref", *_MANY[:3])
+"""Keywords beside which a type alone does not say whether null is accepted."""
+_ANNOTATIONS = frozenset(
+    ("description", "title", "default", "examples", "example", "deprecated", "readOnly", "writeOnly")
+)
 
 
 class SchemaError(ValueError):
@@ -37,10 +43,11 @@ class SchemaError(ValueError):
 
 
 def normalise(schema: Any, level: int = 0) -> Any:
-    """Return a copy of `schema` with foreign type names replaced, and no default that its own schema refuses.
+    """Return a copy of `schema` with foreign type names replaced, and nothing in it that contradicts itself.
 
-    A type nobody knows becomes no type at all, which accepts anything. A default that does not fit moves into the
-    description, where the model can still read it.
+    A type nobody knows becomes no type at all, which accepts anything. Where an enum and a type contradict each other,
+    the enum is what holds; beside the type `array` it is that of the items. A default of null, like `nullable`, lets
+    null in. Any other default that does not fit moves into the description, where the model can still read it.
 
     Raises:
         SchemaError: It is nested too deeply, or is neither an object nor a boolean.
@@ -64,10 +71,13 @@ def normalise(schema: Any, level: int = 0) -> Any:
             result[key] = {str(name): normalise(item, level + 1) for name, item in value.items()}
         elif key == "items" and isinstance(value, list | tuple):  # how tuples were written before 2020
             result["prefixItems"] = [normalise(item, level + 1) for item in value]
-        elif key == "default" or (key not in _READ_ABOVE and value is not None):
+        elif key in ("default", "const") or (key not in _READ_ABOVE and value is not None):
             result[key] = value
     _set_type(result, schema.get("type"), level)
     _set_required(result, schema)
+    _settle_enum(result)
+    if level and (_is_null_default(result) or any(schema.get(key) is True for key in _NULLABLE)):
+        result = _or_null(result)
     _fit_default(result)
     return {"type": result.pop("type"), **result} if "type" in result else result
 
@@ -128,12 +138,66 @@ def _set_required(result: dict[str, Any], schema: Mapping[str, Any]) -> None:
         result["required"] = list(dict.fromkeys(names))
 
 
+def _settle_enum(result: dict[str, Any]) -> None:
+    """Make type and enum agree: what is listed is accepted, and nothing else."""
+    key = "const" if "const" in result else "enum"
+    if key not in result or "type" not in result:
+        return
+    values = [result["const"]] if key == "const" else result["enum"]
+    declared = _kinds(result["type"])
+    if "null" in declared and len(declared) > 1 and key == "enum" and None not in values:
+        values = result["enum"] = [*values, None]  # a type that lets null in is written for nothing else
+    apart = [value for value in values if not any(_FITS[kind](value) for kind in declared)]
+    if not apart:
+        return
+    inner = [value for value in values if value is not None]
+    if "array" in declared and key == "enum" and inner and not any(isinstance(value, list | tuple) for value in values):
+        del result["enum"]
+        items = result.get("items")
+        if not isinstance(items, Mapping) or "enum" not in items:
+            result["items"] = {**(items if isinstance(items, Mapping) else {}), "enum": inner}
+            _settle_enum(result["items"])
+        if len(inner) < len(values):
+            result["type"] = _one_or_many([*declared, "null"])
+        return
+    fitting = [kind for kind in declared if any(_FITS[kind](value) for value in values)]
+    result["type"] = _one_or_many([*fitting, *(kind_of(value) for value in apart)])
+
+
+def _is_null_default(result: Mapping[str, Any]) -> bool:
+    default = result.get("default", 0)
+    if isinstance(default, str) and default.lower() in _NULL_WORDS:
+        return "type" in result and "string" not in _kinds(result["type"]) and "enum" not in result
+    return default is None
+
+
+def _or_null(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema that also accepts null."""
+    if result.get("default", 0) is not None and _is_null_default(result):
+        result["default"] = None
+    if any(key in result for key in _WRAPPED):
+        options = next((result[key] for key in ("anyOf", "oneOf") if key in result), [])
+        if {"type": "null"} in options:
+            return result
+        outside = {key: value for key, value in result.items() if key in _ANNOTATIONS or key.startswith("x-")}
+        inside = {key: value for key, value in result.items() if key not in outside}
+        options = inside["anyOf"] if inside.keys() == {"anyOf"} else [inside]
+        return {**outside, "anyOf": [*options, {"type": "null"}]}
+    if "const" in result:
+        result["enum"] = [result.pop("const")]
+    if "enum" in result and None not in result["enum"]:
+        result["enum"] = [*result["enum"], None]
+    if "type" in result:
+        result["type"] = _one_or_many([*_kinds(result["type"]), "null"])
+    return result
+
+
 def _fit_default(result: dict[str, Any]) -> None:
     if "default" not in result:
         return
-    default, kind = result["default"], result.get("type")
-    kinds = kind if isinstance(kind, list) else [kind]
-    if kind is None or any(_FITS[str(one)](default) for one in kinds):
+    default = result["default"]
+    fits = "type" not in result or any(_FITS[kind](default) for kind in _kinds(result["type"]))
+    if fits and ("enum" not in result or default in result["enum"]):
         return
     del result["default"]
     if default is not None:
@@ -141,12 +205,30 @@ def _fit_default(result: dict[str, Any]) -> None:
         result["description"] = f"{text} (default: {default})".strip()
 
 
+def _kinds(kind: Any) -> list[str]:
+    return kind if isinstance(kind, list) else [kind]
+
+
+def _one_or_many(kinds: list[str]) -> str | list[str]:
+    found = list(dict.fromkeys(kinds))
+    return found[0] if len(found) == 1 else found
+
+
+def kind_of(value: Any) -> str:
+    """Return the JSON type of a value: `integer` for whole numbers."""
+    if isinstance(value, float) and not value.is_integer():
+        return "number"
+    return next((kind for kind in _KIND_ORDER if _FITS[kind](value)), "number")
+
+
+_NULL_WORDS = ("none", "null", "nil", "undefined")
+_KIND_ORDER = ("null", "boolean", "integer", "string", "array", "object")
 _FITS: dict[str, Any] = {
     "object": lambda value: isinstance(value, Mapping),
     "array": lambda value: isinstance(value, list | tuple),
     "string": lambda value: isinstance(value, str),
     "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
-    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "integer": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1,
     "boolean": lambda value: isinstance(value, bool),
     "null": lambda value: value is None,
 }
