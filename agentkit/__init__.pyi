@@ -21,6 +21,7 @@ from agentkit.fact_extraction import FoundFact as FoundFact
 from agentkit.fact_extraction import FoundFacts as FoundFacts
 from agentkit.fact_extraction import fact_extractor as fact_extractor
 from agentkit.fact_extraction import fact_layers as fact_layers
+from agentkit.models.anthropic_model import AnthropicModel as AnthropicModel
 from agentkit.models.completion_model import CompletionModel as CompletionModel
 from agentkit.models.model import Delta as Delta
 from agentkit.models.model import Model as Model
@@ -37,6 +38,7 @@ from agentkit.models.model_errors import ModelRequestError as ModelRequestError
 from agentkit.models.model_errors import ModelUnavailable as ModelUnavailable
 from agentkit.models.offline import OfflineModel as OfflineModel
 from agentkit.models.openai_chat import OpenAIModel as OpenAIModel
+from agentkit.models.openai_responses import OpenAIResponsesModel as OpenAIResponsesModel
 from agentkit.models.prices import Price as Price
 from agentkit.models.scripted import ScriptedModel as ScriptedModel
 from agentkit.models.settings import ModelSettings as ModelSettings

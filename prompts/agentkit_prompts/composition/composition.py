@@ -134,6 +134,12 @@ class Composition(Contents):
 
         return anthropic_payload(self)
 
+    def to_responses(self) -> dict[str, Any]:
+        """Return the payload of a Responses request: `input`, and `instructions` and `tools` where there are."""
+        from agentkit_prompts.composition.targets.responses_request import responses_payload
+
+        return responses_payload(self)
+
     def to_sample(
         self, reply: Message | Mapping[str, Any] | str, chat_template: GivenTemplate | None = None, **kwargs: Any
     ) -> dict[str, Any]:
