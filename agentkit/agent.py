@@ -17,8 +17,8 @@ from agentkit.agent_tool import agent_tool
 from agentkit.chain import Chain, Output
 from agentkit.compaction import Compaction, Summarise, as_compacted, check_compaction, compacted
 from agentkit.errors import AgentDefinitionError
+from agentkit.models import model_names
 from agentkit.models.model import Model
-from agentkit.models.model_names import changed_model, model_named
 from agentkit.overrides import overridden, overriding
 from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, shown_options
 from agentkit.recaller import recall as ask
@@ -159,7 +159,7 @@ class Agent(Generic[Deps, Output]):
         self.compaction = compaction
         if not isinstance(model, Chain):
             if isinstance(model, str):
-                model = model_named(model)
+                model = model_names.model(model)
             if memory is not None or compaction is not None:
                 layers = self._placed(layers)
             model = Chain(model, layers, output=output, budget=budget, tokenizer=tokenizer)
@@ -196,7 +196,7 @@ class Agent(Generic[Deps, Output]):
         chain = self.chain
         if not changes.keys().isdisjoint(("model", "settings", "layers", "output")):
             chain = Chain(
-                changed_model(chain.model, changes),
+                model_names.changed_model(chain.model, changes),
                 self._placed(changes["layers"]) if "layers" in changes else chain.prompter or chain.layers,
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,

@@ -246,7 +246,7 @@ def _sent_back(item: dict[str, Any]) -> dict[str, Any]:
     if item.get("type") == "reasoning":
         made["summary"] = item.get("summary") or []  # which the API wants, empty or not
     elif item.get("type") == "message":
-        parts = [part for part in item.get("content") or () if isinstance(part, dict)]
+        parts = [part for part in made.get("content") or () if isinstance(part, dict)]
         kept = ({key: value for key, value in part.items() if key != "logprobs"} for part in parts)
         made = {
             **made,

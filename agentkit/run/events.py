@@ -24,6 +24,7 @@ __all__ = [
     "ArgumentsDelta",
     "ConversationCompacted",
     "Event",
+    "ModelFellBack",
     "ModelReplied",
     "Nested",
     "PromptComposed",
@@ -100,6 +101,16 @@ class ArgumentsDelta:
 
 
 @dataclass(slots=True)
+class ModelFellBack:
+    """A model could not answer, and another one is asked: see `FallbackModel`."""
+
+    step: int
+    reason: str
+    model: str
+    """The one that is asked now."""
+
+
+@dataclass(slots=True)
 class ModelReplied:
     """The model answered, with text, tool calls or both."""
 
@@ -165,6 +176,7 @@ Event: TypeAlias = (
     | TextDelta
     | ThinkingDelta
     | ArgumentsDelta
+    | ModelFellBack
     | ModelReplied
     | ApprovalAsked
     | ApprovalGiven
@@ -175,10 +187,12 @@ Event: TypeAlias = (
 )
 
 
-def delta_event(step: int, delta: Delta) -> TextDelta | ThinkingDelta | ArgumentsDelta:
+def delta_event(step: int, delta: Delta) -> TextDelta | ThinkingDelta | ArgumentsDelta | ModelFellBack:
     """Return the event of a piece of a reply."""
     if delta.kind == "thinking":
         return ThinkingDelta(step, delta.text)
     if delta.kind == "arguments":
         return ArgumentsDelta(step, delta.text, delta.call, delta.name)
+    if delta.kind == "fallback":
+        return ModelFellBack(step, delta.text, delta.name)
     return TextDelta(step, delta.text, delta.kind == "refusal")
