@@ -12,9 +12,11 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model, Reply, Usage
 from agentkit.session import Session
 from agentkit.threads import in_thread
+from agentkit.unknown_options import refusing_unknown
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_prompts.errors import brief
 from agentkit_prompts.tokens.budget import Budget, Size
 from agentkit_prompts.tokens.counter import ESTIMATE, message_tokens
 from agentkit_prompts.tree.layers import Layers
@@ -50,6 +52,7 @@ class Compacted:
     """What summarising took."""
 
 
+@refusing_unknown(max_tokens="tokens", limit="tokens")
 @dataclass(frozen=True, slots=True)
 class Trim:
     """Leaves the first messages of a conversation out of the prompt once they take more than `tokens`.
@@ -67,6 +70,7 @@ class Trim:
         _check(self.tokens, self.keep)
 
 
+@refusing_unknown(max_tokens="tokens", limit="tokens")
 @dataclass(frozen=True, slots=True)
 class Summarise:
     """Shows a summary, written by a model, in place of the first messages once they take more than `tokens`.
@@ -93,7 +97,7 @@ Compaction: TypeAlias = Trim | Summarise
 
 def _check(tokens: object, keep: object) -> None:
     wrong = [
-        f"{name}={given!r:.40} must be a number of tokens, {least} or more"
+        f"{name}={brief(given, 40)} must be a number of tokens, {least} or more"
         for name, given, least in (("tokens", tokens, 1), ("keep", keep, 0))
         if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < least)
     ]

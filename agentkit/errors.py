@@ -16,19 +16,27 @@ __all__ = [
     "AgentDefinitionError",
     "AgentError",
     "ApprovalError",
+    "AskAgain",
     "DepsMismatch",
     "JournalError",
     "LimitExceeded",
     "NothingToContinue",
     "OutputError",
+    "OutputStopped",
     "Paused",
     "RunIdReused",
     "ScopeMismatch",
     "SessionBusy",
+    "UnknownOption",
 ]
 
 
 _UNITS = {"money": "US dollars"}
+_STOPPED = {
+    "refusal": "the model refused to answer",
+    "length": "it was cut at the tokens that the model may answer with: allow more (max_tokens), or ask for less",
+    "content_filter": "the content filter of the endpoint stopped it",
+}
 
 
 class AgentError(Picklable):
@@ -45,6 +53,10 @@ class AgentError(Picklable):
 
 class AgentDefinitionError(AgentError, ValueError):
     """An agent, chain or limit that can never work as it was written."""
+
+
+class UnknownOption(AgentDefinitionError, TypeError):
+    """Options that do not exist, and so would be ignored. The message names all of them, and those that were meant."""
 
 
 class ApprovalError(AgentError, TypeError):
@@ -97,6 +109,22 @@ class OutputError(AgentError):
         super().__init__(f"the answer is not a valid {type_name}: {problems}")
         self.text = text
         self.problems = problems
+
+
+class OutputStopped(OutputError):
+    """The model stopped before there was an answer of the output type. Asking again would not help: it is not repaired.
+
+    Attributes:
+        reason: Why it stopped: `refusal`, `length` (the answer was cut) or `content_filter`.
+    """
+
+    def __init__(self, type_name: str, text: str, reason: str) -> None:
+        super().__init__(type_name, text, _STOPPED.get(reason, f"the model stopped ({reason})"))
+        self.reason = reason
+
+
+class AskAgain(AgentError):
+    """An output validator raises it: the model reads the message and answers again, as `Limits.repairs` allows."""
 
 
 class Paused(AgentError):

@@ -7,12 +7,12 @@ leave out: an index, an id, a finish reason, the usage; arguments come in pieces
 from __future__ import annotations
 
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 from uuid import uuid4
 
+from agentkit.models.json_end import JsonEnd
 from agentkit.models.model import Delta, Reply, Usage
 from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.context.messages import Message, Thinking, ToolCall
@@ -39,8 +39,6 @@ _Object: TypeAlias = dict[str, Any]
 _MESSAGE_KEYS = frozenset(("role", "content", "refusal", "tool_calls", "function_call"))
 _CALL_KEYS = frozenset(("index", "id", "type", "function"))
 """What is read; everything else of a reply is kept for the provider."""
-_MARKS = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
-"""What opens and closes things in JSON; a backslash takes the next character with it."""
 
 
 class ProtocolError(ValueError):
@@ -285,9 +283,7 @@ class ReplyReader(Reader):
 
 
 class _Call:
-    __slots__ = (
-        "_arguments", "_depth", "_escape", "_in_text", "_joiner", "_scanned", "id", "kept", "name", "position"
-    )  # fmt: skip
+    __slots__ = ("_arguments", "_end", "_joiner", "_walked", "id", "kept", "name", "position")
 
     def __init__(self, id_: str, position: int) -> None:
         self.id = id_
@@ -296,8 +292,8 @@ class _Call:
         self.position = position
         self._arguments: list[str] = []
         self._joiner = PieceJoiner()
-        self._scanned = self._depth = 0
-        self._in_text, self._escape = False, ""
+        self._end = JsonEnd()
+        self._walked = 0
 
     def is_over(self, id_: str, name: str, arguments: object) -> bool:
         """Whether this piece begins another call, for servers that give every call the index 0."""
@@ -311,20 +307,10 @@ class _Call:
 
     def _is_complete(self) -> bool:
         """Whether the arguments so far are whole; each piece is looked at once."""
-        for piece in self._arguments[self._scanned :]:
-            marks = _MARKS.findall(self._escape + piece)
-            self._escape = "\\" if marks and marks[-1] == "\\" else ""
-            for mark in marks:
-                if mark[0] == "\\":
-                    continue
-                if self._in_text:
-                    self._in_text = mark != '"'
-                elif mark == '"':
-                    self._in_text = True
-                else:
-                    self._depth += 1 if mark in "{[" else -1
-        self._scanned = len(self._arguments)
-        return self._depth == 0 and not self._in_text
+        for piece in self._arguments[self._walked :]:
+            self._end.add(piece)
+        self._walked = len(self._arguments)
+        return self._end.is_whole
 
     def add(self, id_: str, name: str, arguments: object) -> str:
         """Take a piece in, and return what of the arguments is new."""

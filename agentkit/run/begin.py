@@ -102,11 +102,14 @@ def _own(run_id: str, session: Session, first: int) -> tuple[Message, ...]:
     """Return the messages of a run, which were kept step by step; those of another writer may stand between them."""
     conversation = session.conversation
     own, step = [conversation[first]], 1
-    while (found := session.position(f"{run_id}:{step}")) is not None:
-        own.append(conversation[found])
-        for message in conversation[found + 1 :]:
-            if message.role != "tool" and not is_repair(message):
-                break
-            own.append(message)
+    found = session.position(f"{run_id}:1")
+    while found is not None:
         step += 1
+        following = session.position(f"{run_id}:{step}")
+        for at in range(found, len(conversation)):
+            message = conversation[at]
+            if at == following or (message.role == "user" and not is_repair(message)):
+                break  # the next step, or another writer
+            own.append(message)
+        found = following
     return tuple(own)

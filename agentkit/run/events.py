@@ -27,12 +27,14 @@ __all__ = [
     "ModelFellBack",
     "ModelReplied",
     "Nested",
+    "PartialOutput",
     "PromptComposed",
     "Recalled",
     "RunFinished",
     "TextDelta",
     "ThinkingDelta",
     "ToolFinished",
+    "ToolProgress",
     "ToolStarted",
     "delta_event",
 ]
@@ -111,6 +113,15 @@ class ModelFellBack:
 
 
 @dataclass(slots=True)
+class PartialOutput:
+    """The answer of a type has grown."""
+
+    step: int
+    output: Any
+    """What there is of it, as JSON data: nothing is validated yet, and a text at the end may be half of one."""
+
+
+@dataclass(slots=True)
 class ModelReplied:
     """The model answered, with text, tool calls or both."""
 
@@ -141,6 +152,19 @@ class ToolStarted:
 
     step: int
     call: ToolCall
+
+
+@dataclass(slots=True)
+class ToolProgress:
+    """A tool said how far it is. Of several that nobody has taken yet, the last one of a call is kept."""
+
+    step: int
+    call: ToolCall
+    message: str
+    done: float | None = None
+    """How much is done, in units of the tool's own."""
+    total: float | None = None
+    """How much there is to do, where that is known."""
 
 
 @dataclass(slots=True)
@@ -177,10 +201,12 @@ Event: TypeAlias = (
     | ThinkingDelta
     | ArgumentsDelta
     | ModelFellBack
+    | PartialOutput
     | ModelReplied
     | ApprovalAsked
     | ApprovalGiven
     | ToolStarted
+    | ToolProgress
     | ToolFinished
     | Nested
     | RunFinished[Answer]

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from agentkit.compaction import Compacted
 from agentkit.errors import JournalError
 from agentkit.models.model import Reply, Usage
+from agentkit.output.checking import Checked
 from agentkit.recaller import Found
 from agentkit.run.decisions import Approved, Decision, Denied
 from agentkit_prompts.context.messages import Message
@@ -325,6 +326,7 @@ def _forms() -> Mapping[str, _Form]:
             lambda data: {call: _read_decision(one) for call, one in data.items()},
         ),
         "CallTools": (write_result, read_result),
+        "CheckOutput": (lambda made: made.problem, lambda data: Checked(None, None if data is None else _text(data))),
     }
 
 

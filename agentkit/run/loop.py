@@ -14,8 +14,9 @@ from typing import Any, Generic, cast
 from agentkit.chain import Chain, Output
 from agentkit.citations import Citation, citations, unknown_labels
 from agentkit.compaction import Compacted
-from agentkit.errors import LimitExceeded, NothingToContinue, OutputError, RunIdReused
+from agentkit.errors import LimitExceeded, NothingToContinue, OutputError, OutputStopped, RunIdReused
 from agentkit.models.model import NO_USAGE, Reply, Usage
+from agentkit.output.checking import Checked
 from agentkit.recaller import Found
 from agentkit.run.decisions import Decision
 from agentkit.run.effects import (
@@ -25,6 +26,7 @@ from agentkit.run.effects import (
     Beginning,
     CallModel,
     CallTools,
+    CheckOutput,
     Compact,
     Effect,
     Equip,
@@ -102,6 +104,7 @@ def run_loop(
     *,
     recalls: bool = False,
     compacts: bool = False,
+    equips_steps: bool = False,
     memo: Memo | None = None,
 ) -> Generator[Effect, Any, RunResult[Output]]:
     """Answer one user input.
@@ -114,6 +117,7 @@ def run_loop(
         journal: Names the run, and goes into its result. The keys of its appends begin with the id of the run.
         recalls: Whether memory is asked.
         compacts: Whether a long conversation is compacted.
+        equips_steps: Whether each step has tools of its own.
         memo: Fragments rendered for earlier turns.
     """
     run_id, goes_on = journal.run_id, journal.goes_on
@@ -122,7 +126,10 @@ def run_loop(
         ctx = ctx.evolve(conversation=begun.conversation)
     messages = begun.done
     answer = Reply(messages[-1]) if messages and _is_answer(messages[-1]) else None
-    if goes_on and answer is not None and _read(chain, answer, may_repair=True)[1] is None:
+    repairs, step = sum(map(is_repair, messages)), sum([message.role == "assistant" for message in messages])
+    if answer is not None:
+        output, repair = yield from _read(chain, answer, messages, step, may_repair=repairs < limits.repairs)
+    if goes_on and answer is not None and repair is None:
         raise NothingToContinue("the last message of the conversation is an answer: give the run an input")
     if messages:
         if not goes_on and messages[0] != ctx.user_input.message:
@@ -145,12 +152,10 @@ def run_loop(
     if recalls:
         ctx = remembering(ctx, (yield Recall(ctx.user_input.text, visible(chain, ctx, memo, is_cut=is_cut))))
     composition = chain.compose(ctx, memo=memo)  # before anything is kept: a prompt that cannot render costs nothing
-    repairs, step = sum(map(is_repair, messages)), sum([message.role == "assistant" for message in messages])
     if not messages:
         messages = (ctx.user_input.message,)
         yield Append(messages, f"{run_id}:0")
     elif answer is not None:
-        output, repair = _read(chain, answer, may_repair=repairs < limits.repairs)
         if repair is None:
             return RunResult(output, messages, composition, usage, step, "stop", run_id, journal)
         yield Append((repair,), f"{run_id}:{step}:repair")
@@ -158,11 +163,12 @@ def run_loop(
         ctx = ctx.evolve(intermediate=ctx.intermediate.append(repair))
         composition, repairs = chain.compose(ctx, memo=memo), repairs + 1
     seen = {call.id for message in messages for call in message.tool_calls}
+    gone: set[str] = set()
     while True:
         if limits.steps is not None and step >= limits.steps:
             raise LimitExceeded("steps", limits.steps, "the model did not come to an answer; allow more")
         step += 1
-        reply: Reply = yield CallModel(composition, step)
+        reply: Reply = chain.answer.reply((yield CallModel(composition, step)))
         usage = usage + reply.usage
         message = reply.message
         if message.tool_calls:
@@ -174,20 +180,48 @@ def run_loop(
             decisions: Mapping[str, Decision] = (yield AskApproval(asking, step)) if asking else _NO_DECISIONS
             results: dict[str, ToolResult] = {}
             while calls:
-                result, inside = yield CallTools(calls, step, decisions)
+                result, inside = yield CallTools(
+                    calls, step, decisions, usage, (ctx.conversation, messages, (message,))
+                )
                 results[result.call_id] = result
                 calls = tuple([call for call in calls if call.id != result.call_id])
                 if inside is not None:
                     usage = usage + inside
             fresh = (message, *[results[call.id].message for call in message.tool_calls])
-            gone = {result.name for result in results.values() if result.status == "unavailable"}
-            if gone:  # they failed too often: the model is not offered them any more
+            lost = {result.name for result in results.values() if result.status == "unavailable"}
+            if lost:  # they failed too often: the model is not offered them any more
+                gone |= lost
                 ctx = ctx.evolve(tools=tuple([spec for spec in ctx.tools if spec.name not in gone]))
-            yield Append(fresh, f"{run_id}:{step}")
+            if (final := _final(message, tools, results)) is not None:  # its result is the answer
+                answered = Message("assistant", final.message.text)
+                try:
+                    output = chain.parse(Reply(answered))
+                except OutputError:
+                    yield Append(fresh, f"{run_id}:{step}")
+                    raise
+                yield Append((*fresh, answered), f"{run_id}:{step}")
+                messages += (*fresh, answered)
+                return RunResult(output, messages, composition, usage, step, "stop", run_id, journal)
+            ending = None if chain.answer.tool is None else chain.answer.ending(message, results)
+            if ending is not None and ending.ok:  # the function that takes the answer was called
+                output, text = chain.answer.returned(ending)
+                output, repair = yield from _check(chain, output, step, may_repair=repairs < limits.repairs)
+                fresh += (repair or Message("assistant", text),)
+                yield Append(fresh, f"{run_id}:{step}")
+                if repair is None:
+                    messages += fresh
+                    return RunResult(output, messages, composition, usage, step, "stop", run_id, journal)
+            else:
+                yield Append(fresh, f"{run_id}:{step}")
+            if ending is not None:
+                if repairs >= limits.repairs:
+                    raise chain.answer.failed(ending)
+                repairs += 1
         else:
             repair = yield Append((message,), f"{run_id}:{step}")
             if repair is None:
-                output, repair = _read(chain, reply, may_repair=repairs < limits.repairs)
+                may_repair = repairs < limits.repairs
+                output, repair = yield from _read(chain, reply, (), step, may_repair=may_repair)
             if repair is None:
                 messages += (message,)
                 return RunResult(output, messages, composition, usage, step, reply.finish_reason, run_id, journal)
@@ -198,6 +232,9 @@ def run_loop(
         limits.check(usage)
         traffic = ctx.intermediate
         ctx = ctx.evolve(intermediate=traffic.append(*fresh) if len(traffic) else Conversation(fresh))
+        if equips_steps:
+            tools = cast("Mapping[str, Tool]", (yield Equip(ctx)))
+            ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values() if tool.name not in gone]))
         composition = chain.compose(ctx, memo=memo)
 
 
@@ -210,18 +247,43 @@ def _is_answer(message: Message) -> bool:
     return message.role == "assistant" and not message.tool_calls
 
 
-def _read(chain: Chain[Output], reply: Reply, *, may_repair: bool) -> tuple[Output, Message | None]:
-    """Return the answer of a reply, or the message that asks the model to repair it.
+def _read(
+    chain: Chain[Output], reply: Reply, messages: Sequence[Message], step: int, *, may_repair: bool
+) -> Generator[Effect, Any, tuple[Output, Message | None]]:
+    """Return the answer of a reply, or the message that asks the model to repair it; `messages` are those of the run.
 
     Raises:
-        OutputError: It is not the output type, and may not be repaired.
+        OutputError: It is not the output type, or a validator does not take it, and it may not be repaired.
     """
-    try:
-        return chain.parse(reply), None
-    except OutputError as error:
-        if not may_repair:
-            raise
-        return cast(Output, None), Message("user", f"{error}. {_REPAIR}")
+    if chain.answer.tool is not None and len(messages) > 1 and messages[-2].role == "tool":
+        output = chain.answer.restored(reply.message.text)  # the function was called by an earlier attempt
+    else:
+        try:
+            output = chain.parse(reply)
+        except OutputError as error:
+            if not may_repair or isinstance(error, OutputStopped):
+                raise
+            return cast(Output, None), _repairing(error)
+    return (yield from _check(chain, output, step, may_repair=may_repair))
+
+
+def _check(
+    chain: Chain[Output], output: Output, step: int, *, may_repair: bool
+) -> Generator[Effect, Any, tuple[Output, Message | None]]:
+    """Return what the validators make of an answer, or the message that asks the model to answer again."""
+    if not chain.answer.validators:
+        return output, None
+    checked: Checked = yield CheckOutput(output, chain.answer.validators, step)
+    if checked.problem is None:
+        return checked.output, None
+    error = chain.answer.refused(output, checked.problem)
+    if not may_repair:
+        raise error
+    return output, _repairing(error)
+
+
+def _repairing(error: OutputError) -> Message:
+    return Message("user", f"{error}. {_REPAIR}")
 
 
 def visible(chain: Chain[Any], ctx: PromptContext, memo: Memo | None = None, *, is_cut: bool = False) -> int | None:
@@ -247,6 +309,14 @@ def remembering(ctx: PromptContext, found: Found) -> PromptContext:
 def _asking(calls: tuple[ToolCall, ...], tools: Mapping[str, Tool]) -> tuple[ToolCall, ...]:
     """Return the calls of tools that may need approval; a tool denies what was not approved."""
     return tuple([call for call in calls if call.name in tools and tools[call.name].policy.approval != "never"])
+
+
+def _final(message: Message, tools: Mapping[str, Tool], results: Mapping[str, ToolResult]) -> ToolResult | None:
+    """Return the result of the first call that ends the run: that of a final tool which ran to its end."""
+    for call in message.tool_calls:
+        if (tool := tools.get(call.name)) is not None and tool.policy.final and results[call.id].ok:
+            return results[call.id]
+    return None
 
 
 def _with_own_ids(message: Message, seen: set[str], step: int) -> Message:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import replace
 
-from agentkit.errors import AgentDefinitionError, AgentError, LimitExceeded
+from agentkit.errors import AgentDefinitionError, LimitExceeded
 from agentkit.models.model import Model, Reply, Usage
 from agentkit.models.prices import Price, price_of
 from agentkit.run.decisions import Approver, Decisions
@@ -71,7 +71,7 @@ class Nesting:
     """What this run is recorded in."""
     keeper: Keeper | None
     """What keeps the journal: nothing is done before all lines are written."""
-    stopped: dict[str, AgentError]
+    stopped: dict[str, Exception]
     """What stopped agents that run as tools, by the ids of their calls: it stops this run too."""
     unfinished: dict[str, Journal]
     """The journals of agents that ran as tools when this run was stopped, by the ids of their calls."""

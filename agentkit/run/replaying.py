@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from agentkit.errors import JournalError
-from agentkit.run.effects import Append, Begin, CallModel, CallTools, Effect, Equip
+from agentkit.run.effects import Append, Begin, CallModel, CallTools, CheckOutput, Effect, Equip
 from agentkit.run.journal import Entry, Journal
 from agentkit.run.loop import is_repair
 from agentkit_prompts.composition.composition import Composition
@@ -55,6 +55,8 @@ def replaying(
             answer = _repair(known[at]) if at < len(known) else None
         elif isinstance(effect, Begin):
             answer = yield replace(effect, at=answer)
+        elif isinstance(effect, CheckOutput) and answer.problem is None:  # a journal cannot hold the answer
+            answer = yield effect
         elif isinstance(effect, Equip):
             answer = _as_they_were(answer, (yield effect))
 

@@ -79,7 +79,8 @@ class Run(Generic[Output]):
             loop = replaying(loop, self._known, driver.was_sent)
         try:
             with _Alone(driver):
-                result = await self._within(seconds, self._kept(loop))
+                work = self._driven(loop) if self._keep is None else self._kept(loop, self._keep)
+                result = await self._within(seconds, work)
         except BaseException as error:
             self._complete(error)
             if not isinstance(error, LimitExceeded) or nesting.limits.on_limit == "raise" or driver.sent is None:
@@ -107,7 +108,7 @@ class Run(Generic[Output]):
         """Return what there is of a run that reached a limit: where the answer is text, the last that there was."""
         journal = self.journal
         texts = [message.text for message in journal.messages if message.role == "assistant"]
-        output: Any = None if sent.output_schema is not None else next(filter(None, reversed(texts)), "")
+        output: Any = None if sent.output is not None else next(filter(None, reversed(texts)), "")
         steps = sum([entry.effect == "CallModel" for entry in journal.entries])
         return RunResult(output, journal.messages, sent, journal.usage, steps, "limit", journal.run_id, journal, error)
 
@@ -123,11 +124,9 @@ class Run(Generic[Output]):
             raise error
         return cast(T, result)
 
-    async def _kept(self, loop: Generator[Effect, Any, RunResult[Output]]) -> RunResult[Output]:
-        """Perform the effects of the loop, keeping the journal where that is wanted."""
-        if self._keep is None:
-            return await self._driven(loop)
-        async with keeping(self.journal, self._keep, self._known) as self._driver.nesting.keeper:
+    async def _kept(self, loop: Generator[Effect, Any, RunResult[Output]], keep: Keep) -> RunResult[Output]:
+        """Perform the effects of the loop, keeping the journal."""
+        async with keeping(self.journal, keep, self._known) as self._driver.nesting.keeper:
             return await self._driven(loop)
 
     async def _driven(self, loop: Generator[Effect, Any, RunResult[Output]]) -> RunResult[Output]:

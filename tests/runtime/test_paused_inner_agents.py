@@ -30,6 +30,7 @@ from agentkit import (
     Usage,
     tool,
 )
+from agentkit.memory import Memory, StoreError
 from agentkit.tools import Tool
 from tests.runtime.scripts import calling, roles, valid
 
@@ -527,3 +528,80 @@ async def test_agents_at_once_pause_whoever_waits_longer() -> None:
     assert [result.content for result in paused.value.journal.tool_results] == ["slept"]
     result = await agent().resume(paused.value.journal, approve=dict.fromkeys(paused.value.agents, True))
     assert result.output == "done" and world.paid == ["Ada", "Nap"] and world.once()
+
+
+async def _raises(call: Any) -> bool:
+    raise ValueError("the decider")
+
+
+def _raise(call: Any) -> bool:
+    raise ValueError("the decider")
+
+
+@pytest.mark.parametrize("decider", [_raise, _raises])
+@pytest.mark.parametrize("make", [firm, deep])
+def test_a_decider_that_raises_ends_the_run_that_it_was_given_to(make: Any, decider: Any) -> None:
+    world = World()
+    with pytest.raises(ValueError, match="the decider") as failed:
+        make(world, "Ada", "Bob").run_sync("go", approve=decider)
+    journal: Any = failed.value.journal  # type: ignore[attr-defined]
+    assert world.paid == [] and make(world, "Ada", "Bob").resume_sync(journal, approve=lambda call: True).output
+    assert world.paid == ["Ada", "Bob"] and world.once()
+
+
+def test_an_agent_that_is_gone_or_has_other_parameters_since_ends_the_run_with_the_journal() -> None:
+    world = World()
+    paused = pause(firm(world, "Ada"))
+    clerk = world.agent("clerk", payer).as_tool(name="clerk", description="Pays.", argument="question")
+    for tools, why in (([], "There is no tool named 'clerk'"), ([clerk], "question: is required but missing")):
+        boss = world.agent("boss", lambda sent: "never", tools=tools)
+        with pytest.raises(JournalError, match=why) as failed:
+            boss.resume_sync(paused.journal, approve={"c1/b": True})
+        journal: Any = failed.value.journal
+    assert world.paid == [] and world.asked["boss"] == 1
+    assert firm(world, "Ada").resume_sync(journal, approve={"c1/b": True}).output == "Ada is paid: paid Ada"
+
+
+def test_calls_of_one_agent_with_the_same_id_are_told_apart() -> None:
+    world = World()
+
+    def twice(sent: Composition) -> Any:
+        return "done" if step(sent) else calling(("pay", {"name": "A"}, "b"), ("pay", {"name": "B"}, "b"))
+
+    clerk = offered(world.agent("clerk", twice))
+    boss = world.agent("boss", lambda sent: "ok" if step(sent) else ask("x"), tools=[clerk])
+    paused = pause(boss)
+    first, second = [call.id for call in paused.calls]
+    assert boss.resume_sync(paused.journal, approve={first: False, second: True}).output == "ok"
+    assert world.paid == ["B"]
+
+
+def test_a_rewound_conversation_ends_a_paused_run() -> None:
+    session, world = InMemorySession(), World()
+    paused = pause(firm(world, "Ada"), session=session)
+    session.rewind(0)
+    with pytest.raises(JournalError, match="rewound"):
+        firm(world, "Ada").resume_sync(paused.journal, session=session, approve={"c1/b": True})
+    assert world.paid == []
+
+
+async def test_a_listener_or_a_decider_that_hangs_inside_ends_with_the_run_and_it_goes_on() -> None:
+    async def hang(call: Any) -> bool:
+        await asyncio.Event().wait()
+        return True
+
+    world = World()
+    with pytest.raises(LimitExceeded) as over:
+        await firm(world, "Ada", limits=Limits(seconds=0.1)).run("go", approve=hang)
+    assert world.paid == [] and valid(over.value.messages)
+
+
+def test_a_session_that_is_deleted_during_a_pause_ends_the_run_typed_before_anything_is_paid(tmp_path: Path) -> None:
+    with Memory.open(tmp_path) as memory:
+        world, session = World(), memory.session("s")
+        paused = pause(firm(world, "Ada"), session=session)
+        memory.delete_session("s")
+        for opened in (session, memory.session("s")):
+            with pytest.raises((StoreError, JournalError)):
+                firm(world, "Ada").resume_sync(paused.journal, session=opened, approve={"c1/b": True})
+    assert world.paid == []

@@ -26,7 +26,8 @@ def _made(request: dict[str, Any]) -> Any:
     template = JinjaChatTemplate(source, limits=limits, file=request["file"], now=now)
     if what == "render":
         variables = {**template.clock, **request["variables"]}
-        return template.run(source, *request["given"], variables, request["marks"])
+        messages, tools, prompt = request["given"]
+        return template.run(source, messages, tools, prompt, variables, request["marks"])
     if what == "literals":
         return list(literals(source))
     return sorted(read_names(source)) if what == "names" else None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, Reader, ReplyText, made_call
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["deepseek_calls", "json_calls", "kimi_calls", "named_call", "only_json"]
+__all__ = ["decoded", "deepseek_calls", "json_calls", "kimi_calls", "named_call", "only_json"]
 
 _JSON = json.JSONDecoder()
 _NAME = re.compile(r"\s*+([\w.:/-]++)\s*+")
@@ -118,12 +118,12 @@ def _kimi_call(text: str, at: int) -> Found:
     return _one(named[2], _arguments(text, behind), named[1])
 
 
-def _decoded(text: str, start: int) -> tuple[object, int] | None:
+def decoded(text: str, start: int) -> tuple[object, int] | None:
     """Return the JSON object or list that begins at `start`, and its end.
 
     Only as much of the text is looked at as that takes: a reply may open a call at any place, and close none.
     """
-    if not _BEGINNING.match(text, start):
+    if text[start : start + 1] not in ("{", "["):
         return None
     size = _WINDOW
     while True:
@@ -145,7 +145,7 @@ def _values(text: str, start: int) -> Iterator[tuple[object, int]]:
     """Yield objects and lists in JSON that follow each other, each with its end."""
     while True:
         start = _SKIPPED.match(text, start).end()  # type: ignore[union-attr]
-        found = _decoded(text, start)
+        found = decoded(text, start) if _BEGINNING.match(text, start) else None
         if found is None:
             return
         value, start = found
@@ -153,7 +153,8 @@ def _values(text: str, start: int) -> Iterator[tuple[object, int]]:
 
 
 def _arguments(text: str, start: int) -> tuple[object, int] | None:
-    return _decoded(text, _SPACE.match(text, start).end())  # type: ignore[union-attr]
+    start = _SPACE.match(text, start).end()  # type: ignore[union-attr]
+    return decoded(text, start) if _BEGINNING.match(text, start) else None
 
 
 def _one(name: str, found: tuple[object, int] | None, id_: str = "") -> Found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.contents import Contents
@@ -11,6 +12,7 @@ from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.write_openai_responses import responses_items
+from agentkit_prompts.schemas.provider_tools import openai_form
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.declarations import Declarations
@@ -49,20 +51,17 @@ def responses_payload(composition: Contents) -> dict[str, Any]:
     declared = composition.declarations
     if declared.tools:
         payload["tools"] = declared.derive(_tools)
-    if declared.schema is not None:
-        payload["text"] = {"format": {"type": "json_schema", "name": "answer", "schema": declared.schema}}
+    if declared.output is not None and declared.output.mode == "native":
+        asked = {"type": "json_schema", "name": "answer", "schema": declared.output.schema}
+        payload["text"] = {"format": {**asked, "strict": declared.output.strict}}
     return payload
 
 
-def responses_tool(tool: ToolSpec) -> FrozenDict:
+def responses_tool(tool: ToolSpec) -> Mapping[str, Any]:
     """Return the wire form of one tool; where it is not strict that is written too, as the API takes it to be."""
-    return FrozenDict(
-        type="function",
-        name=tool.name,
-        description=tool.description,
-        parameters=tool.parameters,
-        strict=bool(tool.strict),
-    )
+    if tool.native is not None:
+        return tool.native
+    return FrozenDict({"type": "function", "strict": False, **openai_form(tool)["function"]})
 
 
 def _tools(declared: Declarations) -> FrozenList:

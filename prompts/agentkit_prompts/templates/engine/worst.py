@@ -238,7 +238,9 @@ def rounded(value: Any, precision: Any = 0, *args: Any, **_: Any) -> int:
 
 
 def tags(value: Any, *args: Any, **_: Any) -> int:
-    return 4 * size_of(value) + value.count("<") * size_of(value) // 256
+    size = size_of(value)
+    opened: int = value.count("<")
+    return 4 * size + opened * size // 256
 
 
 def filled(template: Any, *args: Any, **keywords: Any) -> int:
