@@ -34,7 +34,7 @@ from agentkit.run.effects import (
     Recall,
     SelectExamples,
 )
-from agentkit.run.listening import TextListener
+from agentkit.run.listening import DeltaListener
 from agentkit.run.nested_runs import Nesting
 from agentkit.run.tool_round import CallWaits, ToolRound, named, what_stopped
 from agentkit.session import Session
@@ -183,8 +183,8 @@ class AsyncDriver:
                 if (taken := emit(events.PromptComposed(step, composition))) is not None:
                     await taken
 
-                heard = TextListener(emit, step, composition.output)
-                reply = await model.request(composition, on_text=heard)
+                heard = DeltaListener(emit, step, composition.output)
+                reply = await model.request(composition, on_delta=heard)
                 await heard.end()
             if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
                 raise ModelReplyError(_no_reply(reply), model=model.name)

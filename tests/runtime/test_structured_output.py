@@ -183,7 +183,7 @@ def test_a_model_that_says_nothing_is_asked_in_words() -> None:
     class Own:
         name = "own"
 
-        async def request(self, composition: Any, *, on_text: Any = None) -> Reply:
+        async def request(self, composition: Any, *, on_delta: Any = None) -> Reply:
             assert '"inhabitants"' in composition.system.text
             return Reply(Message("assistant", f"Sure:\n```json\n{BERN}\n```"))
 
