@@ -25,13 +25,16 @@ from agentkit.fact_extraction import FoundFacts as FoundFacts
 from agentkit.fact_extraction import fact_extractor as fact_extractor
 from agentkit.fact_extraction import fact_layers as fact_layers
 from agentkit.models.completion_model import CompletionModel as CompletionModel
+from agentkit.models.model import Delta as Delta
 from agentkit.models.model import Model as Model
+from agentkit.models.model import OnDelta as OnDelta
 from agentkit.models.model import Reply as Reply
 from agentkit.models.model import Usage as Usage
 from agentkit.models.model_errors import ModelAuthError as ModelAuthError
 from agentkit.models.model_errors import ModelError as ModelError
 from agentkit.models.model_errors import ModelInterrupted as ModelInterrupted
 from agentkit.models.model_errors import ModelRateLimited as ModelRateLimited
+from agentkit.models.model_errors import ModelReplyCut as ModelReplyCut
 from agentkit.models.model_errors import ModelReplyError as ModelReplyError
 from agentkit.models.model_errors import ModelRequestError as ModelRequestError
 from agentkit.models.model_errors import ModelUnavailable as ModelUnavailable
@@ -48,6 +51,7 @@ from agentkit.run.decisions import Approver as Approver
 from agentkit.run.decisions import Denied as Denied
 from agentkit.run.events import ApprovalAsked as ApprovalAsked
 from agentkit.run.events import ApprovalGiven as ApprovalGiven
+from agentkit.run.events import ArgumentsDelta as ArgumentsDelta
 from agentkit.run.events import ConversationCompacted as ConversationCompacted
 from agentkit.run.events import Event as Event
 from agentkit.run.events import ModelReplied as ModelReplied
@@ -57,6 +61,7 @@ from agentkit.run.events import PromptComposed as PromptComposed
 from agentkit.run.events import Recalled as Recalled
 from agentkit.run.events import RunFinished as RunFinished
 from agentkit.run.events import TextDelta as TextDelta
+from agentkit.run.events import ThinkingDelta as ThinkingDelta
 from agentkit.run.events import ToolFinished as ToolFinished
 from agentkit.run.events import ToolStarted as ToolStarted
 from agentkit.run.journal import Journal as Journal

@@ -90,6 +90,7 @@ class AnswerReader:
         if self.tool is not None:
             self._name, self._kind = f"call of {self.tool.name}", _returned(self.tool)
             self.schema, wanted = cast(JsonSchema, self.tool.spec.parameters), "tool"
+            self.request = OutputRequest(self.schema, "tool")  # the tool is declared as the others are
             if spec.mode not in (None, "tool"):
                 raise AgentDefinitionError(f"output={self.tool.name}: a function is a tool, not {spec.mode}")
         else:

@@ -36,7 +36,7 @@ from agentkit.run.effects import (
     SelectExamples,
 )
 from agentkit.run.journal import inner_id
-from agentkit.run.listening import TextListener
+from agentkit.run.listening import DeltaListener
 from agentkit.run.nested_runs import Nesting
 from agentkit.session import Session
 from agentkit.threads import begin_in_thread, ended, in_thread
@@ -122,8 +122,7 @@ class AsyncDriver:
                 elif isinstance(effect, SelectExamples):
                     answer = await self.select(effect.ctx)
                 elif isinstance(effect, CheckOutput):
-                    context = ToolContext(self.deps, self.run_id, f"output_{effect.step}")
-                    answer = await checked_output(effect.output, effect.validators, context)
+                    answer = await checked_output(effect, ToolContext(self.deps, self.run_id, f"output_{effect.step}"))
                 else:
                     answer = await self._equip(effect)
                 effect = loop.send(answer)
@@ -183,11 +182,9 @@ class AsyncDriver:
             if emit is None or step is None:
                 reply = await model.request(composition)
             else:
-                if (taken := emit(events.PromptComposed(step, composition))) is not None:
-                    await taken
-
-                heard = TextListener(emit, step, composition.output)
-                reply = await model.request(composition, on_text=heard)
+                await self._tell(events.PromptComposed(step, composition))
+                heard = DeltaListener(emit, step, composition.output)
+                reply = await model.request(composition, on_delta=heard)
                 await heard.end()
             if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
                 raise ModelReplyError(_no_reply(reply), model=model.name)

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeAlias
 
 from typing_extensions import TypeVar
 
-from agentkit.models.model import Reply
+from agentkit.models.model import Delta, Reply
 from agentkit.run.decisions import Decision
 from agentkit.run.loop import RunResult
 from agentkit_prompts.composition.composition import Composition
@@ -21,6 +21,7 @@ from agentkit_tools.calling.tool_result import ToolResult
 __all__ = [
     "ApprovalAsked",
     "ApprovalGiven",
+    "ArgumentsDelta",
     "ConversationCompacted",
     "Event",
     "ModelReplied",
@@ -30,8 +31,10 @@ __all__ = [
     "Recalled",
     "RunFinished",
     "TextDelta",
+    "ThinkingDelta",
     "ToolFinished",
     "ToolStarted",
+    "delta_event",
 ]
 
 Answer = TypeVar("Answer", default=Any)
@@ -73,6 +76,28 @@ class TextDelta:
 
     step: int
     text: str
+    is_refusal: bool = False
+    """Whether the model refuses to answer, and says so."""
+
+
+@dataclass(slots=True)
+class ThinkingDelta:
+    """A piece of what the model thinks before it answers arrived."""
+
+    step: int
+    text: str
+
+
+@dataclass(slots=True)
+class ArgumentsDelta:
+    """A piece of the arguments of a tool call arrived: JSON text."""
+
+    step: int
+    text: str
+    call: int
+    """Which call of the reply it belongs to, from 0."""
+    name: str
+    """The tool that is called, as far as its name is known."""
 
 
 @dataclass(slots=True)
@@ -149,6 +174,8 @@ Event: TypeAlias = (
     | PromptComposed
     | TextDelta
     | PartialOutput
+    | ThinkingDelta
+    | ArgumentsDelta
     | ModelReplied
     | ApprovalAsked
     | ApprovalGiven
@@ -157,3 +184,12 @@ Event: TypeAlias = (
     | Nested
     | RunFinished[Answer]
 )
+
+
+def delta_event(step: int, delta: Delta) -> TextDelta | ThinkingDelta | ArgumentsDelta:
+    """Return the event of a piece of a reply."""
+    if delta.kind == "thinking":
+        return ThinkingDelta(step, delta.text)
+    if delta.kind == "arguments":
+        return ArgumentsDelta(step, delta.text, delta.call, delta.name)
+    return TextDelta(step, delta.text, delta.kind == "refusal")

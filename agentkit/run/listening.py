@@ -9,11 +9,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias
 
+from agentkit.models.model import Delta
 from agentkit.output.growing import GrowingOutput
-from agentkit.run.events import Event, PartialOutput, TextDelta
+from agentkit.run.events import Event, PartialOutput, TextDelta, delta_event
 from agentkit_prompts.composition.declarations import OutputRequest
 
-__all__ = ["Emit", "Listener", "ListenerErrors", "Listening", "PassOn", "TextListener", "both", "streaming"]
+__all__ = ["DeltaListener", "Emit", "Listener", "ListenerErrors", "Listening", "PassOn", "both", "streaming"]
 
 Listener: TypeAlias = Callable[[Event[Any]], "Awaitable[object] | None"]
 """Is called with every event; what it returns is awaited."""
@@ -33,15 +34,15 @@ _log = logging.getLogger("agentkit")
 class _Text:
     """Deltas of one step that nobody waited to be taken: together they take no more room than the text."""
 
-    __slots__ = ("pieces", "step")
+    __slots__ = ("is_refusal", "pieces", "step")
 
     def __init__(self, first: TextDelta) -> None:
-        self.step = first.step
+        self.step, self.is_refusal = first.step, first.is_refusal
         self.pieces = [first.text]
 
     @property
     def event(self) -> TextDelta:
-        return TextDelta(self.step, "".join(self.pieces))
+        return TextDelta(self.step, "".join(self.pieces), self.is_refusal)
 
 
 class Listening:
@@ -93,9 +94,9 @@ class Listening:
     def _joins(self, event: TextDelta) -> bool:
         """Add a delta to the one before it, where nobody waited for that one to be taken."""
         last = self._waiting[-1]
-        if isinstance(last, TextDelta) and last.step == event.step:
+        if isinstance(last, TextDelta):
             last = self._waiting[-1] = _Text(last)
-        if isinstance(last, _Text) and last.step == event.step:
+        if isinstance(last, _Text) and (last.step, last.is_refusal) == (event.step, event.is_refusal):
             last.pieces.append(event.text)
             return True
         return False
@@ -185,8 +186,8 @@ class _Channel:
         return event
 
 
-class TextListener:
-    """What a model is given to pass its text on to: it makes events of the pieces, and of an answer that grows.
+class DeltaListener:
+    """What a model is given to pass its reply on to: it makes events of the pieces, and of an answer that grows.
 
     Args:
         emit: Passes an event on.
@@ -201,9 +202,9 @@ class TextListener:
         self._step = step
         self._growing = None if request is None else GrowingOutput(request)
 
-    def __call__(self, text: str) -> Any:
-        taken = self._emit(TextDelta(self._step, text))
-        if self._growing is None or (grown := self._growing.add(text)) is None:
+    def __call__(self, delta: Delta) -> Awaitable[None] | None:
+        taken = self._emit(delta_event(self._step, delta))
+        if self._growing is None or (grown := self._growing.add(delta)) is None:
             return taken
         event = PartialOutput(self._step, grown)
         return self._emit(event) if taken is None else _Then(taken, self._emit, event)
