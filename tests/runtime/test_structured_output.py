@@ -198,6 +198,10 @@ def test_a_model_that_says_nothing_is_asked_in_words() -> None:
         (lambda: OutputSpec(City, output_validator=[5]), "expected a function of the answer"),  # type: ignore[list-item]
         (lambda: Chain(ScriptedModel([]), output=OutputSpec(str, mode="tool")), "text is asked for in no mode"),
         (lambda: Chain(ScriptedModel([]), output=OutputSpec(look, mode="native")), "a function is a tool"),
+        (lambda: Chain(ScriptedModel([]), output=[City, Line]), r"expected a type, such as City or Invoice \| Line"),  # type: ignore[call-overload]
+        (lambda: Chain(ScriptedModel([]), output={"type": "object"}), "expected a type"),  # type: ignore[call-overload]
+        (lambda: Chain(ScriptedModel([]), output=OutputSpec(OutputSpec(City))), "JSON Schema"),
+        (lambda: Chain(ScriptedModel([]), output=lambda text: text), "a model cannot call this function"),
     ],
 )
 def test_what_can_never_work_is_refused_when_it_is_made(make: Callable[[], object], what: str) -> None:
