@@ -63,6 +63,7 @@ from agentkit.run.events import RunFinished as RunFinished
 from agentkit.run.events import TextDelta as TextDelta
 from agentkit.run.events import ThinkingDelta as ThinkingDelta
 from agentkit.run.events import ToolFinished as ToolFinished
+from agentkit.run.events import ToolProgress as ToolProgress
 from agentkit.run.events import ToolStarted as ToolStarted
 from agentkit.run.journal import Journal as Journal
 from agentkit.run.limits import Limits as Limits

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, NoneType
-from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
 from typing_extensions import TypeVar
 
-from agentkit.agent_tool import agent_tool
+from agentkit.agent_tool import History, agent_tool
 from agentkit.chain import Chain, Output
-from agentkit.compaction import Compaction, Summarise, as_compacted, check_compaction, compacted
+from agentkit.compaction import Compaction, as_compacted, check_compaction, compacted
+from agentkit.equipment import Equipment
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model
 from agentkit.models.model_names import changed_model, model_named
@@ -32,7 +33,7 @@ from agentkit.run.listening import Listening, PassOn, both, streaming
 from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Nesting
 from agentkit.run.run import Run
-from agentkit.run.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options, listed
+from agentkit.run.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options
 from agentkit.run_context import Input, check_deps, placed, run_context, with_key
 from agentkit.session import Session, checked_session
 from agentkit.sync_driver import run_blocking, streamed
@@ -40,20 +41,16 @@ from agentkit.threads import in_thread
 from agentkit.unknown_options import ELSEWHERE, refusing_unknown
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition
-from agentkit_prompts.composition.declarations import Declarations
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import TextPrompt
-from agentkit_tools import Toolset, by_name
 from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from typing_extensions import TypeForm
 
     from agentkit.output.output_spec import OutputSpec
@@ -96,7 +93,15 @@ class Agent(Generic[Deps, Output]):
     """
 
     __slots__ = (
-        *("_ask", "_at", "_given", "_ready", "_text", "chain", "compaction", "limits", "memory", "name", "recall"),
+        "_ask",
+        "_equipment",
+        "_text",
+        "chain",
+        "compaction",
+        "limits",
+        "memory",
+        "name",
+        "recall",
         "specs",
         "tools",
     )
@@ -162,7 +167,7 @@ class Agent(Generic[Deps, Output]):
         if not isinstance(model, Chain):
             if isinstance(model, str):
                 model = model_named(model)
-            layers = _placed(layers, memory, compaction)
+            layers = placed(layers, memory, compaction)
             model = Chain(model, layers, output=output, budget=budget, tokenizer=tokenizer)
         elif layers or output is not str or budget is not None or tokenizer is not None:
             raise AgentDefinitionError(
@@ -181,15 +186,11 @@ class Agent(Generic[Deps, Output]):
                 "instead of the prompter"
             )
         self.chain: Chain[Output] = model
-        given: Any = tools
-        self._given: Tools = given if isinstance(given, list | tuple) or hasattr(given, "at") else listed(given)
-        self._at = None if type(tools) is Toolset else getattr(tools, "at", None)
-        self.tools = model.answer.equipped(by_name(cast(Iterable[Tool], self._given))) if self._at is None else {}
-        self.specs = tuple([tool.spec for tool in self.tools.values()])
+        self._equipment = Equipment(tools, model.answer)
+        self.tools, self.specs = self._equipment.tools, self._equipment.specs
         self.recall = recall
         self._ask = ask if memory is None else partial(ask, options=shown_options(recall, model.layers))
         self.limits = checked_limits(limits)
-        self._ready: tuple[Declarations, tuple[Tool, ...]] | None = None
 
     def but(self, **changes: Unpack[Changes]) -> Agent[Deps, Any]:
         """Return the agent with something in place of what it was made with: see `Changes`. Raises like the class."""
@@ -203,7 +204,7 @@ class Agent(Generic[Deps, Output]):
                 text = layers if isinstance(layers, TextPrompt | str) else None
             chain = Chain(
                 changed_model(chain.model, changes),
-                layers if text is None else _placed(text, memory, compaction),
+                layers if text is None else placed(text, memory, compaction),
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,
                 budget=chain.budget,
@@ -211,7 +212,7 @@ class Agent(Generic[Deps, Output]):
             )
         changed: Agent[Deps, Any] = Agent(
             chain,
-            tools=changes.get("tools", self._given),
+            tools=changes.get("tools", self._equipment.given),
             memory=memory,
             recall=changes.get("recall", _NO_OPTIONS if memory is None else self.recall),
             compaction=compaction,
@@ -249,8 +250,8 @@ class Agent(Generic[Deps, Output]):
         self.chain.preflight(ctx.user_input)
         if self.compaction is not None:
             ctx = as_compacted(self.compaction, ctx, session)
-        if self._at is not None:
-            tools = run_blocking(self._equip(ctx))
+        if self._equipment.is_own:
+            tools = run_blocking(self._equipment.at(ctx))
             ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values()]))
         if memory is not None:
             is_cut = session is not None and len(ctx.conversation) < len(session.conversation)
@@ -343,7 +344,8 @@ class Agent(Generic[Deps, Output]):
         keep: Keep | None = None,
     ) -> RunResult[Output]:
         chain, session, listener = self.chain, options.get("session"), options.get("on_event")
-        declarations, needing = self._known()
+        equipment = self._equipment
+        declarations, needing = equipment.known()
         check_deps(needing, options.get("deps"))
         listening = None if listener is None else Listening(listener, options.get("on_event_error", "raise"))
         emit = None if listening is None else listening.emit
@@ -351,7 +353,7 @@ class Agent(Generic[Deps, Output]):
         driver = AsyncDriver(
             model=chain.model,
             tools=self.tools,
-            equip=None if self._at is None else partial(self._equip, deps=options.get("deps")),
+            equip=partial(equipment.at, deps=options.get("deps")) if equipment.is_own else None,
             select=chain.selections,
             recall=None if memory is None else partial(self._ask, memory),
             compact=None if self.compaction is None else partial(compacted, self.compaction, chain),
@@ -365,28 +367,15 @@ class Agent(Generic[Deps, Output]):
         loop = run_loop(
             chain,
             ctx,
-            self.tools if self._at is None else None,
+            None if equipment.is_own else self.tools,
             nesting.limits,
             journal,
             recalls=memory is not None,
             compacts=self.compaction is not None,
+            equips_steps=equipment.is_each_step,
             memo=session.memo if session is not None else Memo(declarations),
         )
         return await Run[Output](driver, journal, known=known, keep=keep, listening=listening).result(loop)
-
-    def _known(self) -> tuple[Declarations, tuple[Tool, ...]]:
-        """Return what every run declares, and the tools that need deps, where a run has no tools of its own."""
-        if self._ready is None:
-            needing = tuple([tool for tool in self.tools.values() if tool.deps_types])
-            self._ready = Declarations(self.specs, self.chain.answer.request), needing
-        return self._ready
-
-    async def _equip(self, ctx: PromptContext, **given: object) -> Mapping[str, Tool]:
-        """Return the tools that a run has, checked where its `deps` are given."""
-        tools = self.chain.answer.equipped(by_name(await cast(Any, self._at)(ctx)))
-        for deps in given.values():
-            check_deps(tools.values(), deps)
-        return tools
 
     def run_sync(self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]) -> RunResult[Output]:
         """Answer one user input from code that is not async, also inside a running event loop. See `run`."""
@@ -397,7 +386,13 @@ class Agent(Generic[Deps, Output]):
         return run_blocking(self.resume(journal, **options))
 
     def as_tool(
-        self, *, name: str, description: str, argument: str = "input", **policy: Unpack[PolicyOptions]
+        self,
+        *,
+        name: str,
+        description: str,
+        argument: str = "input",
+        history: History = "none",
+        **policy: Unpack[PolicyOptions],
     ) -> Tool[..., Any]:
         """Return this agent as a tool for another one.
 
@@ -405,18 +400,20 @@ class Agent(Generic[Deps, Output]):
         additional kwargs that the prompts of this agent require are parameters of the tool. What goes wrong in the
         run is an error result of the call. The run gets the `deps` of the outer one and its approver, pauses with it
         and is cancelled with it; its tokens count there and it may use no more than are left there; its journal is part
-        of that one's; its events arrive as `Nested`.
+        of that one's; its events arrive as `Nested`. With `final=True` its answer is that of the outer run: a hand-off.
 
         Args:
             name: Name for the model.
             description: Text for the model: what this agent is good for, and what it cannot do.
             argument: Name of the parameter that is the user input of this agent.
+            history: What this agent sees of the conversation before: `none` of it; the `text` of users and assistants;
+                `all`, tool calls and results included; or a function that is given all messages and returns some.
             **policy: Fields of `ToolPolicy`; `timeout` is 600 seconds if it is not given.
 
         Raises:
             ToolDefinitionError: An additional kwarg is called like `argument`, or the policy makes no sense.
         """
-        return agent_tool(self, name, description, argument, policy)
+        return agent_tool(self, name, description, argument, history, policy)
 
     def stream(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
@@ -441,7 +438,3 @@ class Agent(Generic[Deps, Output]):
         """Return what runs, passing each event on to who reads the stream."""
         listener = options.get("on_event")
         return lambda pass_on: self.run(user_input, **{**options, "on_event": both(listener, pass_on)})
-
-
-def _placed(layers: Any, memory: RecallSource | None, compaction: Compaction | None) -> Any:
-    return placed(layers, recalls=memory is not None, compacts=isinstance(compaction, Summarise))

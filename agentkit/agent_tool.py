@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from agentkit.errors import ApprovalError, JournalError, Paused
 from agentkit.run.decisions import Approver, Decision, Decisions, Denied
 from agentkit.run.events import Nested
 from agentkit.run.journal import inner_id
 from agentkit.run.nested_runs import Nesting, current_run
-from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.errors import ToolDefinitionError
@@ -23,8 +23,12 @@ if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema
     from agentkit_tools.calling.tool_policy import PolicyOptions
 
-__all__ = ["agent_tool"]
+__all__ = ["History", "agent_tool"]
 
+History: TypeAlias = Literal["none", "text", "all"] | Callable[[tuple[Message, ...]], Iterable[Message]]
+"""What an agent that is a tool sees of the conversation before: nothing, what was said, all, or what a function says.
+"""
+_HISTORIES = ("none", "text", "all")
 _SECONDS = 600.0
 """Time limit, if the policy has none."""
 
@@ -42,12 +46,17 @@ class _Agent(Protocol):
     def context(self) -> Callable[..., PromptContext]: ...
 
 
-def agent_tool(agent: _Agent, name: str, description: str, argument: str, policy: PolicyOptions) -> Tool[..., Any]:
+def agent_tool(
+    agent: _Agent, name: str, description: str, argument: str, history: History, policy: PolicyOptions
+) -> Tool[..., Any]:
     """Return a tool whose calls are runs of an agent; see `Agent.as_tool`.
 
     Raises:
-        ToolDefinitionError: An additional kwarg is called like `argument`, or the policy makes no sense.
+        ToolDefinitionError: An additional kwarg is called like `argument`, or policy or history make no sense.
     """
+    if not callable(history) and history not in _HISTORIES:
+        known = ", ".join(map(repr, _HISTORIES))
+        raise ToolDefinitionError(f"tool {name}: history={history!r:.60} is not one of {known}, and no function")
     needs = agent.additional_kwargs_schema or {}
     properties = needs.get("properties", {})
     if argument in properties:
@@ -72,7 +81,9 @@ def agent_tool(agent: _Agent, name: str, description: str, argument: str, policy
     async def answer(_context: ToolContext[Any], **arguments: Any) -> Any:
         outer, call_id = current_run(), _context.call_id
         emit = outer.emit if outer is not None else None
-        asked = UserInput(arguments.pop(argument), additional_kwargs=arguments)
+        asked: Any = UserInput(arguments.pop(argument), additional_kwargs=arguments)
+        if history != "none":
+            asked = PromptContext(user_input=asked, conversation=_seen(history, _context.messages))
         options = {
             "deps": _context.deps,
             "on_event": None if emit is None else lambda event: emit(Nested(call_id, name, event)),
@@ -99,6 +110,17 @@ def agent_tool(agent: _Agent, name: str, description: str, argument: str, policy
 
     policy.setdefault("timeout", _SECONDS)
     return Tool.from_json_schema(name, description, parameters, answer, **policy)
+
+
+def _seen(history: History, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return what the agent sees of the messages before its call, the message with the calls left out."""
+    before = messages[:-1]
+    if callable(history):
+        return tuple(history(before))
+    if history == "all":
+        return before
+    said = [message for message in before if message.role in ("user", "assistant", "system") and message.text]
+    return tuple([replace(message, tool_calls=()) if message.tool_calls else message for message in said])
 
 
 def _approver(outer: Nesting, call_id: str) -> Approver | Decisions | None:

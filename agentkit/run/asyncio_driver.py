@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import traceback
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
 from agentkit.compaction import Compacted, Send
-from agentkit.errors import AgentError, ApprovalError, JournalError, Paused
+from agentkit.errors import ApprovalError, Paused
 from agentkit.models.model import NO_USAGE, Model, Reply, Usage
 from agentkit.models.model_errors import ModelReplyError
 from agentkit.output.checking import checked_output
 from agentkit.recaller import Found
 from agentkit.run import events
 from agentkit.run.begin import beginning
-from agentkit.run.decisions import Approved, Decision, Denied, decision
+from agentkit.run.decisions import Decision, decision
 from agentkit.run.effects import (
     Append,
     AskApproval,
@@ -35,17 +34,15 @@ from agentkit.run.effects import (
     Recall,
     SelectExamples,
 )
-from agentkit.run.journal import inner_id
 from agentkit.run.listening import DeltaListener
 from agentkit.run.nested_runs import Nesting
+from agentkit.run.tool_round import CallWaits, ToolRound, named, what_stopped
 from agentkit.session import Session
 from agentkit.threads import begin_in_thread, ended, in_thread
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, Selection
-from agentkit_prompts.context.wire.clean import clean
-from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.dispatch import call_tools
 from agentkit_tools.tool import Tool
@@ -204,7 +201,7 @@ class AsyncDriver:
         """Run calls, tell the loop each result as it comes, and return what it asks for then."""
         nesting, approve = self.nesting, self.nesting.approve
         if isinstance(approve, Mapping):
-            ignored = [_named(call) for call in effect.calls if call.id in approve and call.id not in effect.decisions]
+            ignored = [named(call) for call in effect.calls if call.id in approve and call.id not in effect.decisions]
             if ignored:  # the tools have changed since the run paused
                 raise ApprovalError(
                     f"approve: {', '.join(ignored)} needs no approval now, or there is no such tool: the decision "
@@ -213,17 +210,17 @@ class AsyncDriver:
             if self.resumes:
                 self._check_decisions()
         nesting.calls = effect.calls
-        round_ = _Round(self, effect, loop)
+        round_ = ToolRound(self, effect, loop)
         try:
             calls = await round_.allowed()
             await call_tools(calls, self.tools, round_.context, on_start=round_.on_start, on_end=round_.on_end)
-        except _Waits:
+        except CallWaits:
             pass
         except (Exception, asyncio.CancelledError) as error:  # cancelled, or a listener failed
             await self._keep(round_, error)
             raise
         if nesting.stopped:
-            raise _stop(effect.calls, nesting.stopped)
+            raise what_stopped(effect.calls, nesting.stopped)
         return round_.effect
 
     def _check_decisions(self, asked: Collection[str] = ()) -> None:
@@ -240,13 +237,14 @@ class AsyncDriver:
         if unknown:
             raise ApprovalError(f"approve: no call that waits has the id {', '.join(sorted(map(repr, unknown)))}")
 
-    async def _keep(self, round_: _Round, error: BaseException) -> None:
+    async def _keep(self, round_: ToolRound, error: BaseException) -> None:
         """Keep a round of tool calls that was cut short: some of them may have changed the world."""
         try:
             last = round_.cut_short()
             if isinstance(last, Append):
                 await self._append(last)
-                round_.loop.send(None)
+                with suppress(StopIteration):  # one of them was the answer
+                    round_.loop.send(None)
         except Exception as failure:
             error.add_note(f"The results of the tool calls could not be kept: {type(failure).__name__}: {failure}")
 
@@ -283,12 +281,12 @@ class AsyncDriver:
             self._check_decisions({call.id for call in asked})
             if waiting := [call for call in asked if call.id not in given]:
                 raise Paused(waiting)
-            made = {call.id: decision(given[call.id], _named(call)) for call in asked}
+            made = {call.id: decision(given[call.id], named(call)) for call in asked}
         else:
             made = {}
             for call in asked:
                 answer = approve(call)
-                made[call.id] = decision((await answer) if isinstance(answer, Awaitable) else answer, _named(call))
+                made[call.id] = decision((await answer) if isinstance(answer, Awaitable) else answer, named(call))
         if emit is not None:
             for call in asked:
                 await self._tell(events.ApprovalGiven(effect.step, call, made[call.id]))
@@ -298,135 +296,9 @@ class AsyncDriver:
         return await self.tools[call.name].needs_approval(call, ToolContext(self.deps, self.run_id, call.id))
 
 
-class _Round:
-    """The calls of one reply: the context of each, the events of each, and what the loop says to each result."""
-
-    __slots__ = ("_driver", "_is_heard", "_nesting", "_started", "effect", "loop")
-
-    effect: Effect
-    """What the loop asks for now: the calls that have not ended, or what comes after them."""
-
-    def __init__(self, driver: AsyncDriver, effect: CallTools, loop: Generator[Effect, Any, Any]) -> None:
-        self._driver = driver
-        self._nesting = driver.nesting
-        self._started: set[str] = set()
-        self._is_heard = True
-        self.effect = effect
-        self.loop = loop
-
-    async def allowed(self) -> tuple[ToolCall, ...]:
-        """Return the calls that may run, as they were approved; the others end here."""
-        assert isinstance(self.effect, CallTools)
-        calls, decisions = self.effect.calls, self.effect.decisions
-        if not decisions:
-            return calls
-        found: list[ToolCall] = []
-        for call in calls:
-            made = decisions.get(call.id)
-            if isinstance(made, Denied):
-                reason = f"it was denied: {clean(made.reason)}" if made.reason else "it was denied."
-                denied = ToolResult(call.id, call.name, f"{call.name} was not called: {reason}", "denied")
-                if (taken := self.on_end(denied)) is not None:
-                    await taken
-            elif made is not None and made.arguments is not None:
-                found.append(replace(call, arguments=json.dumps(dict(made.arguments))))
-            else:
-                found.append(call)
-        return tuple(found)
-
-    def context(self, call: ToolCall) -> ToolContext[Any]:
-        driver = self._driver
-        assert isinstance(self.effect, CallTools)
-        approved = isinstance(self.effect.decisions.get(call.id), Approved)
-        return ToolContext(driver.deps, driver.run_id, call.id, approved=approved, calls=driver.calls)
-
-    def on_start(self, call: ToolCall) -> Awaitable[None] | None:
-        if self._nesting.stopped and self._is_behind(call):
-            raise _Waits
-        self._started.add(call.id)
-        if (emit := self._nesting.emit) is None:
-            return None
-        assert isinstance(self.effect, CallTools)
-        return emit(events.ToolStarted(self.effect.step, call))
-
-    def on_end(self, result: ToolResult) -> Awaitable[None] | None:
-        nesting = self._nesting
-        if nesting.unfinished and result.call_id in nesting.unfinished and result.status in ("success", "error"):
-            nesting.stopped[result.call_id] = JournalError(_changed(result))
-        if not self._is_heard or result.call_id in nesting.stopped:
-            return None  # the loop has ended: what was answered could not be written down; or it is no answer
-        assert isinstance(self.effect, CallTools)
-        calls, step = self.effect.calls, self.effect.step
-        if result.error is not None and _log.isEnabledFor(logging.WARNING):
-            trace = clean("".join(traceback.format_exception(result.error)))  # a handler has to encode it
-            _log.warning("run %s: the tool %s failed (%s)\n%s", self._driver.run_id, result.name, result.call_id, trace)
-        self._is_heard = False
-        self.effect = self.loop.send((result, nesting.inner_usage(calls, result.call_id)))
-        self._is_heard = True
-        if nesting.keeper is not None:
-            nesting.keeper.begin()  # other calls may take hours
-        return None if (emit := nesting.emit) is None else emit(events.ToolFinished(step, result))
-
-    def _is_behind(self, call: ToolCall) -> bool:
-        """Whether a call waits for one before it that has stopped: one of them is sequential, or one between them."""
-        has_stopped = is_behind = False
-        for other in self._nesting.calls:
-            tool = self._driver.tools.get(other.name)
-            is_sequential = tool is not None and tool.policy.sequential
-            is_behind = is_behind or (is_sequential and has_stopped)
-            if other.id == call.id:
-                return is_behind
-            if other.id in self._nesting.stopped:
-                has_stopped, is_behind = True, is_behind or is_sequential
-        return False
-
-    def cut_short(self) -> Effect:
-        """Tell the loop how the calls that did not end were cut short, and return what it asks for then."""
-        while self._is_heard and isinstance(self.effect, CallTools):
-            call = self.effect.calls[0]
-            text = f"{call.name} was not called: the run was cancelled first."
-            if call.id in self._started:
-                text = f"{call.name} was cancelled with the run. It may still have had an effect."
-            cancelled = ToolResult(call.id, call.name, text, "cancelled")
-            self.effect = self.loop.send((cancelled, self._nesting.inner_usage(self.effect.calls, call.id)))
-        return self.effect
-
-
-class _Waits(Exception):
-    """A call must not begin: one before it has stopped."""
-
-
-def _stop(calls: Sequence[ToolCall], stopped: Mapping[str, Exception]) -> Exception:
-    """Return what stops a run whose tools are agents that were stopped."""
-    waiting: list[ToolCall] = []
-    agents: dict[str, str] = {}
-    for call in calls:
-        error = stopped.get(call.id)
-        if isinstance(error, Paused):
-            for inner in error.calls:
-                own = inner_id(call.id, inner.id)
-                waiting.append(replace(inner, id=own))
-                agents[own] = f"{call.name}/{error.agents[inner.id]}" if inner.id in error.agents else call.name
-        elif isinstance(error, AgentError):
-            return type(error)(f"{_named(call)}: {error}").with_traceback(error.__traceback__)
-        elif error is not None:
-            return error
-    return Paused(waiting, agents)
-
-
-def _changed(result: ToolResult) -> str:
-    return (
-        f"its agent did not go on from its journal: the tool is gone or has changed since ({result.message.text:.200})"
-    )
-
-
 def _outer(call: object) -> str | None:
     """Return the id of the call whose agent a decision is for; None where it is for the run itself."""
     return call.partition("/")[0] if isinstance(call, str) and "/" in call else None
-
-
-def _named(call: ToolCall) -> str:
-    return f"{call.name} ({call.id})"
 
 
 def _no_reply(answer: object) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from agentkit.models.model import NO_USAGE, Usage
 from agentkit.output.output_spec import OutputValidator
 from agentkit.run.decisions import Decision
 from agentkit_prompts.composition.composition import Composition
@@ -123,6 +124,10 @@ class CallTools:
     step: int
     decisions: Mapping[str, Decision]
     """What a person decided, by the id of the call."""
+    usage: Usage = NO_USAGE
+    """What the run used so far."""
+    messages: tuple[Sequence[Message], ...] = ()
+    """The messages until here, the one with the calls last, in pieces."""
 
 
 @dataclass(slots=True)

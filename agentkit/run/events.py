@@ -33,6 +33,7 @@ __all__ = [
     "TextDelta",
     "ThinkingDelta",
     "ToolFinished",
+    "ToolProgress",
     "ToolStarted",
     "delta_event",
 ]
@@ -143,6 +144,19 @@ class ToolStarted:
 
 
 @dataclass(slots=True)
+class ToolProgress:
+    """A tool said how far it is. Of several that nobody has taken yet, the last one of a call is kept."""
+
+    step: int
+    call: ToolCall
+    message: str
+    done: float | None = None
+    """How much is done, in units of the tool's own."""
+    total: float | None = None
+    """How much there is to do, where that is known."""
+
+
+@dataclass(slots=True)
 class ToolFinished:
     """A tool call ended, one way or another."""
 
@@ -180,6 +194,7 @@ Event: TypeAlias = (
     | ApprovalAsked
     | ApprovalGiven
     | ToolStarted
+    | ToolProgress
     | ToolFinished
     | Nested
     | RunFinished[Answer]

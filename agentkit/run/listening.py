@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from agentkit.models.model import Delta
 from agentkit.output.growing import GrowingOutput
-from agentkit.run.events import Event, PartialOutput, TextDelta, delta_event
+from agentkit.run.events import Event, PartialOutput, TextDelta, ToolProgress, delta_event
 from agentkit_prompts.composition.declarations import OutputRequest
 
 __all__ = ["DeltaListener", "Emit", "Listener", "ListenerErrors", "Listening", "PassOn", "both", "streaming"]
@@ -34,15 +34,15 @@ _log = logging.getLogger("agentkit")
 class _Text:
     """Deltas of one step that nobody waited to be taken: together they take no more room than the text."""
 
-    __slots__ = ("is_refusal", "pieces", "step")
+    __slots__ = ("pieces", "step")
 
     def __init__(self, first: TextDelta) -> None:
-        self.step, self.is_refusal = first.step, first.is_refusal
+        self.step = first.step
         self.pieces = [first.text]
 
     @property
     def event(self) -> TextDelta:
-        return TextDelta(self.step, "".join(self.pieces), self.is_refusal)
+        return TextDelta(self.step, "".join(self.pieces))
 
 
 class Listening:
@@ -87,6 +87,8 @@ class Listening:
                 return None
             self._is_async, self._lock = True, asyncio.Lock()
             waiting.append(answer)
+        elif type(event) is ToolProgress and waiting and _is_of(waiting[-1], event):
+            waiting[-1] = event
         elif not (type(event) is TextDelta and waiting and self._joins(event)):
             waiting.append(event)
         return _Taken(self)
@@ -94,9 +96,9 @@ class Listening:
     def _joins(self, event: TextDelta) -> bool:
         """Add a delta to the one before it, where nobody waited for that one to be taken."""
         last = self._waiting[-1]
-        if isinstance(last, TextDelta):
+        if isinstance(last, TextDelta) and last.step == event.step:
             last = self._waiting[-1] = _Text(last)
-        if isinstance(last, _Text) and (last.step, last.is_refusal) == (event.step, event.is_refusal):
+        if isinstance(last, _Text) and last.step == event.step:
             last.pieces.append(event.text)
             return True
         return False
@@ -123,6 +125,11 @@ class Listening:
         if len(self.errors) < _MAX_ERRORS:
             self.errors.append(error)
             _log.warning("a listener failed", exc_info=error)
+
+
+def _is_of(waiting: object, event: ToolProgress) -> bool:
+    """Whether what waits is the progress of the same call."""
+    return isinstance(waiting, ToolProgress) and waiting.call.id == event.call.id
 
 
 class _Taken:
@@ -186,6 +193,21 @@ class _Channel:
         return event
 
 
+async def streaming(run: Callable[[PassOn], Coroutine[Any, Any, object]]) -> AsyncGenerator[Event[Any], None]:
+    """Yield what `run` passes on, and raise what it raises. Leaving early cancels it."""
+    channel = _Channel()
+    running = asyncio.create_task(run(channel.pass_on))
+    running.add_done_callback(channel.end)
+    try:
+        async for event in channel:
+            yield event
+        await running
+    finally:
+        if not running.done():
+            running.cancel()
+            await asyncio.wait([running])
+
+
 class DeltaListener:
     """What a model is given to pass its reply on to: it makes events of the pieces, and of an answer that grows.
 
@@ -232,18 +254,3 @@ class _Then:
         taken = self._emit(self._event)
         if taken is not None:
             yield from taken.__await__()
-
-
-async def streaming(run: Callable[[PassOn], Coroutine[Any, Any, object]]) -> AsyncGenerator[Event[Any], None]:
-    """Yield what `run` passes on, and raise what it raises. Leaving early cancels it."""
-    channel = _Channel()
-    running = asyncio.create_task(run(channel.pass_on))
-    running.add_done_callback(channel.end)
-    try:
-        async for event in channel:
-            yield event
-        await running
-    finally:
-        if not running.done():
-            running.cancel()
-            await asyncio.wait([running])

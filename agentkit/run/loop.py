@@ -104,6 +104,7 @@ def run_loop(
     *,
     recalls: bool = False,
     compacts: bool = False,
+    equips_steps: bool = False,
     memo: Memo | None = None,
 ) -> Generator[Effect, Any, RunResult[Output]]:
     """Answer one user input.
@@ -116,6 +117,7 @@ def run_loop(
         journal: Names the run, and goes into its result. The keys of its appends begin with the id of the run.
         recalls: Whether memory is asked.
         compacts: Whether a long conversation is compacted.
+        equips_steps: Whether each step has tools of its own.
         memo: Fragments rendered for earlier turns.
     """
     run_id, goes_on = journal.run_id, journal.goes_on
@@ -162,6 +164,7 @@ def run_loop(
         ctx = ctx.evolve(intermediate=ctx.intermediate.append(repair))
         composition, repairs = chain.compose(ctx, memo=memo), repairs + 1
     seen = {call.id for message in messages for call in message.tool_calls}
+    gone: set[str] = set()
     while True:
         if limits.steps is not None and step >= limits.steps:
             raise LimitExceeded("steps", limits.steps, "the model did not come to an answer; allow more")
@@ -178,15 +181,28 @@ def run_loop(
             decisions: Mapping[str, Decision] = (yield AskApproval(asking, step)) if asking else _NO_DECISIONS
             results: dict[str, ToolResult] = {}
             while calls:
-                result, inside = yield CallTools(calls, step, decisions)
+                result, inside = yield CallTools(
+                    calls, step, decisions, usage, (ctx.conversation, messages, (message,))
+                )
                 results[result.call_id] = result
                 calls = tuple([call for call in calls if call.id != result.call_id])
                 if inside is not None:
                     usage = usage + inside
             fresh = (message, *[results[call.id].message for call in message.tool_calls])
-            gone = {result.name for result in results.values() if result.status == "unavailable"}
-            if gone:  # they failed too often: the model is not offered them any more
+            lost = {result.name for result in results.values() if result.status == "unavailable"}
+            if lost:  # they failed too often: the model is not offered them any more
+                gone |= lost
                 ctx = ctx.evolve(tools=tuple([spec for spec in ctx.tools if spec.name not in gone]))
+            if (final := _final(message, tools, results)) is not None:  # its result is the answer
+                answered = Message("assistant", final.message.text)
+                try:
+                    output = chain.parse(Reply(answered))
+                except OutputError:
+                    yield Append(fresh, f"{run_id}:{step}")
+                    raise
+                yield Append((*fresh, answered), f"{run_id}:{step}")
+                messages += (*fresh, answered)
+                return RunResult(output, messages, composition, usage, step, "stop", run_id, journal)
             ending = None if chain.answer.tool is None else chain.answer.ending(message, results)
             if ending is not None and ending.ok:  # the function that takes the answer was called
                 output, text = chain.answer.returned(ending)
@@ -217,6 +233,9 @@ def run_loop(
         limits.check(usage)
         traffic = ctx.intermediate
         ctx = ctx.evolve(intermediate=traffic.append(*fresh) if len(traffic) else Conversation(fresh))
+        if equips_steps:
+            tools = cast("Mapping[str, Tool]", (yield Equip(ctx)))
+            ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values() if tool.name not in gone]))
         composition = chain.compose(ctx, memo=memo)
 
 
@@ -291,6 +310,14 @@ def remembering(ctx: PromptContext, found: Found) -> PromptContext:
 def _asking(calls: tuple[ToolCall, ...], tools: Mapping[str, Tool]) -> tuple[ToolCall, ...]:
     """Return the calls of tools that may need approval; a tool denies what was not approved."""
     return tuple([call for call in calls if call.name in tools and tools[call.name].policy.approval != "never"])
+
+
+def _final(message: Message, tools: Mapping[str, Tool], results: Mapping[str, ToolResult]) -> ToolResult | None:
+    """Return the result of the first call that ends the run: that of a final tool which ran to its end."""
+    for call in message.tool_calls:
+        if (tool := tools.get(call.name)) is not None and tool.policy.final and results[call.id].ok:
+            return results[call.id]
+    return None
 
 
 def _with_own_ids(message: Message, seen: set[str], step: int) -> Message:

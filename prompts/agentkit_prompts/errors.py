@@ -27,6 +27,7 @@ __all__ = [
     "PrompterError",
     "SchemaConflict",
     "TemplateError",
+    "ToolFormWarning",
     "brief",
     "nearest",
     "similar",
@@ -36,7 +37,7 @@ __all__ = [
 _MAX_NAME = 64
 _MAX_NAMES = 100
 _MAX_LISTED = 20
-_OURS = ("agentkit", "agentkit_prompts", "pydantic")
+_OURS = ("agentkit", "agentkit_prompts", "agentkit_tools", "pydantic")
 
 
 class Picklable(Exception):
@@ -183,6 +184,10 @@ class InContextError(PromptError, ValueError):
 
 class InContextWarning(UserWarning):
     """Something of an evaluation prompt is left out, as its format demands; the message names it."""
+
+
+class ToolFormWarning(UserWarning):
+    """A tool that a provider does not take as it is: its description is cut, or it is not strict there."""
 
 
 class LiteralTextWarning(UserWarning):

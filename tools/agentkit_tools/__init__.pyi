@@ -14,6 +14,7 @@ from agentkit_tools.errors import ToolDescriptionWarning as ToolDescriptionWarni
 from agentkit_tools.errors import ToolError as ToolError
 from agentkit_tools.errors import ToolFailure as ToolFailure
 from agentkit_tools.export import to_anthropic as to_anthropic
+from agentkit_tools.export import to_gemini as to_gemini
 from agentkit_tools.export import to_mcp as to_mcp
 from agentkit_tools.export import to_openai as to_openai
 from agentkit_tools.export import to_text as to_text
@@ -29,7 +30,11 @@ from agentkit_tools.schemas.callables import wire_name as wire_name
 from agentkit_tools.tool import Tool as Tool
 from agentkit_tools.tool import tool as tool
 from agentkit_tools.tool import unknown_tool as unknown_tool
+from agentkit_tools.tool_context import RunState as RunState
+from agentkit_tools.tool_context import TokenUsage as TokenUsage
 from agentkit_tools.tool_context import ToolContext as ToolContext
+from agentkit_tools.toolsets.tool_search import ToolSearch as ToolSearch
+from agentkit_tools.toolsets.toolset import StepTools as StepTools
 from agentkit_tools.toolsets.toolset import Toolset as Toolset
 from agentkit_tools.toolsets.toolset import TurnTools as TurnTools
 from agentkit_tools.toolsets.toolset import by_name as by_name

@@ -15,7 +15,7 @@ from typing_extensions import ParamSpec, TypeVar  # with defaults: a bare `Tool`
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec, Trust
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.errors import ContextError, nearest
 from agentkit_tools.calling.arguments import read_arguments, unreadable
 from agentkit_tools.calling.deadline import DeadlineError, outcome
 from agentkit_tools.calling.enforcement import Semaphores, enforced, needs_approval
@@ -28,10 +28,11 @@ from agentkit_tools.errors import (
     ToolArgumentError,
     ToolDefinitionError,
     ToolDescriptionWarning,
+    ToolFailure,
     describe_error,
     ends_run,
 )
-from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, late_reader
+from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, late_reader, named_reader
 from agentkit_tools.schemas.callables import (
     docstring_of,
     inner_function,
@@ -151,7 +152,7 @@ class Tool(Generic[P, R]):
         return cls(
             ToolSpec(wire_name(name), text.text if description is None else description, takes.parameters),
             function,
-            takes.reader,
+            named_reader(takes.reader, takes.parameters),
             FunctionRunner(mode_of(inner), takes.binding, "done" if returns in (None, "None") else "null"),
             _PLAIN.but(**policy),
             original_name=name,
@@ -206,12 +207,37 @@ class Tool(Generic[P, R]):
         return cls(
             spec,
             function,
-            late_reader(partial(validator_for, spec.parameters)),
+            named_reader(late_reader(partial(validator_for, spec.parameters)), spec.parameters),
             FunctionRunner(mode_of(inner), takes.binding, "null"),
             _PLAIN.but(**policy),
             original_name=name,
             deps_types=takes.deps_types,
         )
+
+    @classmethod
+    def from_provider(cls, native: Mapping[str, Any], *, name: str | None = None) -> Tool[..., Any]:
+        """Return a tool that the provider of the model runs itself, such as a web search: sent as it is.
+
+        Args:
+            native: The entry that the provider takes, such as `{"type": "web_search_20250305", "name": "web_search"}`.
+            name: What it is called here; by default the `name` in it, or the `type`.
+
+        Raises:
+            ToolDefinitionError: There is neither, or it is not JSON.
+        """
+        found = name or native.get("name") or native.get("type") or next(iter(native), None)
+        if not isinstance(found, str):
+            raise ToolDefinitionError(f"a tool of a provider is a mapping with `type`, got {dict(native)!r:.200}")
+
+        async def answer(**arguments: Any) -> Any:
+            raise ToolFailure(f"{found} runs at the provider of the model, and cannot be called here")
+
+        made = cls.from_json_schema(found, "", None, cast(Any, answer))
+        try:
+            made.spec = replace(made.spec, native=native)
+        except ContextError as error:
+            raise ToolDefinitionError(f"tool {found}: {error}") from error
+        return made
 
     def but(
         self, *, name: str | None = None, description: str | None = None, **policy: Unpack[PolicyOptions]
@@ -262,6 +288,9 @@ class Tool(Generic[P, R]):
     def strict(self) -> Tool[P, R]:
         """Return the tool with a schema in OpenAI's strict subset, which keeps a model from writing anything else.
 
+        Every property is required, nothing is additional, and null stands for what may be left out. Limits the subset
+        has no words for are left out; the arguments are still validated against them.
+
         Raises:
             ToolDefinitionError: The parameters do not fit into that subset; every place at fault is named.
         """
@@ -300,6 +329,8 @@ class Tool(Generic[P, R]):
     def _read(self, text: str) -> tuple[Arguments, str]:
         is_strict, schema = self._loose is not None, self._loose or self.spec.parameters
         validate, repair = self._reader.thoroughly, self.policy.repair
+        if self._reader.own_names is not None:
+            text = self._reader.own_names(text)
         return read_arguments(self.name, text, validate, schema, is_strict=is_strict, repair=repair)
 
     async def _read_in_time(self, text: str) -> tuple[Arguments, str]:
@@ -326,7 +357,7 @@ class Tool(Generic[P, R]):
                 `SystemExit` or what an engine for durable execution controls its flow with.
         """
         text = call.arguments or "{}"
-        at_once, max_chars, _ = self._reader
+        at_once, max_chars, *_ = self._reader
         if self._semaphores is not None or len(text) > max_chars:
             return self._call_under_policy(call, text, context)
         try:  # like `_read_at_once`: most calls

@@ -32,6 +32,7 @@ class PolicyOptions(TypedDict, total=False):
     approval: Approval
     max_result_chars: int | None
     repair: bool
+    final: bool
 
 
 _MAX_COUNT = 2**63
@@ -68,6 +69,8 @@ class ToolPolicy:
     """Longest text that goes back to the model. The rest is cut, and kept in `ToolResult.whole`."""
     repair: bool = False
     """Whether arguments that are nearly JSON (trailing commas, single quotes, JSON inside a string) are repaired."""
+    final: bool = False
+    """Whether a call that ran to its end ends the run: its result is the answer, and the model is not asked again."""
 
     def __post_init__(self) -> None:
         problems = [
@@ -130,4 +133,5 @@ _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "approval": ("'never', 'always' or a predicate", lambda value: callable(value) or value in ("never", "always")),
     "max_result_chars": ("1 or more, or None", lambda value: value is None or _is_count(value, 1)),
     "repair": ("True or False", lambda value: isinstance(value, bool)),
+    "final": ("True or False", lambda value: isinstance(value, bool)),
 }

@@ -160,6 +160,8 @@ class _Sessions:
         """Return a session that is open; all who wait for one wait for the same."""
         session = self._now
         if session is None or session.closing.is_set():
+            if problem := self._target.problem():
+                raise MCPServerLost(problem)
             self.stderr = StderrTail()
             self._tails.add(self.stderr)
             session = self._now = _Session(self._target, self.stderr, self._changed)

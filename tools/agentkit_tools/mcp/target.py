@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 from urllib.parse import urlsplit
@@ -84,6 +85,8 @@ class Target:
         env: Mapping[str, str] | None,
         cwd: str | Path | None,
     ) -> None:
+        if find_spec("mcp") is None:
+            raise ToolDefinitionError("MCP servers need the extra `mcp`: pip install 'agentkit-prompt-tree[mcp]'")
         is_http = False
         problems = []
         if isinstance(server, str):
@@ -124,6 +127,22 @@ class Target:
             raise ToolDefinitionError(f"MCP server {self.name}: {'; '.join(problems)}")
         self._server: Any = server
         self._headers = dict(headers or {})
+
+    def problem(self) -> str:
+        """Return why a command cannot be started, in one sentence; "" where nothing is known to be wrong."""
+        command = getattr(self._server, "command", None)
+        if command is None:
+            return ""
+        path = (self._server.env or {}).get("PATH") or os.environ.get("PATH")
+        is_path = os.sep in command or "/" in command
+        where = Path(self._server.cwd or ".") / command if is_path else None
+        if shutil.which(command if where is None else str(where), path=path) is not None:
+            return ""
+        if where is None:
+            return f"MCP server {self.name}: there is no command {command!r} on the PATH; install it, or give its path"
+        if not where.exists():
+            return f"MCP server {self.name}: there is no file {command!r} to start"
+        return f"MCP server {self.name}: {command!r} is no program that can be started"
 
     def transport(
         self, stderr: StderrTail, ended: Callable[[MCPServerError | None], None]

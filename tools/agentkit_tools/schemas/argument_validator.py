@@ -13,9 +13,9 @@ from typing import Any
 
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaError, SchemaValidator, core_schema
 
+from agentkit_prompts.schemas.check import target_in
 from agentkit_prompts.schemas.steps import StepsExceeded, counted, once
 from agentkit_tools.schemas.pattern_size import pattern_size
-from agentkit_tools.schemas.subschemas import target_of
 
 __all__ = ["validator_for"]
 
@@ -106,7 +106,7 @@ class _Builder:
 
     def _reference(self, reference: str) -> CoreSchema:
         if reference not in self.definitions:
-            target = target_of(self.document, reference)
+            target = target_in(self.document, reference)
             if target is None or self._is_endless(reference):
                 return _ANY
             self.definitions[reference] = None  # under way: what refers to it meanwhile needs no second look
@@ -117,7 +117,7 @@ class _Builder:
     def _is_endless(self, reference: str) -> bool:
         """Whether a reference leads back to itself without going into the value: it can judge none."""
         seen: set[str] = set()
-        waiting = [target_of(self.document, reference)]
+        waiting = [target_in(self.document, reference)]
         while waiting:
             schema = waiting.pop()
             if len(seen) > _MAX_ALTERNATIVES:
@@ -132,7 +132,7 @@ class _Builder:
                     return True
                 if found not in seen:
                     seen.add(found)
-                    waiting.append(target_of(self.document, found))
+                    waiting.append(target_in(self.document, found))
         return False
 
     def _object(self, schema: Mapping[str, Any]) -> CoreSchema:

@@ -26,7 +26,7 @@ __all__ = [
     "wire_name",
 ]
 
-_ACCEPTED = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ACCEPTED = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _REFUSED = re.compile(r"[^A-Za-z0-9_-]+")
 _MAX_CHARS = 64
 
@@ -129,7 +129,7 @@ def is_unbound_method(function: Any) -> bool:
 
 
 def wire_name(name: str) -> str:
-    """Return `name` in letters, digits, `_` and `-`, at most 64 of them.
+    """Return `name` in letters, digits, `_` and `-`, at most 64 of them, the first no digit and no `-`.
 
     A name that needs no change stays. Any other ends in 8 hex digits of its hash: `geometry.area` and `geometry area`
     stay apart, in every process and whatever other tools there are. A name that somebody made to look like the changed
@@ -139,4 +139,6 @@ def wire_name(name: str) -> str:
         return name
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
     readable = _REFUSED.sub("_", name).strip("_")[: _MAX_CHARS - len(digest) - 1]
-    return f"{readable}_{digest}" if readable else f"tool_{digest}"
+    if not readable[:1].isalpha():
+        readable = f"tool_{readable}"[: _MAX_CHARS - len(digest) - 1].rstrip("_")
+    return f"{readable}_{digest}"

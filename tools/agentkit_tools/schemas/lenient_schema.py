@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["MAX_LEVELS", "SchemaError", "kind_of", "normalise"]
+from agentkit_prompts.schemas.merged_schema import kind_of_json
+
+__all__ = ["MAX_LEVELS", "SchemaError", "normalise"]
 
 MAX_LEVELS = 64
 """How deep a schema may be nested."""
@@ -62,7 +64,7 @@ def normalise(schema: Any, level: int = 0) -> Any:
     for key, value in schema.items():
         if key == "enum":
             if isinstance(value, list | tuple) and value:
-                result[key] = list(value)
+                result[key] = [one for number, one in enumerate(value) if not _is_listed(one, value[:number])]
         elif key in _ONE and isinstance(value, Mapping | bool):
             result[key] = normalise(value, level + 1)
         elif key in _MANY and isinstance(value, list | tuple):
@@ -71,10 +73,11 @@ def normalise(schema: Any, level: int = 0) -> Any:
             result[key] = {str(name): normalise(item, level + 1) for name, item in value.items()}
         elif key == "items" and isinstance(value, list | tuple):  # how tuples were written before 2020
             result["prefixItems"] = [normalise(item, level + 1) for item in value]
-        elif key in ("default", "const") or (key not in _READ_ABOVE and value is not None):
+        elif key in ("default", "const") or (key not in _READ_ABOVE and _WELL_FORMED.get(key, _is_there)(value)):
             result[key] = value
     _set_type(result, schema.get("type"), level)
     _set_required(result, schema)
+    _set_exclusive_bounds(result)
     _settle_enum(result)
     if level and (_is_null_default(result) or any(schema.get(key) is True for key in _NULLABLE)):
         result = _or_null(result)
@@ -92,7 +95,7 @@ def _set_type(result: dict[str, Any], kind: Any, level: int) -> None:
     elif isinstance(kind, str):
         for key, value in _parse_type(kind, level).items():
             result.setdefault(key, value)
-    if result.get("type") == "array":
+    if "array" in _kinds(result.get("type")):
         result.setdefault("items", {})  # some providers refuse an array without
 
 
@@ -138,6 +141,50 @@ def _set_required(result: dict[str, Any], schema: Mapping[str, Any]) -> None:
         result["required"] = list(dict.fromkeys(names))
 
 
+def _is_listed(value: Any, values: Sequence[Any]) -> bool:
+    return any(value == one and type(value) is type(one) for one in values)
+
+
+def _set_exclusive_bounds(result: dict[str, Any]) -> None:
+    """Write bounds that exclude themselves as they are written since 2019: as numbers of their own."""
+    for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if isinstance(is_exclusive := result.get(exclusive), bool):
+            del result[exclusive]
+            if is_exclusive and bound in result:
+                result[exclusive] = result.pop(bound)
+
+
+def _is_there(value: Any) -> bool:
+    return value is not None
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and value >= 0 and value == value // 1
+
+
+_WELL_FORMED: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("title", "description", "pattern", "format", "$ref", "$comment", "$anchor", "$id"), _is_text),
+    **dict.fromkeys(("minimum", "maximum"), _is_number),
+    **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), lambda value: isinstance(value, int | float)),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _is_count),
+    "multipleOf": lambda value: _is_number(value) and value > 0,
+    **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), lambda value: isinstance(value, bool)),
+    "examples": lambda value: isinstance(value, list),
+    "$schema": _is_text,
+    "$vocabulary": lambda _: False,
+    **dict.fromkeys(("dependencies", "dependentRequired"), lambda value: isinstance(value, Mapping)),
+}
+"""Keywords that are left out where their value is none that JSON Schema allows."""
+
+
 def _settle_enum(result: dict[str, Any]) -> None:
     """Make type and enum agree: what is listed is accepted, and nothing else."""
     key = "const" if "const" in result else "enum"
@@ -161,7 +208,7 @@ def _settle_enum(result: dict[str, Any]) -> None:
             result["type"] = _one_or_many([*declared, "null"])
         return
     fitting = [kind for kind in declared if any(_FITS[kind](value) for value in values)]
-    result["type"] = _one_or_many([*fitting, *(kind_of(value) for value in apart)])
+    result["type"] = _one_or_many([*fitting, *(kind_of_json(value) for value in apart)])
 
 
 def _is_null_default(result: Mapping[str, Any]) -> bool:
@@ -214,15 +261,7 @@ def _one_or_many(kinds: list[str]) -> str | list[str]:
     return found[0] if len(found) == 1 else found
 
 
-def kind_of(value: Any) -> str:
-    """Return the JSON type of a value: `integer` for whole numbers."""
-    if isinstance(value, float) and not value.is_integer():
-        return "number"
-    return next((kind for kind in _KIND_ORDER if _FITS[kind](value)), "number")
-
-
 _NULL_WORDS = ("none", "null", "nil", "undefined")
-_KIND_ORDER = ("null", "boolean", "integer", "string", "array", "object")
 _FITS: dict[str, Any] = {
     "object": lambda value: isinstance(value, Mapping),
     "array": lambda value: isinstance(value, list | tuple),

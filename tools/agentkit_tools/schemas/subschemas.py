@@ -6,7 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["schema_at", "target_of", "type_of"]
+from agentkit_prompts.schemas.check import target_in
+
+__all__ = ["schema_at", "type_of"]
 
 _MAX_OPTIONS = 200
 _MAX_VALUES = 10
@@ -60,20 +62,8 @@ def _options(document: Mapping[str, Any], schemas: Sequence[Any]) -> list[Mappin
             if isinstance(options := schema.get(key), list):
                 inner += options
         if isinstance(reference := schema.get("$ref"), str):
-            inner.append(target_of(document, reference))
+            inner.append(target_in(document, reference))
         if not inner or "type" in schema or "properties" in schema:
             found.append(schema)
         waiting += reversed(inner)
     return found
-
-
-def target_of(document: Mapping[str, Any], reference: str) -> Any:
-    """Return the part of a document that a reference such as `#/$defs/Person` leads to; None where there is none."""
-    target: Any = document if reference.startswith("#") else None
-    for step in reference.split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(target, list) and name.isdecimal() and int(name) < len(target):
-            target = target[int(name)]
-        else:
-            target = target.get(name) if isinstance(target, Mapping) else None
-    return target

@@ -9,8 +9,8 @@ from agentkit_prompts.composition.sections import to_parts
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
-from agentkit_prompts.context.wire.wire_tools import openai_tool
 from agentkit_prompts.context.wire.write_openai_chat import media_of_result, openai_part, openai_writer
+from agentkit_prompts.schemas.provider_tools import openai_form
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.declarations import Declarations
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from agentkit_prompts.templates.rendered import Rendered
 
 __all__ = ["openai_payload"]
+
+_OFFICIAL = ("openai.com", "azure.com")
+"""Ends of the hosts whose limits are those of the provider."""
 
 
 def openai_payload(composition: Contents, provider: str | None = None) -> dict[str, Any]:
@@ -42,7 +45,8 @@ def openai_payload(composition: Contents, provider: str | None = None) -> dict[s
     payload: dict[str, Any] = {"messages": messages}
     declared = composition.declarations
     if declared.tools:
-        payload["tools"] = declared.derive(_tools)
+        is_official = provider is None or provider.partition(":")[0].endswith(_OFFICIAL)
+        payload["tools"] = declared.derive(_tools if is_official else _tools_of_others)
     if declared.output is not None and declared.output.mode == "native":
         schema: dict[str, Any] = {"name": "answer", "schema": declared.output.schema}
         if declared.output.strict:
@@ -52,7 +56,11 @@ def openai_payload(composition: Contents, provider: str | None = None) -> dict[s
 
 
 def _tools(declared: Declarations) -> FrozenList:
-    return FrozenList([tool.derive(openai_tool) for tool in declared.tools])
+    return FrozenList([tool.derive(openai_form) for tool in declared.tools])
+
+
+def _tools_of_others(declared: Declarations) -> FrozenList:
+    return FrozenList([openai_form(tool, is_official=False) for tool in declared.tools])
 
 
 def _rendered(rendered: Rendered, role: str) -> FrozenDict:
