@@ -60,6 +60,8 @@ def _made(name: str) -> Model:
         )
     if colon and rest and provider != "offline":
         return _kind(provider)(rest)
+    if colon and not rest:
+        raise AgentDefinitionError(f"model {name!r:.80}: the name of the model behind the colon is missing")
     raise AgentDefinitionError(
         f"model {name!r:.80}: expected a model, such as OpenAIModel({name!r:.80}), its name with the provider, such as "
         f'"openai:{name:.80}", or an address, such as "http://localhost:8000/v1#{name:.80}"'
