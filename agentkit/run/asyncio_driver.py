@@ -119,8 +119,7 @@ class AsyncDriver:
                 elif isinstance(effect, SelectExamples):
                     answer = await self.select(effect.ctx)
                 elif isinstance(effect, CheckOutput):
-                    context = ToolContext(self.deps, self.run_id, f"output_{effect.step}")
-                    answer = await checked_output(effect.output, effect.validators, context)
+                    answer = await checked_output(effect, ToolContext(self.deps, self.run_id, f"output_{effect.step}"))
                 else:
                     answer = await self._equip(effect)
                 effect = loop.send(answer)

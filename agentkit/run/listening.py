@@ -34,15 +34,15 @@ _log = logging.getLogger("agentkit")
 class _Text:
     """Deltas of one step that nobody waited to be taken: together they take no more room than the text."""
 
-    __slots__ = ("is_refusal", "pieces", "step")
+    __slots__ = ("pieces", "step")
 
     def __init__(self, first: TextDelta) -> None:
-        self.step, self.is_refusal = first.step, first.is_refusal
+        self.step = first.step
         self.pieces = [first.text]
 
     @property
     def event(self) -> TextDelta:
-        return TextDelta(self.step, "".join(self.pieces), self.is_refusal)
+        return TextDelta(self.step, "".join(self.pieces))
 
 
 class Listening:
@@ -96,9 +96,9 @@ class Listening:
     def _joins(self, event: TextDelta) -> bool:
         """Add a delta to the one before it, where nobody waited for that one to be taken."""
         last = self._waiting[-1]
-        if isinstance(last, TextDelta):
+        if isinstance(last, TextDelta) and last.step == event.step:
             last = self._waiting[-1] = _Text(last)
-        if isinstance(last, _Text) and (last.step, last.is_refusal) == (event.step, event.is_refusal):
+        if isinstance(last, _Text) and last.step == event.step:
             last.pieces.append(event.text)
             return True
         return False
@@ -209,7 +209,7 @@ async def streaming(run: Callable[[PassOn], Coroutine[Any, Any, object]]) -> Asy
 
 
 class DeltaListener:
-    """What a model is given to pass its pieces on to: it makes events of them, and of an answer that grows.
+    """What a model is given to pass its reply on to: it makes events of the pieces, and of an answer that grows.
 
     Args:
         emit: Passes an event on.
@@ -224,9 +224,9 @@ class DeltaListener:
         self._step = step
         self._growing = None if request is None else GrowingOutput(request)
 
-    def __call__(self, delta: Delta) -> Any:
+    def __call__(self, delta: Delta) -> Awaitable[None] | None:
         taken = self._emit(delta_event(self._step, delta))
-        if self._growing is None or delta.kind != "text" or (grown := self._growing.add(delta.text)) is None:
+        if self._growing is None or (grown := self._growing.add(delta)) is None:
             return taken
         event = PartialOutput(self._step, grown)
         return self._emit(event) if taken is None else _Then(taken, self._emit, event)
