@@ -110,7 +110,7 @@ class EndpointModel(ABC):
             AgentDefinitionError: Names every setting that it cannot do.
         """
         made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
+        vars(made).update(vars(self))
         made._set(self.settings.under(settings))
         return made
 
@@ -315,7 +315,7 @@ class EndpointModel(ABC):
                 f"{self!r} cannot be pickled or copied, as it holds a key, a client, headers or a password: make it "
                 f"again there, with the key in {self.sdk.key}"
             )
-        return self.__dict__
+        return dict(vars(self))
 
     async def aclose(self) -> None:
         """Close the connections that the running event loop opened."""

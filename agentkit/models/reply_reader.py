@@ -106,6 +106,11 @@ class Reader(ABC):
         """
 
 
+def _without_half(piece: str) -> tuple[str, str]:
+    """Return a piece of text, and the half of a surrogate pair that it ends in."""
+    return (piece[:-1], piece[-1]) if piece and "\ud800" <= piece[-1] <= "\udbff" else (piece, "")
+
+
 class PieceJoiner:
     """Joins pieces of text; a surrogate pair that the server cut in two waits for its other half."""
 
@@ -117,9 +122,7 @@ class PieceJoiner:
 
     def add(self, piece: str, *, last: bool = False) -> str:
         """Return what can be passed on."""
-        piece, self._held = self._held + piece, ""
-        if not last and piece and "\ud800" <= piece[-1] <= "\udbff":
-            piece, self._held = piece[:-1], piece[-1]
+        piece, self._held = (self._held + piece, "") if last else _without_half(self._held + piece)
         return clean(piece)
 
     def keep(self, piece: str) -> str:
@@ -283,7 +286,7 @@ class ReplyReader(Reader):
 
 
 class _Call:
-    __slots__ = ("_arguments", "_end", "_joiner", "_walked", "id", "kept", "name", "position")
+    __slots__ = ("_arguments", "_end", "_held", "_walked", "id", "kept", "name", "position")
 
     def __init__(self, id_: str, position: int) -> None:
         self.id = id_
@@ -291,8 +294,8 @@ class _Call:
         self.kept: _Object = {}
         self.position = position
         self._arguments: list[str] = []
-        self._joiner = PieceJoiner()
-        self._end = JsonEnd()
+        self._held = ""
+        self._end: JsonEnd | None = None
         self._walked = 0
 
     def is_over(self, id_: str, name: str, arguments: object) -> bool:
@@ -307,10 +310,11 @@ class _Call:
 
     def _is_complete(self) -> bool:
         """Whether the arguments so far are whole; each piece is looked at once."""
+        end = self._end = self._end or JsonEnd()
         for piece in self._arguments[self._walked :]:
-            self._end.add(piece)
+            end.add(piece)
         self._walked = len(self._arguments)
-        return self._end.is_whole
+        return end.is_whole
 
     def add(self, id_: str, name: str, arguments: object) -> str:
         """Take a piece in, and return what of the arguments is new."""
@@ -321,7 +325,8 @@ class _Call:
             return ""
         piece = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         self._arguments.append(piece)
-        return self._joiner.add(piece)
+        piece, self._held = _without_half(self._held + piece)
+        return clean(piece)
 
     def read(self, position: int, seen: set[str], provider: str) -> ToolCall:
         if not self.name:

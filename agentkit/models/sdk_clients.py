@@ -86,7 +86,7 @@ class Clients:
         return f"base_url ({self.sdk.url})" if self.sdk.url else "base_url"
 
     def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_of_loops": {}}
+        return {**vars(self), "_of_loops": {}}
 
     async def client(self) -> Any:
         """Return the client of the running event loop: connections cannot move between loops."""

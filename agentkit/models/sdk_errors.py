@@ -123,9 +123,10 @@ def translate(error: Exception, asked: Asked, received: str | None = None) -> Mo
         shown = asked.shown(str(error))
         return ModelReplyError(f"the reply is not a {asked.noun}: {shown}; check that {asked.address}", **where)
     response = getattr(error, "response", None)
-    if response is not None and hasattr(error, "status_code"):
+    status = getattr(error, "status_code", None)
+    if response is not None and isinstance(status, int):
         code, explanation = _explanation(error)
-        return _from_status(error.status_code, code, asked.shown(explanation), response.headers, asked)
+        return _from_status(status, code, asked.shown(explanation), response.headers, asked)
     if (kind := _connection(error)) is not None:
         reason = asked.shown(_reason(error))
         if received is not None:
