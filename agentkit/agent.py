@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -14,11 +14,11 @@ from typing_extensions import TypeVar
 
 from agentkit.agent_tool import History, agent_tool
 from agentkit.chain import Chain, Output
-from agentkit.compaction import Compaction, Summarise, as_compacted, check_compaction, compacted
+from agentkit.compaction import Compaction, as_compacted, check_compaction, compacted
 from agentkit.equipment import Equipment
 from agentkit.errors import AgentDefinitionError
+from agentkit.models import model_names
 from agentkit.models.model import Model
-from agentkit.models.model_names import changed_model, model_named
 from agentkit.overrides import overridden, overriding
 from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, shown_options
 from agentkit.recaller import recall as ask
@@ -51,8 +51,6 @@ from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from typing_extensions import TypeForm
 
     from agentkit.output.output_spec import OutputSpec
@@ -168,8 +166,8 @@ class Agent(Generic[Deps, Output]):
         self._text = layers if isinstance(layers, TextPrompt | str) and not isinstance(model, Chain) else None
         if not isinstance(model, Chain):
             if isinstance(model, str):
-                model = model_named(model)
-            layers = _placed(layers, memory, compaction)
+                model = model_names.model(model)
+            layers = placed(layers, memory, compaction)
             model = Chain(model, layers, output=output, budget=budget, tokenizer=tokenizer)
         elif layers or output is not str or budget is not None or tokenizer is not None:
             raise AgentDefinitionError(
@@ -205,8 +203,8 @@ class Agent(Generic[Deps, Output]):
                 layers = changes["layers"]
                 text = layers if isinstance(layers, TextPrompt | str) else None
             chain = Chain(
-                changed_model(chain.model, changes),
-                layers if text is None else _placed(text, memory, compaction),
+                model_names.changed_model(chain.model, changes),
+                layers if text is None else placed(text, memory, compaction),
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,
                 budget=chain.budget,
@@ -440,7 +438,3 @@ class Agent(Generic[Deps, Output]):
         """Return what runs, passing each event on to who reads the stream."""
         listener = options.get("on_event")
         return lambda pass_on: self.run(user_input, **{**options, "on_event": both(listener, pass_on)})
-
-
-def _placed(layers: Any, memory: RecallSource | None, compaction: Compaction | None) -> Any:
-    return placed(layers, recalls=memory is not None, compacts=isinstance(compaction, Summarise))

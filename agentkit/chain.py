@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, cast, overloa
 from typing_extensions import TypeVar
 
 from agentkit.errors import AgentDefinitionError
-from agentkit.models.model import Model, Reply
+from agentkit.models.model import Model, OnDelta, Reply
 from agentkit.output.answer import AnswerReader
 from agentkit.sync_driver import run_blocking
 from agentkit.unknown_options import ELSEWHERE, refusing_unknown
@@ -218,7 +218,7 @@ class Chain(Generic[Output]):
             ctx = ctx.evolve(selections=await self.selections(ctx))
         if self.answer.tool is not None or self.answer.validators:
             raise AgentDefinitionError("output functions and validators run in an agent: use Agent(chain).run(...)")
-        reply = await self.model.request(self.compose(ctx), on_text=on_text)
+        reply = await self.model.request(self.compose(ctx), on_delta=_texts_only(on_text))
         return self.parse(self.answer.reply(reply))
 
     def run_sync(
@@ -258,6 +258,13 @@ def _asking(layers: Layers, prompt: TextPrompt | None) -> Layers:
 def _layers(system: TextPrompt | str) -> Layers:
     """Share the layers of the same text: they are immutable."""
     return Layers(system) if system else Layers()
+
+
+def _texts_only(on_text: Callable[[str], None] | None) -> OnDelta | None:
+    """Return what passes the text of a reply on, piece by piece."""
+    if on_text is None:
+        return None
+    return lambda delta: on_text(delta.text) if delta.kind in ("text", "refusal") else None
 
 
 def _type_name(output: Any) -> str:

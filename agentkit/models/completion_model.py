@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit.models.endpoint import EndpointModel
 from agentkit.models.harmony import HarmonyReply
+from agentkit.models.openai_chat import usage_options, without_usage
 from agentkit.models.prices import Price
 from agentkit.models.reply_reader import ReplyReader
 from agentkit.models.settings import ModelSettings
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from agentkit.models.model import Reply
+    from agentkit.models.model_errors import ModelRequestError
     from agentkit_prompts.chat_templates.guard.taint import Policy
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.composition.composition import Composition
@@ -106,14 +108,20 @@ class CompletionModel(EndpointModel):
         self._template_kwargs = dict(template_kwargs or {})
         self._extra = dict(extra or {})
 
-    def _body(self, composition: Composition) -> dict[str, object]:
+    def _body(self, composition: Composition) -> dict[str, Any]:
         text = composition.to_text(self.chat_template, control_tokens=self._control_tokens, **self._template_kwargs)
-        body: dict[str, object] = {"model": self.name, "prompt": clean(text), **self._sent}
+        body: dict[str, Any] = {"model": self.name, "prompt": clean(text), **self._sent}
         if composition.output_schema is not None:
             schema = {"name": "answer", "schema": composition.output_schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         body.update(self._extra)
         return {name: value for name, value in body.items() if value is not None}
+
+    def _stream_options(self) -> dict[str, Any]:
+        return usage_options(self._clients, self._extra)
+
+    def _adapts(self, error: ModelRequestError) -> bool:
+        return without_usage(self._clients, error)
 
     def _reader(self, composition: Composition) -> ReplyReader:
         return _CompletionReader({tool.name: tool.parameters for tool in composition.tools}, self._format)
@@ -130,7 +138,7 @@ class _CompletionReader(ReplyReader):
         elif schemas:
             self._inside = TextToolCalls(schemas, format)
 
-    def _delta(self, choice: dict[str, object]) -> object:
+    def _delta(self, choice: dict[str, Any]) -> object:
         return {"content": choice.get("text")}
 
     def _spoken(self, text: str, *, last: bool) -> str:

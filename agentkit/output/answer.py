@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache
-from types import FunctionType, MethodType
+from functools import lru_cache, partial
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, NamedTuple, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, create_model
@@ -90,10 +90,17 @@ class AnswerReader:
         if self.tool is not None:
             self._name, self._kind = f"call of {self.tool.name}", _returned(self.tool)
             self.schema, wanted = cast(JsonSchema, self.tool.spec.parameters), "tool"
+            self.request = OutputRequest(self.schema, "tool")  # the tool is declared as the others are
             if spec.mode not in (None, "tool"):
                 raise AgentDefinitionError(f"output={self.tool.name}: a function is a tool, not {spec.mode}")
         else:
-            self._kind = _kind(cast(Any, spec.output))
+            try:
+                hash(spec.output)
+            except TypeError:
+                raise AgentDefinitionError(
+                    f"output={spec.output!r:.80}: expected a type, such as City or Invoice | Line, or a function"
+                ) from None
+            self._kind = _kind(spec.output)
             self.schema = self._kind.schema
             wanted = spec.mode or modes[0]
         if wanted not in modes:
@@ -259,7 +266,7 @@ def _function(spec: OutputSpec[Any]) -> Tool[..., Any] | None:
     output = spec.output
     if isinstance(output, Tool):
         return output
-    if not isinstance(output, FunctionType | MethodType):
+    if not isinstance(output, FunctionType | MethodType | BuiltinFunctionType | partial):
         return None
     try:
         return Tool.from_function(cast(Callable[..., Any], output))

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from agentkit.models.model import Delta
 from agentkit.output.json_in_text import behind_thinking
 from agentkit_prompts.composition.declarations import OutputRequest
 
@@ -16,7 +17,7 @@ _MIN_PART = 50
 
 
 class GrowingOutput:
-    """Reads the text of an answer as it arrives.
+    """Reads an answer as it arrives: the text of a reply, or the arguments of the call that it is asked for with.
 
     Args:
         request: How the answer was asked for.
@@ -31,13 +32,18 @@ class GrowingOutput:
         self._read = 0
         self._last: Any = None
 
-    def add(self, text: str) -> Any:
-        """Take a piece of the text, and return the answer so far; None where there is nothing new to see.
+    def add(self, delta: Delta) -> Any:
+        """Take a piece of the reply, and return the answer so far; None where there is nothing new to see.
 
         Objects and lists are what they hold so far, a text at the end may be half of one.
         """
-        self._text.append(text)
-        self._length += len(text)
+        if self._request.mode != "tool":
+            if delta.kind != "text":
+                return None
+        elif delta.kind != "arguments" or self._request.tool is None or delta.name != self._request.tool.name:
+            return None
+        self._text.append(delta.text)
+        self._length += len(delta.text)
         return self.now() if self._length - self._read > self._length // _MIN_PART else None
 
     def now(self) -> Any:

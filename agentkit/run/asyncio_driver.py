@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
 from agentkit.compaction import Compacted, Send
-from agentkit.errors import AgentError, ApprovalError, Paused
+from agentkit.errors import ApprovalError, Paused
 from agentkit.models.model import NO_USAGE, Model, Reply, Usage
 from agentkit.models.model_errors import ModelReplyError
 from agentkit.output.checking import checked_output
@@ -34,10 +34,9 @@ from agentkit.run.effects import (
     Recall,
     SelectExamples,
 )
-from agentkit.run.journal import inner_id
-from agentkit.run.listening import TextListener
+from agentkit.run.listening import DeltaListener
 from agentkit.run.nested_runs import Nesting
-from agentkit.run.tool_round import CallWaits, ToolRound
+from agentkit.run.tool_round import CallWaits, ToolRound, named, what_stopped
 from agentkit.session import Session
 from agentkit.threads import begin_in_thread, ended, in_thread
 from agentkit_prompts.composition.composition import Composition
@@ -120,8 +119,7 @@ class AsyncDriver:
                 elif isinstance(effect, SelectExamples):
                     answer = await self.select(effect.ctx)
                 elif isinstance(effect, CheckOutput):
-                    context = ToolContext(self.deps, self.run_id, f"output_{effect.step}")
-                    answer = await checked_output(effect.output, effect.validators, context)
+                    answer = await checked_output(effect, ToolContext(self.deps, self.run_id, f"output_{effect.step}"))
                 else:
                     answer = await self._equip(effect)
                 effect = loop.send(answer)
@@ -184,8 +182,8 @@ class AsyncDriver:
                 if (taken := emit(events.PromptComposed(step, composition))) is not None:
                     await taken
 
-                heard = TextListener(emit, step, composition.output)
-                reply = await model.request(composition, on_text=heard)
+                heard = DeltaListener(emit, step, composition.output)
+                reply = await model.request(composition, on_delta=heard)
                 await heard.end()
             if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
                 raise ModelReplyError(_no_reply(reply), model=model.name)
@@ -205,7 +203,7 @@ class AsyncDriver:
         """Run calls, tell the loop each result as it comes, and return what it asks for then."""
         nesting, approve = self.nesting, self.nesting.approve
         if isinstance(approve, Mapping):
-            ignored = [_named(call) for call in effect.calls if call.id in approve and call.id not in effect.decisions]
+            ignored = [named(call) for call in effect.calls if call.id in approve and call.id not in effect.decisions]
             if ignored:  # the tools have changed since the run paused
                 raise ApprovalError(
                     f"approve: {', '.join(ignored)} needs no approval now, or there is no such tool: the decision "
@@ -224,7 +222,7 @@ class AsyncDriver:
             await self._keep(round_, error)
             raise
         if nesting.stopped:
-            raise _stop(effect.calls, nesting.stopped)
+            raise what_stopped(effect.calls, nesting.stopped)
         return round_.effect
 
     def _check_decisions(self, asked: Collection[str] = ()) -> None:
@@ -285,12 +283,12 @@ class AsyncDriver:
             self._check_decisions({call.id for call in asked})
             if waiting := [call for call in asked if call.id not in given]:
                 raise Paused(waiting)
-            made = {call.id: decision(given[call.id], _named(call)) for call in asked}
+            made = {call.id: decision(given[call.id], named(call)) for call in asked}
         else:
             made = {}
             for call in asked:
                 answer = approve(call)
-                made[call.id] = decision((await answer) if isinstance(answer, Awaitable) else answer, _named(call))
+                made[call.id] = decision((await answer) if isinstance(answer, Awaitable) else answer, named(call))
         if emit is not None:
             for call in asked:
                 await self._tell(events.ApprovalGiven(effect.step, call, made[call.id]))
@@ -300,31 +298,9 @@ class AsyncDriver:
         return await self.tools[call.name].needs_approval(call, ToolContext(self.deps, self.run_id, call.id))
 
 
-def _stop(calls: Sequence[ToolCall], stopped: Mapping[str, Exception]) -> Exception:
-    """Return what stops a run whose tools are agents that were stopped."""
-    waiting: list[ToolCall] = []
-    agents: dict[str, str] = {}
-    for call in calls:
-        error = stopped.get(call.id)
-        if isinstance(error, Paused):
-            for inner in error.calls:
-                own = inner_id(call.id, inner.id)
-                waiting.append(replace(inner, id=own))
-                agents[own] = f"{call.name}/{error.agents[inner.id]}" if inner.id in error.agents else call.name
-        elif isinstance(error, AgentError):
-            return type(error)(f"{_named(call)}: {error}").with_traceback(error.__traceback__)
-        elif error is not None:
-            return error
-    return Paused(waiting, agents)
-
-
 def _outer(call: object) -> str | None:
     """Return the id of the call whose agent a decision is for; None where it is for the run itself."""
     return call.partition("/")[0] if isinstance(call, str) and "/" in call else None
-
-
-def _named(call: ToolCall) -> str:
-    return f"{call.name} ({call.id})"
 
 
 def _no_reply(answer: object) -> str:

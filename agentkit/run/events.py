@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeAlias
 
 from typing_extensions import TypeVar
 
-from agentkit.models.model import Reply
+from agentkit.models.model import Delta, Reply
 from agentkit.run.decisions import Decision
 from agentkit.run.loop import RunResult
 from agentkit_prompts.composition.composition import Composition
@@ -21,8 +21,10 @@ from agentkit_tools.calling.tool_result import ToolResult
 __all__ = [
     "ApprovalAsked",
     "ApprovalGiven",
+    "ArgumentsDelta",
     "ConversationCompacted",
     "Event",
+    "ModelFellBack",
     "ModelReplied",
     "Nested",
     "PartialOutput",
@@ -30,9 +32,11 @@ __all__ = [
     "Recalled",
     "RunFinished",
     "TextDelta",
+    "ThinkingDelta",
     "ToolFinished",
     "ToolProgress",
     "ToolStarted",
+    "delta_event",
 ]
 
 Answer = TypeVar("Answer", default=Any)
@@ -74,6 +78,38 @@ class TextDelta:
 
     step: int
     text: str
+    is_refusal: bool = False
+    """Whether the model refuses to answer, and says so."""
+
+
+@dataclass(slots=True)
+class ThinkingDelta:
+    """A piece of what the model thinks before it answers arrived."""
+
+    step: int
+    text: str
+
+
+@dataclass(slots=True)
+class ArgumentsDelta:
+    """A piece of the arguments of a tool call arrived: JSON text."""
+
+    step: int
+    text: str
+    call: int
+    """Which call of the reply it belongs to, from 0."""
+    name: str
+    """The tool that is called, as far as its name is known."""
+
+
+@dataclass(slots=True)
+class ModelFellBack:
+    """A model could not answer, and another one is asked: see `FallbackModel`."""
+
+    step: int
+    reason: str
+    model: str
+    """The one that is asked now."""
 
 
 @dataclass(slots=True)
@@ -162,6 +198,9 @@ Event: TypeAlias = (
     | ConversationCompacted
     | PromptComposed
     | TextDelta
+    | ThinkingDelta
+    | ArgumentsDelta
+    | ModelFellBack
     | PartialOutput
     | ModelReplied
     | ApprovalAsked
@@ -172,3 +211,14 @@ Event: TypeAlias = (
     | Nested
     | RunFinished[Answer]
 )
+
+
+def delta_event(step: int, delta: Delta) -> TextDelta | ThinkingDelta | ArgumentsDelta | ModelFellBack:
+    """Return the event of a piece of a reply."""
+    if delta.kind == "thinking":
+        return ThinkingDelta(step, delta.text)
+    if delta.kind == "arguments":
+        return ArgumentsDelta(step, delta.text, delta.call, delta.name)
+    if delta.kind == "fallback":
+        return ModelFellBack(step, delta.text, delta.name)
+    return TextDelta(step, delta.text, delta.kind == "refusal")

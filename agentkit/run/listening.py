@@ -9,11 +9,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias
 
+from agentkit.models.model import Delta
 from agentkit.output.growing import GrowingOutput
-from agentkit.run.events import Event, PartialOutput, TextDelta, ToolProgress
+from agentkit.run.events import Event, PartialOutput, TextDelta, ToolProgress, delta_event
 from agentkit_prompts.composition.declarations import OutputRequest
 
-__all__ = ["Emit", "Listener", "ListenerErrors", "Listening", "PassOn", "TextListener", "both", "streaming"]
+__all__ = ["DeltaListener", "Emit", "Listener", "ListenerErrors", "Listening", "PassOn", "both", "streaming"]
 
 Listener: TypeAlias = Callable[[Event[Any]], "Awaitable[object] | None"]
 """Is called with every event; what it returns is awaited."""
@@ -192,8 +193,23 @@ class _Channel:
         return event
 
 
-class TextListener:
-    """What a model is given to pass its text on to: it makes events of the pieces, and of an answer that grows.
+async def streaming(run: Callable[[PassOn], Coroutine[Any, Any, object]]) -> AsyncGenerator[Event[Any], None]:
+    """Yield what `run` passes on, and raise what it raises. Leaving early cancels it."""
+    channel = _Channel()
+    running = asyncio.create_task(run(channel.pass_on))
+    running.add_done_callback(channel.end)
+    try:
+        async for event in channel:
+            yield event
+        await running
+    finally:
+        if not running.done():
+            running.cancel()
+            await asyncio.wait([running])
+
+
+class DeltaListener:
+    """What a model is given to pass its reply on to: it makes events of the pieces, and of an answer that grows.
 
     Args:
         emit: Passes an event on.
@@ -208,9 +224,9 @@ class TextListener:
         self._step = step
         self._growing = None if request is None else GrowingOutput(request)
 
-    def __call__(self, text: str) -> Any:
-        taken = self._emit(TextDelta(self._step, text))
-        if self._growing is None or (grown := self._growing.add(text)) is None:
+    def __call__(self, delta: Delta) -> Awaitable[None] | None:
+        taken = self._emit(delta_event(self._step, delta))
+        if self._growing is None or (grown := self._growing.add(delta)) is None:
             return taken
         event = PartialOutput(self._step, grown)
         return self._emit(event) if taken is None else _Then(taken, self._emit, event)
@@ -238,18 +254,3 @@ class _Then:
         taken = self._emit(self._event)
         if taken is not None:
             yield from taken.__await__()
-
-
-async def streaming(run: Callable[[PassOn], Coroutine[Any, Any, object]]) -> AsyncGenerator[Event[Any], None]:
-    """Yield what `run` passes on, and raise what it raises. Leaving early cancels it."""
-    channel = _Channel()
-    running = asyncio.create_task(run(channel.pass_on))
-    running.add_done_callback(channel.end)
-    try:
-        async for event in channel:
-            yield event
-        await running
-    finally:
-        if not running.done():
-            running.cancel()
-            await asyncio.wait([running])

@@ -6,16 +6,17 @@ import asyncio
 import json
 import logging
 import traceback
-from collections.abc import Awaitable, Generator, Mapping
+from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from agentkit.errors import JournalError
+from agentkit.errors import AgentError, JournalError, Paused
 from agentkit.models.model import Usage
 from agentkit.run import events
 from agentkit.run.decisions import Approved, Denied
 from agentkit.run.effects import CallTools, Effect
+from agentkit.run.journal import inner_id
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_tools.calling.tool_result import ToolResult
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from agentkit.run.nested_runs import Nesting
     from agentkit_tools.tool import Tool
 
-__all__ = ["CallWaits", "ToolRound"]
+__all__ = ["CallWaits", "ToolRound", "named", "what_stopped"]
 
 _log = logging.getLogger("agentkit")
 
@@ -200,7 +201,30 @@ async def _await(taken: Awaitable[None]) -> None:
         await taken
 
 
+def what_stopped(calls: Sequence[ToolCall], stopped: Mapping[str, Exception]) -> Exception:
+    """Return what stops a run whose tools are agents that were stopped."""
+    waiting: list[ToolCall] = []
+    agents: dict[str, str] = {}
+    for call in calls:
+        error = stopped.get(call.id)
+        if isinstance(error, Paused):
+            for inner in error.calls:
+                own = inner_id(call.id, inner.id)
+                waiting.append(replace(inner, id=own))
+                agents[own] = f"{call.name}/{error.agents[inner.id]}" if inner.id in error.agents else call.name
+        elif isinstance(error, AgentError):
+            return type(error)(f"{named(call)}: {error}").with_traceback(error.__traceback__)
+        elif error is not None:
+            return error
+    return Paused(waiting, agents)
+
+
 def _changed(result: ToolResult) -> str:
     return (
         f"its agent did not go on from its journal: the tool is gone or has changed since ({result.message.text:.200})"
     )
+
+
+def named(call: ToolCall) -> str:
+    """Return how errors name a call."""
+    return f"{call.name} ({call.id})"

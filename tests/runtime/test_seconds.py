@@ -39,7 +39,7 @@ async def quick() -> str:
 
 class Model:
     name = "hanging"
-    async def request(self, composition, *, on_text=None):
+    async def request(self, composition, *, on_delta=None):
         await swallow()
 
 class Selector:

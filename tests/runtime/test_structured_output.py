@@ -183,7 +183,7 @@ def test_a_model_that_says_nothing_is_asked_in_words() -> None:
     class Own:
         name = "own"
 
-        async def request(self, composition: Any, *, on_text: Any = None) -> Reply:
+        async def request(self, composition: Any, *, on_delta: Any = None) -> Reply:
             assert '"inhabitants"' in composition.system.text
             return Reply(Message("assistant", f"Sure:\n```json\n{BERN}\n```"))
 
@@ -198,6 +198,10 @@ def test_a_model_that_says_nothing_is_asked_in_words() -> None:
         (lambda: OutputSpec(City, output_validator=[5]), "expected a function of the answer"),  # type: ignore[list-item]
         (lambda: Chain(ScriptedModel([]), output=OutputSpec(str, mode="tool")), "text is asked for in no mode"),
         (lambda: Chain(ScriptedModel([]), output=OutputSpec(look, mode="native")), "a function is a tool"),
+        (lambda: Chain(ScriptedModel([]), output=[City, Line]), r"expected a type, such as City or Invoice \| Line"),  # type: ignore[call-overload]
+        (lambda: Chain(ScriptedModel([]), output={"type": "object"}), "expected a type"),  # type: ignore[call-overload]
+        (lambda: Chain(ScriptedModel([]), output=OutputSpec(OutputSpec(City))), "JSON Schema"),
+        (lambda: Chain(ScriptedModel([]), output=lambda text: text), "a model cannot call this function"),
     ],
 )
 def test_what_can_never_work_is_refused_when_it_is_made(make: Callable[[], object], what: str) -> None:
@@ -484,12 +488,17 @@ def test_a_chain_alone_asks_in_every_mode() -> None:
 # Answers that grow
 
 
+@pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("mode", ["native", "prompted"])
-def test_an_answer_is_seen_while_it_grows(mode: OutputMode) -> None:
+def test_an_answer_is_seen_while_it_grows(mode: OutputMode, is_async: bool) -> None:
     text = '{"name": "Bern and around", "inhabitants": 134000}'
     events: list[Any] = []
+
+    async def listen(event: Any) -> None:
+        events.append(event)
+
     agent = Agent(ScriptedModel([text if mode == "native" else f"Well:\n{text}"]), output=OutputSpec(City, mode=mode))
-    agent.run_sync("go", on_event=events.append)
+    agent.run_sync("go", on_event=listen if is_async else events.append)
     grown = [event.output for event in events if isinstance(event, PartialOutput)]
     assert grown[-1] == json.loads(text)
     assert {"name": "Bern and"} in grown

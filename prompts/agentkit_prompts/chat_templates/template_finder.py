@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, Union
+from typing import TYPE_CHECKING, TypeAlias, Union, cast
 
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.template_config import ChatTemplateConfig
@@ -98,7 +98,7 @@ def _of_path(path: Path) -> ChatTemplate:
     if path.suffix.lower() == ".json" and path.name != _CONFIG and not _has_template(path):
         return ChatTemplateConfig.from_json(path).chat_template
     try:
-        return JinjaChatTemplate.from_file(path)
+        return cast("ChatTemplate", JinjaChatTemplate.from_file(path))
     except ChatTemplateError:
         if not path.is_dir():
             raise
