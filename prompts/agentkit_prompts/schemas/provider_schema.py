@@ -76,7 +76,7 @@ def flat_root(schema: Mapping[str, Any]) -> dict[str, Any]:
         if common or root.get("required"):
             root["required"] = list(dict.fromkeys([*root.get("required", ()), *common]))
         root["properties"] = properties
-    for key in ("enum", "not", "const", "nullable", "if", "then", "else"):
+    for key in ("allOf", "$ref", "enum", "not", "const", "nullable", "if", "then", "else"):
         root.pop(key, None)
     return {**root, "type": "object", "properties": root.get("properties", {})}
 
