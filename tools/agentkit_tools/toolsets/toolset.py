@@ -37,7 +37,8 @@ def by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
     found: dict[str, Tool] = {}
     clashes: dict[str, None] = {}
     for item in tools:
-        for one in (item,) if type(item) is Tool else _flat([item]):
+        ready: Iterable[Tool] = (item,) if isinstance(item, Tool) else _flat([item])
+        for one in ready:
             if found.setdefault(one.name, one) is not one:
                 clashes[one.name] = None
     if clashes:
