@@ -24,7 +24,11 @@ from agentkit.fact_extraction import FoundFact as FoundFact
 from agentkit.fact_extraction import FoundFacts as FoundFacts
 from agentkit.fact_extraction import fact_extractor as fact_extractor
 from agentkit.fact_extraction import fact_layers as fact_layers
+from agentkit.models.anthropic_model import AnthropicModel as AnthropicModel
+from agentkit.models.compatible import DeepSeekModel as DeepSeekModel
+from agentkit.models.compatible import GeminiModel as GeminiModel
 from agentkit.models.completion_model import CompletionModel as CompletionModel
+from agentkit.models.fallback import FallbackModel as FallbackModel
 from agentkit.models.model import Delta as Delta
 from agentkit.models.model import Model as Model
 from agentkit.models.model import OnDelta as OnDelta
@@ -38,8 +42,10 @@ from agentkit.models.model_errors import ModelReplyCut as ModelReplyCut
 from agentkit.models.model_errors import ModelReplyError as ModelReplyError
 from agentkit.models.model_errors import ModelRequestError as ModelRequestError
 from agentkit.models.model_errors import ModelUnavailable as ModelUnavailable
+from agentkit.models.model_names import model as model
 from agentkit.models.offline import OfflineModel as OfflineModel
 from agentkit.models.openai_chat import OpenAIModel as OpenAIModel
+from agentkit.models.openai_responses import OpenAIResponsesModel as OpenAIResponsesModel
 from agentkit.models.prices import Price as Price
 from agentkit.models.scripted import ScriptedModel as ScriptedModel
 from agentkit.models.settings import ModelSettings as ModelSettings
@@ -54,6 +60,7 @@ from agentkit.run.events import ApprovalGiven as ApprovalGiven
 from agentkit.run.events import ArgumentsDelta as ArgumentsDelta
 from agentkit.run.events import ConversationCompacted as ConversationCompacted
 from agentkit.run.events import Event as Event
+from agentkit.run.events import ModelFellBack as ModelFellBack
 from agentkit.run.events import ModelReplied as ModelReplied
 from agentkit.run.events import Nested as Nested
 from agentkit.run.events import PartialOutput as PartialOutput

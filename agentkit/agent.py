@@ -17,8 +17,8 @@ from agentkit.chain import Chain, Output
 from agentkit.compaction import Compaction, as_compacted, check_compaction, compacted
 from agentkit.equipment import Equipment
 from agentkit.errors import AgentDefinitionError
+from agentkit.models import model_names
 from agentkit.models.model import Model
-from agentkit.models.model_names import changed_model, model_named
 from agentkit.overrides import overridden, overriding
 from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, shown_options
 from agentkit.recaller import recall as ask
@@ -166,7 +166,7 @@ class Agent(Generic[Deps, Output]):
         self._text = layers if isinstance(layers, TextPrompt | str) and not isinstance(model, Chain) else None
         if not isinstance(model, Chain):
             if isinstance(model, str):
-                model = model_named(model)
+                model = model_names.model(model)
             layers = placed(layers, memory, compaction)
             model = Chain(model, layers, output=output, budget=budget, tokenizer=tokenizer)
         elif layers or output is not str or budget is not None or tokenizer is not None:
@@ -203,7 +203,7 @@ class Agent(Generic[Deps, Output]):
                 layers = changes["layers"]
                 text = layers if isinstance(layers, TextPrompt | str) else None
             chain = Chain(
-                changed_model(chain.model, changes),
+                model_names.changed_model(chain.model, changes),
                 layers if text is None else placed(text, memory, compaction),
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,

@@ -59,10 +59,10 @@ class Equipment:
             DepsMismatch: Some need other deps.
         """
         sources = _sources(self.given)
-        found = await asyncio.gather(*[one.at(ctx) for one in sources if _is_made(one)])
-        made = iter(found)
-        pieces = [by_name(next(made)).values() if _is_made(one) else [one] for one in sources]
-        tools = self._answer.equipped(by_name([tool for piece in pieces for tool in piece]))
+        made = await asyncio.gather(*[one.at(ctx) for one in sources if _is_made(one)])
+        found = iter([by_name(tools).values() for tools in made])
+        listed = [tool for one in sources for tool in (next(found) if _is_made(one) else by_name([one]).values())]
+        tools = self._answer.equipped(by_name(listed))
         for deps in given.values():
             check_deps(tools.values(), deps)
         return tools

@@ -382,7 +382,10 @@ def _cut_chain(error: BaseException, secrets: Sequence[str]) -> None:
 
 def secrets_of(model: object) -> tuple[str, ...]:
     """Return what a model sends that must not be shown, so that it can be masked: its key, and values of headers."""
-    return model._secrets() if isinstance(model, EndpointModel) else ()
+    inner = getattr(model, "models", ())
+    return (
+        model._secrets() if isinstance(model, EndpointModel) else tuple([s for one in inner for s in secrets_of(one)])
+    )
 
 
 @contextmanager

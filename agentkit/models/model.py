@@ -75,8 +75,9 @@ class Delta(NamedTuple):
     """A piece of a reply that is streamed."""
 
     text: str
-    kind: Literal["text", "thinking", "refusal", "arguments"] = "text"
-    """Pieces of text and of a refusal, joined, are the text of the reply."""
+    kind: Literal["text", "thinking", "refusal", "arguments", "fallback"] = "text"
+    """Pieces of text and of a refusal, joined, are the text of the reply. A fallback is no piece: its text says why
+    another model, `name`, is asked."""
     call: int = 0
     """Which tool call of the reply a piece of arguments belongs to, from 0."""
     name: str = ""

@@ -10,6 +10,7 @@ from agentkit.models.model_errors import ModelRequestError
 from agentkit.models.reply_reader import ReplyReader
 from agentkit.models.sdk_clients import Clients
 from agentkit.models.settings import Fields, by_request
+from agentkit_prompts.context.wire.write_openai_chat import Required
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -33,6 +34,12 @@ _OF_OPENAI: Fields = {**_FIELDS, "max_tokens": "max_completion_tokens"}
 _OF_OTHERS: Fields = {**_FIELDS, "max_tokens": "max_tokens", "top_k": "top_k"}
 """The newest name of a limit where it is required, the oldest everywhere else."""
 
+_REQUIRED: Mapping[str, Required] = {
+    "generativelanguage.googleapis.com": "thought_signature",
+    "api.deepseek.com": "reasoning_content",
+}
+"""What endpoints want in replies of other models too."""
+
 
 class OpenAIModel(EndpointModel):
     """Talks to a chat-completions endpoint through the official `openai` SDK.
@@ -50,6 +57,8 @@ class OpenAIModel(EndpointModel):
 
     path = "/chat/completions"
     noun = "chat completion"
+    required: Required | None = None
+    """What the endpoint wants in replies of other models too."""
 
     def __init__(self, model: str, *, client: AsyncOpenAI | None = None, **options: Unpack[EndpointOptions]) -> None:
         super().__init__(model, client=client, **options)
@@ -58,7 +67,7 @@ class OpenAIModel(EndpointModel):
         return _OF_OPENAI if self._clients.is_official else _OF_OTHERS
 
     def _body(self, composition: Composition) -> dict[str, Any]:
-        body = {"model": self.name, **composition.to_openai(self.host)}
+        body = {"model": self.name, **composition.to_openai(self.host, required=self._required())}
         choice = self._tool_choice(composition)
         if choice is not None:
             named = {"type": "function", "function": {"name": choice}}
@@ -66,6 +75,9 @@ class OpenAIModel(EndpointModel):
         if self.settings.parallel_tool_calls is not None and composition.tools:
             body["parallel_tool_calls"] = self.settings.parallel_tool_calls
         return body
+
+    def _required(self) -> Required | None:
+        return self.required or _REQUIRED.get(self.host)
 
     def _reader(self, composition: Composition) -> ReplyReader:
         return ReplyReader(self.host)

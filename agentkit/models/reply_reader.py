@@ -291,9 +291,9 @@ class _Call:
         self.kept: _Object = {}
         self.position = position
         self._arguments: list[str] = []
+        self._joiner = PieceJoiner()
         self._end = JsonEnd()
         self._walked = 0
-        self._joiner = PieceJoiner()
 
     def is_over(self, id_: str, name: str, arguments: object) -> bool:
         """Whether this piece begins another call, for servers that give every call the index 0."""

@@ -179,7 +179,9 @@ class AsyncDriver:
             if emit is None or step is None:
                 reply = await model.request(composition)
             else:
-                await self._tell(events.PromptComposed(step, composition))
+                if (taken := emit(events.PromptComposed(step, composition))) is not None:
+                    await taken
+
                 heard = DeltaListener(emit, step, composition.output)
                 reply = await model.request(composition, on_delta=heard)
                 await heard.end()

@@ -24,6 +24,7 @@ __all__ = [
     "ArgumentsDelta",
     "ConversationCompacted",
     "Event",
+    "ModelFellBack",
     "ModelReplied",
     "Nested",
     "PartialOutput",
@@ -99,6 +100,16 @@ class ArgumentsDelta:
     """Which call of the reply it belongs to, from 0."""
     name: str
     """The tool that is called, as far as its name is known."""
+
+
+@dataclass(slots=True)
+class ModelFellBack:
+    """A model could not answer, and another one is asked: see `FallbackModel`."""
+
+    step: int
+    reason: str
+    model: str
+    """The one that is asked now."""
 
 
 @dataclass(slots=True)
@@ -187,9 +198,10 @@ Event: TypeAlias = (
     | ConversationCompacted
     | PromptComposed
     | TextDelta
-    | PartialOutput
     | ThinkingDelta
     | ArgumentsDelta
+    | ModelFellBack
+    | PartialOutput
     | ModelReplied
     | ApprovalAsked
     | ApprovalGiven
@@ -201,10 +213,12 @@ Event: TypeAlias = (
 )
 
 
-def delta_event(step: int, delta: Delta) -> TextDelta | ThinkingDelta | ArgumentsDelta:
+def delta_event(step: int, delta: Delta) -> TextDelta | ThinkingDelta | ArgumentsDelta | ModelFellBack:
     """Return the event of a piece of a reply."""
     if delta.kind == "thinking":
         return ThinkingDelta(step, delta.text)
     if delta.kind == "arguments":
         return ArgumentsDelta(step, delta.text, delta.call, delta.name)
+    if delta.kind == "fallback":
+        return ModelFellBack(step, delta.text, delta.name)
     return TextDelta(step, delta.text, delta.kind == "refusal")

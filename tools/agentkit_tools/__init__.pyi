@@ -4,6 +4,7 @@ from agentkit_tools.calling.tool_policy import PolicyOptions as PolicyOptions
 from agentkit_tools.calling.tool_policy import ToolPolicy as ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult as ToolResult
 from agentkit_tools.calling.tool_result import ToolStatus as ToolStatus
+from agentkit_tools.calling.tool_result import unknown_tool as unknown_tool
 from agentkit_tools.calling.tool_threads import abandoned_threads as abandoned_threads
 from agentkit_tools.errors import ArgumentProblem as ArgumentProblem
 from agentkit_tools.errors import MCPServerError as MCPServerError
@@ -29,7 +30,6 @@ from agentkit_tools.schemas.argument_reader import Arguments as Arguments
 from agentkit_tools.schemas.callables import wire_name as wire_name
 from agentkit_tools.tool import Tool as Tool
 from agentkit_tools.tool import tool as tool
-from agentkit_tools.tool import unknown_tool as unknown_tool
 from agentkit_tools.tool_context import RunState as RunState
 from agentkit_tools.tool_context import TokenUsage as TokenUsage
 from agentkit_tools.tool_context import ToolContext as ToolContext

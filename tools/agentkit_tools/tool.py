@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -15,7 +15,7 @@ from typing_extensions import ParamSpec, TypeVar  # with defaults: a bare `Tool`
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec, Trust
-from agentkit_prompts.errors import ContextError, nearest
+from agentkit_prompts.errors import ContextError
 from agentkit_tools.calling.arguments import read_arguments, unreadable
 from agentkit_tools.calling.deadline import DeadlineError, outcome
 from agentkit_tools.calling.enforcement import Semaphores, enforced, needs_approval
@@ -48,7 +48,7 @@ from agentkit_tools.schemas.docstring import read_docstring
 from agentkit_tools.schemas.function_schema import context_parameters, read_signature
 from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["Tool", "tool", "unknown_tool"]
+__all__ = ["Tool", "tool"]
 
 P = ParamSpec("P", default=...)
 R = TypeVar("R", default=Any)
@@ -168,6 +168,7 @@ class Tool(Generic[P, R]):
         function: Callable[P, R],
         *,
         trust: Trust = "trusted",
+        checks_all: bool = False,
         **policy: Unpack[PolicyOptions],
     ) -> Tool[P, R]:
         """Make a tool whose parameters are described elsewhere: by a server, in a file, in another framework.
@@ -182,6 +183,8 @@ class Tool(Generic[P, R]):
             function: Sync or async; a parameter annotated `ToolContext` receives the context of the call.
             trust: `untrusted` where name, description or schema are not the developer's, such as those of a server:
                 in a prompt for a local model their text then cannot become one of its control tokens.
+            checks_all: Whether what `validator_for` leaves out is checked, too, with the extra `jsonschema`, all but
+                patterns. Only for a schema that is trusted.
             **policy: Fields of `ToolPolicy`.
 
         Raises:
@@ -204,10 +207,17 @@ class Tool(Generic[P, R]):
             ) from error
         inner = inner_function(function)
         takes = context_parameters(raw(function), tool=name, taken=schema.get("properties", ()))
+        reader = late_reader(partial(validator_for, spec.parameters))
+        if checks_all:
+            from agentkit_tools.schemas.whole_schema import whole_reader
+
+            if trust == "untrusted":
+                raise ToolDefinitionError(f"tool {name}: checks_all takes time without end on schemas of others")
+            reader = whole_reader(reader, spec.parameters, tool=name)
         return cls(
             spec,
             function,
-            named_reader(late_reader(partial(validator_for, spec.parameters)), spec.parameters),
+            named_reader(reader, spec.parameters),
             FunctionRunner(mode_of(inner), takes.binding, "null"),
             _PLAIN.but(**policy),
             original_name=name,
@@ -437,10 +447,3 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     if function is None:
         return partial(Tool.from_function, **options)
     return Tool.from_function(function, **options)
-
-
-def unknown_tool(call: ToolCall, names: Iterable[str]) -> ToolResult:
-    """Return the answer to a call of a tool that does not exist."""
-    name = call.name.encode("utf-8", "replace").decode()[:100]
-    hint = nearest(name, names) or ": there are no tools"
-    return ToolResult(call.id, call.name, f"There is no tool named {name!r}{hint}.", "error")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.explain import Diff, LayerTable
     from agentkit_prompts.composition.prefix import Breakpoint
     from agentkit_prompts.composition.why import Why
+    from agentkit_prompts.context.wire.write_openai_chat import Required
 
 __all__ = ["Composition"]
 
@@ -121,18 +122,25 @@ class Composition(Contents):
             )
         return composition
 
-    def to_openai(self, provider: str | None = None) -> dict[str, Any]:
+    def to_openai(self, provider: str | None = None, *, required: Required | None = None) -> dict[str, Any]:
         """Return the payload of a chat-completions request: `messages`, and `tools` where there are any.
 
         `provider` is the endpoint that gets what it wrote itself, such as signatures, back; see `Message`.
+        `required` is what an endpoint wants in every reply, also those of other models.
         """
-        return openai_payload(self, provider)
+        return openai_payload(self, provider, required)
 
     def to_anthropic(self) -> dict[str, Any]:
         """Return the payload of an Anthropic messages request: `messages`, and `system` and `tools` where there are."""
         from agentkit_prompts.composition.targets.anthropic_request import anthropic_payload
 
         return anthropic_payload(self)
+
+    def to_responses(self) -> dict[str, Any]:
+        """Return the payload of a Responses request: `input`, and `instructions` and `tools` where there are."""
+        from agentkit_prompts.composition.targets.responses_request import responses_payload
+
+        return responses_payload(self)
 
     def to_sample(
         self, reply: Message | Mapping[str, Any] | str, chat_template: GivenTemplate | None = None, **kwargs: Any

@@ -16,7 +16,7 @@ from agentkit_tools.schemas.subschemas import schema_at, type_of
 __all__ = ["read_arguments", "unreadable"]
 
 _MAX_CHARS = 5_000_000
-_MAX_FOUND = 500
+_MAX_FOUND = 10_000
 """Problems that are looked at one by one: some 20 microseconds each."""
 _MAX_GOT = 80
 _MAX_MESSAGE = 1_000
