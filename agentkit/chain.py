@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["Chain"]
 
 Output = TypeVar("Output", default=str)
+_TEXT = AnswerReader(str, cast(Any, None))
+"""Reads text, whatever model it is asked of."""
 
 
 class _Options(TypedDict, total=False):
@@ -136,7 +138,7 @@ class Chain(Generic[Output]):
         self.tokenizer = tokenizer
         self.budget = budget
         self.redact = redact
-        self.answer = AnswerReader(output, model)
+        self.answer = _TEXT if output is str else AnswerReader(output, model)
         self._sent = _asking(self.layers, self.answer.prompt)
         self._fenced: bool | None = None
         self._asks: bool | None = None  # whether any prompt asks for additional kwargs

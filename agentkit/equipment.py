@@ -39,7 +39,7 @@ class Equipment:
         self._answer = answer
         made = [one for one in _sources(given) if type(one) is not Tool and _is_made(one)]
         self.is_own = bool(made)
-        self.is_each_step = any(getattr(one, "is_each_step", False) for one in made)
+        self.is_each_step = bool(made) and any(getattr(one, "is_each_step", False) for one in made)
         self.tools: Mapping[str, Tool] = {} if made else answer.equipped(by_name(given))
         self.specs: tuple[ToolSpec, ...] = tuple([tool.spec for tool in self.tools.values()])
         self._ready: tuple[Declarations, tuple[Tool, ...]] | None = None
@@ -74,4 +74,4 @@ def _sources(given: Any) -> list[Any]:
 
 def _is_made(source: Any) -> bool:
     """Whether this makes tools for a run: a toolset that is more than the tools in it."""
-    return hasattr(source, "at") and type(source) is not Toolset
+    return type(source) not in (Tool, Toolset) and hasattr(source, "at")
