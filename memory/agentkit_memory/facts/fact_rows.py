@@ -170,10 +170,10 @@ class Facts:
                     {"item_id": fact, "source_id": source} for source in _with_their_sources(connection, taken_from)
                 ]
                 connection.execute(insert(item_sources), rows)
-            enqueue(connection, [fact])
+            enqueue(connection, [fact], own)
         elif not taken_from and as_it_is != [(None, valid_from, valid_to)]:
             connection.execute(_RENEW, {"item": fact, "since": valid_from, "until": valid_to})
-            enqueue(connection, [fact])
+            enqueue(connection, [fact], own)
         old = [each for each in _with_successors(connection, replaced) if each != fact]
         if old and not (known and taken_from):  # the same source again changes nothing
             connection.execute(_SUPERSEDE, {"ids": old, "new": fact})

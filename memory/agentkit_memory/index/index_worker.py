@@ -228,4 +228,10 @@ class Worker:
 
     def _rewritten(self, task: _Task) -> dict[str, object]:
         version = abs(task.want)
-        return {"item_id": task.item, "space": self._space, "want": -(version + 1), "have": version}
+        return {
+            "item_id": task.item,
+            "space": self._space,
+            "want": -(version + 1),
+            "have": version,
+            "scope_id": task.scope_id,
+        }

@@ -73,12 +73,14 @@ class EdgeIndex:
         self._segment = segment
         self._shard_folder = folder / "shard"
         self._name = folder / "id"  # written last: without it the shard is not finished
+        self._scopes_file = folder / "scopes"
         self._mutex = RLock()
         self._inherited = ""
         self._lock = FolderLock(folder)
         self._shard: edge.EdgeShard | None = None
         self._scopes: set[int] = set()
-        """The scopes of the points, perhaps with former ones; incomplete once there are more than `_MAX_SCOPES`."""
+        """Every scope that points were of since the shard was made or rewritten: those of removed points still count
+        where terms are weighed without a filter. Incomplete once there are more than `_MAX_SCOPES`."""
         try:
             self._check_room()
             self._shard = self._load()
@@ -96,8 +98,8 @@ class EdgeIndex:
             with self._reporting():
                 self.id = str(uuid.UUID(self._name.read_text("ascii").strip()))
                 shard = edge.EdgeShard.load(str(self._shard_folder), self._config())
-                few = edge.FacetRequest(key=SCOPE, limit=_MAX_SCOPES + 1, exact=True)
-                self._scopes = {int(each.value) for each in shard.facet(few).hits}
+                held = self._scopes_file.read_text("ascii").split()
+                self._scopes = {int(each) for each in held}
                 return shard
         except IndexBroken:  # no name, no shard, a damaged one, or one of another configuration
             return None
@@ -114,10 +116,21 @@ class EdgeIndex:
                         with self._reporting():
                             made[point.id] = self._made(point)
                 if made:
-                    if len(self._scopes) <= _MAX_SCOPES:
-                        self._scopes.update(point.scope_id for point in some)
+                    self._note_scopes({point.scope_id for point in some})
                     self._update(edge.UpdateOperation.upsert_points(list(made.values())))
             failpoint("edge.between")
+
+    def _note_scopes(self, more: set[int], *, only: bool = False) -> None:
+        """Write down which scopes the shard holds, before it holds them; with `only`, that it holds no others."""
+        if only:
+            self._scopes = set()
+        elif more <= self._scopes or len(self._scopes) > _MAX_SCOPES:
+            return
+        self._scopes |= more
+        with self._reporting():
+            draft = self._scopes_file.with_suffix(".new")
+            draft.write_text("\n".join(map(str, sorted(self._scopes))), "ascii")
+            draft.replace(self._scopes_file)
 
     def _versions_of(self, ids: list[edge.PointId]) -> dict[str, int]:
         """Return the versions of existing points. Edge's own condition takes three times as long."""
@@ -142,23 +155,26 @@ class EdgeIndex:
     def query_sparse(self, vector: SparseVector, scope_ids: Sequence[int], limit: int) -> list[Hit]:
         if not vector.indices or not scope_ids:
             return []
-        # Term weights are computed over these scopes only, so that others have no influence.
-        over_them = _within(tuple(scope_ids))[1]
         wanted = edge.SparseVector(indices=vector.indices, values=vector.values)
-        return self._query(edge.Query.Nearest(wanted, using=SPARSE), scope_ids, over_them, limit)
+        return self._query(edge.Query.Nearest(wanted, using=SPARSE), scope_ids, limit)
 
     def query_dense(self, vector: Sequence[float], scope_ids: Sequence[int], limit: int) -> list[Hit]:
         if not self.dimensions or not scope_ids:
             return []
-        return self._query(edge.Query.Nearest(as_floats(vector), using=DENSE), scope_ids, _RESCORED, limit)
+        return self._query(edge.Query.Nearest(as_floats(vector), using=DENSE), scope_ids, limit, _RESCORED)
 
-    def _query(self, query: edge.Query, scope_ids: Sequence[int], params: edge.SearchParams, limit: int) -> list[Hit]:
+    def _query(
+        self, query: edge.Query, scope_ids: Sequence[int], limit: int, params: edge.SearchParams | None = None
+    ) -> list[Hit]:
         with self._mutex:  # as `_using` does, in half the time
             if self._shard is None:
                 raise self._closed()
-            # Checking the scope of each point takes a third of a dense query: skipped where all belong to these scopes.
-            all_are = len(self._scopes) <= _MAX_SCOPES and self._scopes.issubset(scope_ids)
-            within = None if all_are else _within(tuple(scope_ids))[0]
+            # Checking the scope of each point takes a third of a dense query, and weighing terms over these scopes only
+            # most of a sparse one: skipped where no point was ever of another scope, which could have an influence.
+            within: edge.Filter | None = None
+            if len(self._scopes) > _MAX_SCOPES or not self._scopes.issubset(scope_ids):
+                within, over_them = _within(tuple(scope_ids))
+                params = params or over_them
             request = edge.QueryRequest(limit=limit, query=query, filter=within, params=params, with_payload=False)
             try:
                 best = self._shard.query(request)
@@ -209,6 +225,8 @@ class EdgeIndex:
                 self._shard = self._load()
             if self._shard is None:
                 raise OSError("it cannot be loaded after its segments were rewritten")
+            few = edge.FacetRequest(key=SCOPE, limit=_MAX_SCOPES + 1, exact=True)
+            self._note_scopes({int(each.value) for each in self._shard.facet(few).hits}, only=True)
         keep_private(self.folder)
         return True
 
@@ -220,9 +238,9 @@ class EdgeIndex:
             if self._shard is not None:
                 self._shard.close()
                 self._shard = None
-            self._scopes = set()
             shutil.rmtree(self._shard_folder, ignore_errors=True)
             self._check_room()
+            self._note_scopes(set(), only=True)
             private_folder(self._shard_folder)
             shard = edge.EdgeShard.create(str(self._shard_folder), self._config())
             shard.update(

@@ -64,7 +64,7 @@ class Database:
     ) -> None:
         self._file = target if isinstance(target, SQLiteFile) else None
         self.engine = target.engine if isinstance(target, SQLiteFile) else target
-        # Each statement by itself: a transaction would cost a server two more round trips. SQLite is read like that anyway.
+        # Each statement by itself: a transaction would take two more round trips. SQLite is read like that anyway.
         self._reader = self.engine if self.is_sqlite else self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self.where = where
         self.deferred = DeferredWrites(self.write)
@@ -288,7 +288,7 @@ class Database:
                 free = lent
         if self._file is not None:
             self._file.disown(free)
-        keep(self.engine)
+        keep(self.engine, self._reader)
         self._lock = RLock()  # the thread that held the other does not exist here
         self._inherited = True
         self._closed = self._closed or why

@@ -15,7 +15,15 @@ from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.outbox import withdraw
 from agentkit_memory.store.records import CHUNK, FACT, TURN
 from agentkit_memory.store.scope_rows import required
-from agentkit_memory.store.tables import branches, conversations, documents, embeddings, item_sources, items
+from agentkit_memory.store.tables import (
+    branches,
+    conversations,
+    documents,
+    embeddings,
+    item_sources,
+    items,
+    vector_state,
+)
 from agentkit_memory.terms.sparse import indexed_text
 from agentkit_prompts.context.items import Speaker
 
@@ -32,7 +40,8 @@ __all__ = [
     "lasting",
     "read_around",
     "read_items",
-    "recallable",
+    "read_newest",
+    "read_pending",
     "storable",
     "text_columns",
     "wanted",
@@ -74,7 +83,7 @@ class StoredItem(NamedTuple):
     """JSON."""
 
 
-_ITEM = (
+_COLUMNS = (
     select(
         *items.c["id", "kind", "scope_id", "text", "title", "position", "start", "end", "line"],
         func.coalesce(items.c.document_id, ""),
@@ -89,9 +98,9 @@ _ITEM = (
     .outerjoin(documents, documents.c.id == items.c.document_id)
     .outerjoin(branches, branches.c.id == items.c.branch_id)
     .outerjoin(conversations, conversations.c.id == branches.c.conversation_id)
-    # `+ 0` keeps SQLite from reading the whole scope by its index instead of these few rows by their key.
-    .where((items.c.scope_id + 0).in_(bindparam("scopes", expanding=True)))
 )
+# `+ 0` keeps SQLite from reading the whole scope by its index instead of these few rows by their key.
+_ITEM = _COLUMNS.where((items.c.scope_id + 0).in_(bindparam("scopes", expanding=True)))
 
 
 def wanted() -> ColumnElement[bool]:
@@ -127,17 +136,19 @@ _SHOWN = or_(
 _VALID = (wanted(), _SHOWN, lasting())
 
 
-def recallable() -> Select[str, str, str]:
-    """Return a SELECT of the ids, titles and texts that may be recalled `now` in some `scopes`."""
-    return (
-        select(items.c.id, items.c.title, items.c.text)
-        .outerjoin(documents, documents.c.id == items.c.document_id)
-        .where(items.c.scope_id.in_(bindparam("scopes", expanding=True)), *_VALID)
-    )
-
-
+_unsettled = (vector_state.c.space == bindparam("space"), vector_state.c.want != vector_state.c.have)
+_OF_SCOPES = _COLUMNS.where(items.c.scope_id.in_(bindparam("scopes", expanding=True)))
+_NEWEST = _OF_SCOPES.where(*_VALID).order_by(items.c.created_at.desc(), items.c.id).limit(bindparam("most"))
+_PENDING = (
+    _ITEM.join(vector_state, vector_state.c.item_id == items.c.id)
+    .where(*_unsettled, vector_state.c.scope_id.in_(bindparam("scopes", expanding=True)), vector_state.c.want > 0)
+    .where(*_VALID)
+    .order_by(items.c.created_at.desc(), items.c.id)
+    .limit(bindparam("most"))
+)
 _THESE = items.c.id.in_(bindparam("ids", expanding=True))
 _READ = _ITEM.where(_THESE, *_VALID)
+_READ_SETTLED = _READ.where(~exists().where(vector_state.c.item_id == items.c.id, *_unsettled))
 _seed, _near = items.alias("seed"), items.alias("near")
 _within = _near.c.position.between(_seed.c.position - bindparam("reach"), _seed.c.position + bindparam("reach"))
 _AROUND = _ITEM.where(
@@ -166,6 +177,8 @@ def read_items(
     scope_ids: Sequence[int] | None,
     now: float,
     unreadable: dict[str, str] | None = None,
+    *,
+    settled_in: str | None = None,
 ) -> list[StoredItem]:
     """Return those of the items that are in the given scopes, valid now and not superseded.
 
@@ -175,11 +188,35 @@ def read_items(
         scope_ids: Numbers of the scopes that may be read.
         now: Time of the question.
         unreadable: Gets the id of each item that is left out as its row is damaged, and why.
+        settled_in: A space: items are left out that wait for its index, which may hold another version of them.
 
     Raises:
         ScopeError: No scope was given.
     """
-    return _readable(connection, _READ, {"scopes": required(scope_ids), "now": now}, ids, unreadable)
+    bound: dict[str, object] = {"scopes": required(scope_ids), "now": now}
+    if settled_in is None:
+        return _readable(connection, _READ, bound, ids, unreadable)
+    return _readable(connection, _READ_SETTLED, bound | {"space": settled_in}, ids, unreadable)
+
+
+def read_pending(
+    connection: Connection,
+    space: str,
+    scope_ids: Sequence[int],
+    now: float,
+    most: int,
+    unreadable: dict[str, str] | None = None,
+) -> list[StoredItem]:
+    """Return the newest items, at most so many, that wait for the index of a space; see `read_items`."""
+    bound: dict[str, object] = {"space": space, "scopes": required(scope_ids), "now": now, "most": most}
+    return _readable(connection, _PENDING, bound, [], unreadable)
+
+
+def read_newest(
+    connection: Connection, scope_ids: Sequence[int], now: float, most: int, unreadable: dict[str, str] | None = None
+) -> list[StoredItem]:
+    """Return the newest items of some scopes, at most so many; see `read_items`."""
+    return _readable(connection, _NEWEST, {"scopes": required(scope_ids), "now": now, "most": most}, [], unreadable)
 
 
 def _readable(
@@ -221,15 +258,22 @@ def _check(item: StoredItem) -> None:
     Raises:
         ValueError: Says which column is damaged.
     """
-    for name, kinds in _TYPES:
-        value = getattr(item, name)
-        if not isinstance(value, kinds):
-            raise ValueError(f"its {name} is {type(value).__name__}")
-    if item.kind == TURN and item.role not in get_args(Speaker):
+    types = tuple(map(type, item))
+    if types not in _sound:
+        for name, kinds in _TYPES:
+            value = getattr(item, name)
+            if not isinstance(value, kinds):
+                raise ValueError(f"its {name} is {type(value).__name__}")
+        _sound.add(types)
+    if item.kind == TURN and item.role not in _ROLES:
         raise ValueError(f"its role is {item.role!r:.40}")
-    read_metadata(item.meta)
+    if item.meta != "{}":
+        read_metadata(item.meta)
 
 
+_ROLES = frozenset(get_args(Speaker))
+_sound: set[tuple[type, ...]] = set()
+"""Types of columns that were checked before; there are few."""
 _UNDECODABLE = "Could not decode to UTF-8"  # the driver's own error, without a code
 _NUMBER, _WHOLE = (int, float), (int,)
 _TYPES: tuple[tuple[str, tuple[type, ...]], ...] = (
