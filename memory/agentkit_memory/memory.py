@@ -241,9 +241,13 @@ class Memory:
             after: Return the first logs after this one.
             before: Return the last logs before this one.
             limit: Most logs to return.
+
+        Raises:
+            StoreError: The database cannot be read, or what is to be logged cannot be written.
         """
         from agentkit_memory.store.scope_rows import known_ids
 
+        self._store.database.deferred.settle()
         scopes = known_ids(self._store.database, self.scope)
         return self._store.logs.page(scopes, after=after, before=before, limit=limit)
 

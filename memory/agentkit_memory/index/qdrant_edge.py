@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -45,6 +46,8 @@ _MAX_SEGMENTS = 100
 """With more segments, the smallest are merged."""
 _MAX_SCOPES = 64
 """Up to so many, the scopes of an index are kept in memory."""
+_MAX_REMOVED = 0.02
+"""Share of the points up to which removed ones are left in the weights of terms."""
 _MIN_DELETED = 1e-9
 """Share of deleted points from which on a segment is rewritten: any at all."""
 _MIN_FREE = 64 << 20
@@ -73,14 +76,18 @@ class EdgeIndex:
         self._segment = segment
         self._shard_folder = folder / "shard"
         self._name = folder / "id"  # written last: without it the shard is not finished
-        self._scopes_file = folder / "scopes"
+        self._held = folder / "held"
         self._mutex = RLock()
         self._inherited = ""
         self._lock = FolderLock(folder)
         self._shard: edge.EdgeShard | None = None
         self._scopes: set[int] = set()
-        """Every scope that points were of since the shard was made or rewritten: those of removed points still count
-        where terms are weighed without a filter. Incomplete once there are more than `_MAX_SCOPES`."""
+        """Every scope that points were of since the shard was made or rewritten: removed points still count where terms
+        are weighed without a filter. Incomplete once there are more than `_MAX_SCOPES`."""
+        self._removed = 0
+        """Points that were removed or replaced since then."""
+        self._points = 0
+        """Points at the last flush."""
         try:
             self._check_room()
             self._shard = self._load()
@@ -98,8 +105,9 @@ class EdgeIndex:
             with self._reporting():
                 self.id = str(uuid.UUID(self._name.read_text("ascii").strip()))
                 shard = edge.EdgeShard.load(str(self._shard_folder), self._config())
-                held = self._scopes_file.read_text("ascii").split()
-                self._scopes = {int(each) for each in held}
+                held = json.loads(self._held.read_text("ascii"))
+                self._scopes, self._removed = {int(each) for each in held["scopes"]}, int(held["removed"])
+                self._points = shard.info().points_count
                 return shard
         except IndexBroken:  # no name, no shard, a damaged one, or one of another configuration
             return None
@@ -109,6 +117,7 @@ class EdgeIndex:
             some = points[start : start + _BATCH]
             with self._mutex:  # no write between reading versions and writing
                 newest = self._versions_of([point.id for point in some])
+                known = len(newest)
                 made: dict[str, edge.Point] = {}
                 for point in some:
                     if newest.get(point.id, point.version) <= point.version:
@@ -116,21 +125,25 @@ class EdgeIndex:
                         with self._reporting():
                             made[point.id] = self._made(point)
                 if made:
-                    self._note_scopes({point.scope_id for point in some})
+                    self._note({point.scope_id for point in some}, known)
                     self._update(edge.UpdateOperation.upsert_points(list(made.values())))
             failpoint("edge.between")
 
-    def _note_scopes(self, more: set[int], *, only: bool = False) -> None:
-        """Write down which scopes the shard holds, before it holds them; with `only`, that it holds no others."""
-        if only:
-            self._scopes = set()
-        elif more <= self._scopes or len(self._scopes) > _MAX_SCOPES:
+    def _note(self, scopes: Set[int], removed: int = 0) -> None:
+        """Write down what the shard is about to hold, and how many points of it are about to be removed or replaced."""
+        if not removed and (scopes <= self._scopes or len(self._scopes) > _MAX_SCOPES):
             return
-        self._scopes |= more
+        self._scopes |= scopes
+        self._removed += removed
         with self._reporting():
-            draft = self._scopes_file.with_suffix(".new")
-            draft.write_text("\n".join(map(str, sorted(self._scopes))), "ascii")
-            draft.replace(self._scopes_file)
+            draft = self._held.with_suffix(".new")
+            draft.write_text(json.dumps({"scopes": sorted(self._scopes), "removed": self._removed}), "ascii")
+            draft.replace(self._held)
+
+    def _forget(self) -> None:
+        self._scopes, self._removed, self._points = set(), 0, 0
+        with self._reporting():
+            self._held.write_text(json.dumps({"scopes": [], "removed": 0}), "ascii")
 
     def _versions_of(self, ids: list[edge.PointId]) -> dict[str, int]:
         """Return the versions of existing points. Edge's own condition takes three times as long."""
@@ -150,7 +163,9 @@ class EdgeIndex:
         if ids:
             with self._reporting():  # an id may be invalid where the database is damaged
                 operation = edge.UpdateOperation.delete_points(list(ids))
-            self._update(operation)
+            with self._mutex:
+                self._note(set(), len(ids))
+                self._update(operation)
 
     def query_sparse(self, vector: SparseVector, scope_ids: Sequence[int], limit: int) -> list[Hit]:
         if not vector.indices or not scope_ids:
@@ -170,12 +185,16 @@ class EdgeIndex:
             if self._shard is None:
                 raise self._closed()
             # Checking the scope of each point takes a third of a dense query, and weighing terms over these scopes only
-            # most of a sparse one: skipped where no point was ever of another scope, which could have an influence.
-            within: edge.Filter | None = None
-            if len(self._scopes) > _MAX_SCOPES or not self._scopes.issubset(scope_ids):
-                within, over_them = _within(tuple(scope_ids))
-                params = params or over_them
-            request = edge.QueryRequest(limit=limit, query=query, filter=within, params=params, with_payload=False)
+            # most of a sparse one: skipped where no point was ever of another scope, which could have an influence. Nor
+            # may many have been removed, which still count.
+            within, over_them = _within(tuple(scope_ids))
+            if len(self._scopes) <= _MAX_SCOPES and self._scopes.issubset(scope_ids):
+                within = None
+                if self._removed <= _MAX_REMOVED * self._points:
+                    over_them = None
+            request = edge.QueryRequest(
+                limit=limit, query=query, filter=within, params=params or over_them, with_payload=False
+            )
             try:
                 best = self._shard.query(request)
             except BaseException as error:
@@ -204,6 +223,7 @@ class EdgeIndex:
     def flush(self) -> None:
         with self._using() as shard:
             shard.flush()
+            self._points = shard.info().points_count
             failpoint("edge.flushed")
             if (
                 shutil.disk_usage(self.folder).free > _MIN_FREE + 4 * self._segment
@@ -226,7 +246,8 @@ class EdgeIndex:
             if self._shard is None:
                 raise OSError("it cannot be loaded after its segments were rewritten")
             few = edge.FacetRequest(key=SCOPE, limit=_MAX_SCOPES + 1, exact=True)
-            self._note_scopes({int(each.value) for each in self._shard.facet(few).hits}, only=True)
+            self._forget()
+            self._note({int(each.value) for each in self._shard.facet(few).hits})
         keep_private(self.folder)
         return True
 
@@ -240,7 +261,7 @@ class EdgeIndex:
                 self._shard = None
             shutil.rmtree(self._shard_folder, ignore_errors=True)
             self._check_room()
-            self._note_scopes(set(), only=True)
+            self._forget()
             private_folder(self._shard_folder)
             shard = edge.EdgeShard.create(str(self._shard_folder), self._config())
             shard.update(

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain
+from itertools import chain, compress
+from operator import not_
 from time import perf_counter_ns
 from typing import get_args
 
@@ -101,6 +102,8 @@ class _Search:
     """Proposed items by their ids; None for those that SQL does not confirm."""
     unreadable: dict[str, str] = field(default_factory=dict)
     """Why items were left out whose rows are damaged, by id."""
+    new_turns: Sequence[StoredItem] = ()
+    """Turns of the scope that are no items yet."""
     view: ReadView = _NOTHING
     index: VectorIndex | None = None
     """None where it cannot be searched: then the newest items are scored in SQL."""
@@ -119,7 +122,8 @@ class _Search:
                 self._without_index(away)
             terms = self._find_terms(connection) if self.question.asked else []
         self.question = self.question.among([item.speaker for _, item in terms if item.kind == TURN])
-        if terms and (SPARSE in wanted or self.index is None or self.view.pending or self.view.behind):
+        without_vectors = self.view.space.model if self.view.pending or self.view.behind else self.index is None
+        if terms and (SPARSE in wanted or without_vectors):
             self._add(SPARSE, terms)
         vector = self._vector() if DENSE in wanted and self.view.scope_ids else None
         if vector is not None or (self.policy.around and self.found):
@@ -188,13 +192,16 @@ class _Search:
         ]
         self.read |= {item.id: item for _, item in more}
         more.sort(key=lambda pair: (-pair[0].score, pair[0].id))
-        return found + more[: self._most()]
+        usable = [ScoredItem(item).is_of(self.roles) for _, item in more]
+        most = self._most()
+        return found + [*compress(more, usable)][:most] + [*compress(more, map(not_, usable))][:most]
 
     def _waiting(self, connection: Connection) -> list[StoredItem]:
         """Return what the index does not hold, newest first: all items where there is no index."""
         view, waiting = self.view, list[StoredItem]()
         if view.behind:
-            waiting += read_new_turns(connection, view.scope_ids, self.valid_at, MAX_ROWS)
+            self.new_turns = read_new_turns(connection, view.scope_ids, self.valid_at, MAX_ROWS)
+            waiting += self.new_turns
         if self.index is None and view.scope_ids:
             waiting += read_newest(connection, view.scope_ids, self.valid_at, MAX_ROWS, self.unreadable)
         elif view.pending:
@@ -285,9 +292,15 @@ class _Search:
     def _add_neighbours(self, connection: Connection) -> None:
         seeds = self._best_turns() if self.policy.around else []
         if seeds:
-            for item in read_around(connection, seeds, self.view.scope_ids, self.valid_at, _REACH, self.unreadable):
+            near = read_around(connection, seeds, self.view.scope_ids, self.valid_at, _REACH, self.unreadable)
+            for item in (*near, *self._new_around(seeds)):
                 if item.id not in self.found and not self._is_hidden(item):
                     self.found[item.id] = ScoredItem(item)
+
+    def _new_around(self, seeds: Sequence[StoredItem]) -> list[StoredItem]:
+        """Return the neighbours of turns among those that are no items yet."""
+        places = {(each.branch_id, each.position + step) for each in seeds for step in range(-_REACH, _REACH + 1)}
+        return [item for item in self.new_turns if (item.branch_id, item.position) in places]
 
     def _only_bm25(self, error: Exception) -> None:
         self.degraded.append(f"searched with BM25 only: {type(error).__name__}: {error}")

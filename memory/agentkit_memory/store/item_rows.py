@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar, get_args
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, exists, func, or_, select, union_all
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, exists, func, or_, select, tuple_
 from sqlalchemy.exc import OperationalError
 
 from agentkit_memory.store.metadata import read_metadata
@@ -149,21 +149,8 @@ _PENDING = (
 _THESE = items.c.id.in_(bindparam("ids", expanding=True))
 _READ = _ITEM.where(_THESE, *_VALID)
 _READ_SETTLED = _READ.where(~exists().where(vector_state.c.item_id == items.c.id, *_unsettled))
-_seed, _near = items.alias("seed"), items.alias("near")
-_within = _near.c.position.between(_seed.c.position - bindparam("reach"), _seed.c.position + bindparam("reach"))
 _AROUND = _ITEM.where(
-    items.c.id.in_(
-        union_all(
-            *(
-                select(_near.c.id)
-                .join_from(_seed, _near, and_(_near.c[of] == _seed.c[of], _within))
-                .where(_seed.c.id.in_(bindparam("ids", expanding=True)))
-                for of in ("branch_id", "document_id")
-            )
-        )
-    ),
-    ~_THESE,
-    *_VALID,
+    tuple_(items.c.branch_id, items.c.position).in_(bindparam("places", expanding=True)), items.c.kind == TURN, *_VALID
 )
 _DERIVED = select(item_sources.c.item_id).where(item_sources.c.source_id.in_(bindparam("ids", expanding=True)))
 _DELETE = delete(items).where(_THESE)
@@ -296,16 +283,18 @@ def read_around(
     reach: int = 1,
     unreadable: dict[str, str] | None = None,
 ) -> list[StoredItem]:
-    """Return the neighbours of items, without these: chunks of the same document, turns of the same branch.
+    """Return the neighbours of turns in their branches, without these turns.
 
     What cannot be read is left out, see `read_items`.
 
     Raises:
         ScopeError: No scope was given.
     """
-    bound: dict[str, object] = {"scopes": required(scope_ids), "now": now, "reach": reach}
-    ids = [each.id for each in found]
-    return _readable(connection, _AROUND, bound, ids, unreadable) if ids else []
+    bound: dict[str, object] = {"scopes": required(scope_ids), "now": now}
+    places = [(each.branch_id, each.position) for each in found if each.branch_id is not None]
+    steps = [step for step in range(-reach, reach + 1) if step]
+    near = {(branch, position + step) for branch, position in places for step in steps}.difference(places)
+    return _readable(connection, _AROUND, bound | {"places": sorted(near)}, [], unreadable) if near else []
 
 
 def forget_items(connection: Connection, ids: Collection[str]) -> int:

@@ -63,7 +63,7 @@ class RecallLogs:
             raise RecallError(f"recall logs: expected how many to keep, 0 or more, or None for all, got {keep!r}")
 
     def write(self, scope: Scope, known: int | None, make: Callable[[], RecallLog]) -> None:
-        """Queue a log; `page` waits for it.
+        """Queue a log; `Database.deferred.settle` waits for it.
 
         Args:
             scope: Whose recall it was.
@@ -104,7 +104,6 @@ class RecallLogs:
 
         Raises:
             StoreCorrupt: A stored log is damaged.
-            StoreError: Logs that are queued cannot be written now.
             ScopeError: No scope was given.
             RecallError: The limit is less than 1, or a number is invalid.
         """
@@ -119,7 +118,6 @@ class RecallLogs:
             "before": _END if before is None else before,
             "most": limit,
         }
-        self.database.deferred.settle()
         with self.database.read() as connection:
             rows = connection.execute(_NEWEST_FIRST if after is None else _OLDEST_FIRST, bound).all()
         try:

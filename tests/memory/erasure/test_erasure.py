@@ -55,7 +55,7 @@ def fill(memory: Memory, scope: Scope, docs: Path, marker: str) -> None:
     with memory._store.database.read() as connection:
         turn = connection.exec_driver_sql(f"SELECT id FROM items WHERE text = 'I am {marker}'").scalar_one()
     mine.facts.add(f"{marker} is a name.", sources=turn, metadata={"of": marker})
-    mine._store.logs.write(mine._own_scope(), RecallLog(f"who is {marker}?", {}, (), 1, marker))
+    mine._store.logs.write(mine.scope, None, lambda: RecallLog(f"who is {marker}?", {}, (), 1, marker))
     mine.recall("tea")
     with memory._store.database.write() as connection:
         vector = "x'00'" if memory._store.database.is_sqlite else "CAST('1' AS BYTEA)"
@@ -242,8 +242,8 @@ def test_what_was_open_when_its_subject_was_erased_says_so_and_never_writes_to_s
     assert other._own_scope() != number
     with pytest.raises(NotFound, match="was deleted"):
         session.append(Message("user", "y"))
-    with pytest.raises(NotFound, match="deleted or erased meanwhile"):
-        either._store.logs.write(number, RecallLog("q", {}, (), 1))
+    either._store.logs.write(ada.scope, number, lambda: RecallLog("q", {}, (), 1))
+    assert either.recall_logs() == ada.recall_logs() == ()
     assert [each.text for each in other.session("s").conversation] == ["eve's"]
     assert len(ada.session("s").append(Message("user", "back"))) == 1 and ada._own_scope() == number
 
