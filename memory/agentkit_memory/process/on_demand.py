@@ -42,6 +42,8 @@ class OnDemand:
         """Have the work done soon; with `hurry`, without gathering more first."""
         if hurry:
             self._hurry.set()
+        elif self._wanted.is_set():  # the next pass has not begun
+            return
         with self._lock:
             self._wanted.set()
             if self._thread is None and not self._stopped:

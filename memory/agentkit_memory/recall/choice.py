@@ -97,12 +97,13 @@ def _alike(one: _Wording, other: _Wording) -> bool:
     """Return whether two texts have the same words but for a few, in the same order."""
     if one.words == other.words:
         return one.ordered == other.ordered
-    if min(len(one.words), len(other.words)) < _MIN_SHARED * max(len(one.words), len(other.words)):
+    sizes = len(one.words), len(other.words)
+    if min(sizes) < _MIN_SHARED * max(sizes):
+        return False
+    shared = one.words & other.words
+    if len(shared) < _MIN_SHARED * (sum(sizes) - len(shared)):
         return False
     apart = one.words ^ other.words
-    shared = one.words & other.words
-    if len(shared) < _MIN_SHARED * len(one.words | other.words):
-        return False
     if not apart.isdisjoint(_NEGATIONS) or any(char.isdigit() for word in apart for char in word):
         return False
     # "Alice lent Bob" and "Bob lent Alice" differ by the order alone.

@@ -291,16 +291,15 @@ class _Search:
 
     def _add_neighbours(self, connection: Connection) -> None:
         seeds = self._best_turns() if self.policy.around else []
-        if seeds:
-            near = read_around(connection, seeds, self.view.scope_ids, self.valid_at, _REACH, self.unreadable)
-            for item in (*near, *self._new_around(seeds)):
-                if item.id not in self.found and not self._is_hidden(item):
-                    self.found[item.id] = ScoredItem(item)
-
-    def _new_around(self, seeds: Sequence[StoredItem]) -> list[StoredItem]:
-        """Return the neighbours of turns among those that are no items yet."""
+        new = {item.id for item in self.new_turns}
+        stored = new.isdisjoint([each.id for each in seeds])
+        near = read_around(
+            connection, seeds, self.view.scope_ids, self.valid_at, _REACH, self.unreadable, stored=stored
+        )
         places = {(each.branch_id, each.position + step) for each in seeds for step in range(-_REACH, _REACH + 1)}
-        return [item for item in self.new_turns if (item.branch_id, item.position) in places]
+        for item in (*near, *self.new_turns):
+            if (item.branch_id, item.position) in places and item.id not in self.found and not self._is_hidden(item):
+                self.found[item.id] = ScoredItem(item)
 
     def _only_bm25(self, error: Exception) -> None:
         self.degraded.append(f"searched with BM25 only: {type(error).__name__}: {error}")

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar, get_args
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, exists, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, exists, func, or_, select
 from sqlalchemy.exc import OperationalError
 
 from agentkit_memory.store.metadata import read_metadata
@@ -149,8 +149,21 @@ _PENDING = (
 _THESE = items.c.id.in_(bindparam("ids", expanding=True))
 _READ = _ITEM.where(_THESE, *_VALID)
 _READ_SETTLED = _READ.where(~exists().where(vector_state.c.item_id == items.c.id, *_unsettled))
+_seed, _near = items.alias("seed"), items.alias("near")
+_within = _near.c.position.between(_seed.c.position - bindparam("reach"), _seed.c.position + bindparam("reach"))
 _AROUND = _ITEM.where(
-    tuple_(items.c.branch_id, items.c.position).in_(bindparam("places", expanding=True)), items.c.kind == TURN, *_VALID
+    items.c.id.in_(
+        select(_near.c.id)
+        .join_from(_seed, _near, and_(_near.c.branch_id == _seed.c.branch_id, _within))
+        .where(_seed.c.id.in_(bindparam("ids", expanding=True)))
+    ),
+    ~_THESE,
+    *_VALID,
+)
+_AT_PLACES = _ITEM.where(  # at any of these positions of any of these branches
+    items.c.branch_id.in_(bindparam("branches", expanding=True)),
+    items.c.position.in_(bindparam("positions", expanding=True)),
+    *_VALID,
 )
 _DERIVED = select(item_sources.c.item_id).where(item_sources.c.source_id.in_(bindparam("ids", expanding=True)))
 _DELETE = delete(items).where(_THESE)
@@ -277,24 +290,30 @@ _TYPES: tuple[tuple[str, tuple[type, ...]], ...] = (
 
 def read_around(
     connection: Connection,
-    found: Iterable[StoredItem],
+    found: Sequence[StoredItem],
     scope_ids: Sequence[int] | None,
     now: float,
     reach: int = 1,
     unreadable: dict[str, str] | None = None,
+    *,
+    stored: bool = True,
 ) -> list[StoredItem]:
-    """Return the neighbours of turns in their branches, without these turns.
+    """Return the neighbours of turns in their branches, without these turns; perhaps others too unless `stored`.
 
-    What cannot be read is left out, see `read_items`.
+    What cannot be read is left out, see `read_items`. `stored` is whether all of the turns are items already.
 
     Raises:
         ScopeError: No scope was given.
     """
     bound: dict[str, object] = {"scopes": required(scope_ids), "now": now}
-    places = [(each.branch_id, each.position) for each in found if each.branch_id is not None]
-    steps = [step for step in range(-reach, reach + 1) if step]
-    near = {(branch, position + step) for branch, position in places for step in steps}.difference(places)
-    return _readable(connection, _AROUND, bound | {"places": sorted(near)}, [], unreadable) if near else []
+    if not found:
+        return []
+    if stored:
+        return _readable(connection, _AROUND, bound | {"reach": reach}, [each.id for each in found], unreadable)
+    branches_ = {each.branch_id for each in found if each.branch_id is not None}
+    positions = {each.position + step for each in found for step in range(-reach, reach + 1)}
+    bound |= {"branches": sorted(branches_), "positions": sorted(positions)}
+    return _readable(connection, _AT_PLACES, bound, [], unreadable)
 
 
 def forget_items(connection: Connection, ids: Collection[str]) -> int:
