@@ -25,6 +25,7 @@ _LOG = logging.getLogger("agentkit.memory")
 
 _MAX_MESSAGES = 500
 """Messages that are made items in one go."""
+_FAILED, _CLOSED = -1, -2
 _PAUSE = 5.0
 """Seconds to wait after an error."""
 
@@ -114,7 +115,7 @@ class BackgroundWorker:
             done, failed = 0, False
             for name in names:
                 found = self._try(name)
-                if found < 0 and self.problems.get(name, "").startswith(StoreClosed.__name__):
+                if found == _CLOSED:
                     return
                 done, failed = done + max(0, found), failed or found < 0
             if failed:
@@ -123,18 +124,18 @@ class BackgroundWorker:
                 stop.wait(idle)
 
     def _try(self, name: str) -> int:
-        """Do a batch; return how many items it had, -1 if it failed."""
+        """Do a batch; return how many items it had, or `_FAILED`, or `_CLOSED`."""
         try:
             done = self._parts[name]()
             self.problems.pop(name, None)
             return done
-        except StoreClosed as error:
-            self.problems[name] = _described(error)
+        except StoreClosed:
+            return _CLOSED
         except IndexBusy as error:
             self._report(name, error, logging.INFO)  # its owner does the work
         except Exception as error:
             self._report(name, error, logging.WARNING)
-        return -1
+        return _FAILED
 
     def _report(self, name: str, error: Exception, level: int) -> None:
         problem = _described(error)

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
 from agentkit_memory.checks import is_time, is_whole
+from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.errors import FactError, NotFound
 from agentkit_memory.facts.drafts import FactDraft
 from agentkit_memory.scope import Scope
@@ -31,6 +32,9 @@ from agentkit_memory.store.scope_rows import hold_scope, readable_ids, required,
 from agentkit_memory.store.tables import item_sources, items
 
 __all__ = ["Facts", "ends_of", "newest_facts"]
+
+_MAX_ITEMISED = 512
+"""Messages that are made items in one go."""
 
 
 _ROW = select(*items.c["id", "text", "position", "valid_from", "valid_to", "superseded_by", "meta"]).where(
@@ -136,6 +140,8 @@ class Facts:
         taken_from, replaced = _ids("sources", sources), _ids("supersedes", supersedes)
         draft = FactDraft(text, taken_from, replaced, valid_from, valid_to, {} if metadata is None else metadata)
         own = scope_id(self._database, self._scope)
+        while taken_from and itemise(self._database, [own], _MAX_ITEMISED):  # a turn may be recalled before it is one
+            pass
         with self._database.write() as connection:
             hold_scope(connection, own)
             return self.write(connection, own, draft)

@@ -150,6 +150,7 @@ class Worker:
         with self._database.write() as connection:
             connection.execute(_LEASE, lease)
             rows = connection.execute(_LEASED, self._who).all()
+        self.others = self.others or not rows  # who took what was free a moment ago
         return [
             _Task(item, want, attempts, indexed_text(title, text) if want > 0 and text is not None else None, scope)
             for item, want, attempts, title, text, scope in rows

@@ -208,8 +208,7 @@ class Indexes:
         found = self._open.get(space.name)
         if found is not None:
             return found
-        if attach:
-            self._let_go()
+        self._let_go()
         index = self._opener(space.name, space.dimensions)
         try:
             found = self._attach(space, index) if attach or self._is_ours(space, index) else None

@@ -102,6 +102,8 @@ class _Search:
     """Proposed items by their ids; None for those that SQL does not confirm."""
     unreadable: dict[str, str] = field(default_factory=dict)
     """Why items were left out whose rows are damaged, by id."""
+    is_away: bool = False
+    """Whether the index failed, or belongs to another process."""
     new_turns: Sequence[StoredItem] = ()
     """Turns of the scope that are no items yet."""
     view: ReadView = _NOTHING
@@ -166,11 +168,13 @@ class _Search:
         return None
 
     def _without_index(self, error: StoreError) -> None:
+        self.is_away = True
         self.degraded.append(f"searched the newest {MAX_ROWS} items with BM25 in SQL, without the index: {error}")
 
     def _find_terms(self, connection: Connection) -> list[tuple[Hit, StoredItem]]:
         """Return the best by BM25: from the index, and what waits for it by the same weights."""
         asked = self.question.asked
+        waiting = self._waiting(connection)  # first: what is indexed meanwhile is in the index or in here
         found: list[tuple[Hit, StoredItem]] = []
         if self.index is not None:
             sparse = SparseVector(sorted(asked), [times for _, times in sorted(asked.items())])
@@ -181,7 +185,7 @@ class _Search:
             except StoreError as error:
                 self._without_index(error)
                 self.index = None
-        waiting = self._waiting(connection)
+                waiting = self._waiting(connection)
         known = {item.id for _, item in found}
         held = [(item, held_terms(indexed_text(item.title, item.text), asked)) for item in waiting]
         weights = self._weights(found, [terms for _, terms in held])
@@ -204,12 +208,12 @@ class _Search:
             waiting += self.new_turns
         if self.index is None and view.scope_ids:
             waiting += read_newest(connection, view.scope_ids, self.valid_at, MAX_ROWS, self.unreadable)
-        elif view.pending:
+        elif view.pending or view.behind:  # turns may have become items, which wait, since then
             waiting += read_pending(
                 connection, view.space.name, view.scope_ids, self.valid_at, MAX_ROWS, self.unreadable
             )
         waiting = list({item.id: item for item in waiting}.values())  # a turn may have become an item in between
-        if len(waiting) >= MAX_ROWS and not self.degraded:
+        if len(waiting) >= MAX_ROWS and not self.is_away:
             self.degraded.append(
                 f"more than {MAX_ROWS} items are not indexed yet: of these the newest were searched, with BM25; a "
                 "thread of this memory indexes them"
@@ -241,7 +245,10 @@ class _Search:
         version: if these are most of the hits, more are asked for.
         """
         wanted = most = self._most()
-        scope_ids, settled_in = self.view.scope_ids, self.view.space.name if self.view.pending else None
+        scope_ids, settled_in = (
+            self.view.scope_ids,
+            self.view.space.name if self.view.pending or self.view.behind else None,
+        )
         while True:
             hits = propose(most)
             unknown = [hit.id for hit in hits if hit.id not in self.read]
