@@ -6,6 +6,7 @@ Any number of workers, in any number of processes, may run at once.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Self
@@ -25,6 +26,8 @@ _LOG = logging.getLogger("agentkit.memory")
 
 _MAX_MESSAGES = 500
 """Messages that are made items in one go."""
+_PATIENCE = 5.0
+"""Seconds that `drain` waits for what other workers hold."""
 _FAILED, _CLOSED = -1, -2
 _PAUSE = 5.0
 """Seconds to wait after an error."""
@@ -71,6 +74,10 @@ class BackgroundWorker:
         for name in ("turns", "facts", "index"):
             while done := self._parts[name]() if name in self._parts else 0:
                 total += done
+        until = time.monotonic() + _PATIENCE
+        while self._index is not None and self._index[1].others and time.monotonic() < until:
+            time.sleep(0.005)  # another worker holds some
+            total += self._point()
         return total
 
     def run(self, stop: Event, idle: float = 0.2) -> None:

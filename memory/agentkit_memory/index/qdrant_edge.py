@@ -187,7 +187,9 @@ class EdgeIndex:
             # Checking the scope of each point takes a third of a dense query, and weighing terms over these scopes only
             # most of a sparse one: skipped where no point was ever of another scope, which could have an influence. Nor
             # may many have been removed, which still count.
-            within, over_them = _within(tuple(scope_ids))
+            scopes, over_scopes = _within(tuple(scope_ids))
+            within: edge.Filter | None = scopes
+            over_them: edge.SearchParams | None = over_scopes
             if len(self._scopes) <= _MAX_SCOPES and self._scopes.issubset(scope_ids):
                 within = None
                 if self._removed <= _MAX_REMOVED * self._points:

@@ -264,6 +264,8 @@ def _check(item: StoredItem) -> None:
             value = getattr(item, name)
             if not isinstance(value, kinds):
                 raise ValueError(f"its {name} is {type(value).__name__}")
+        if len(_sound) >= _MAX_SOUND:
+            _sound.clear()
         _sound.add(types)
     if item.kind == TURN and item.role not in _ROLES:
         raise ValueError(f"its role is {item.role!r:.40}")
@@ -274,6 +276,7 @@ def _check(item: StoredItem) -> None:
 _ROLES = frozenset(get_args(Speaker))
 _sound: set[tuple[type, ...]] = set()
 """Types of columns that were checked before; there are few."""
+_MAX_SOUND = 256
 _UNDECODABLE = "Could not decode to UTF-8"  # the driver's own error, without a code
 _NUMBER, _WHOLE = (int, float), (int,)
 _TYPES: tuple[tuple[str, tuple[type, ...]], ...] = (

@@ -1,4 +1,4 @@
-"""`ReadView`: what a reader needs to know before it searches, from one statement: its scopes, the space, what waits."""
+"""`ReadView`: what a reader knows before it searches: its scopes, the active space, and whether anything waits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, bindparam, func, select, tuple_
 
 from agentkit_memory.scope import NAMES, Scope
-from agentkit_memory.store.spaces import Space
+from agentkit_memory.store.spaces import Space, active_space
 from agentkit_memory.store.tables import branches, conversations, scopes, vector_spaces, vector_state
 from agentkit_memory.terms.sparse import SPACE
 
@@ -63,7 +63,9 @@ def read_view(connection: Connection, scope: Scope) -> ReadView:
     """Return what a reader in `scope` sees."""
     rows = connection.execute(_VIEW, {"names": [each.names for each in scope.readable()]}).all()
     own = next((number for number, *names in (row[:5] for row in rows) if tuple(names) == scope.names), None)
-    space = Space(*rows[0][5:10]) if rows and rows[0][5] is not None else Space(SPACE)
+    if not rows:
+        return ReadView(None, (), active_space(connection), pending=False, behind=False)
+    space = Space(SPACE) if rows[0][5] is None else Space(*rows[0][5:10])
     return ReadView(
         own, tuple([row[0] for row in rows]), space, any(row[10] for row in rows), any(row[11] for row in rows)
     )
